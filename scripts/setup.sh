@@ -35,7 +35,7 @@ build_packages=(
 )
 test_packages=(
   buildah catch2 chromium clang-14 clang-format clang-tidy debootstrap git iproute2 libclang-rt-14-dev nghttp2-client nghttp2-proxy openssl
-  postgresql prometheus python3 python3-grpcio python3-protobuf python3-yaml shellcheck sqlite3
+  postgresql prometheus python3 python3-grpcio python3-protobuf python3-torch python3-yaml shellcheck sqlite3
 )
 tools=.setup
 buf_version=1.75.0

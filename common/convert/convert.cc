@@ -30,6 +30,7 @@ constexpr std::pair<CompileStage, v1::CompileError::Stage> kCompileStages[] = {
 constexpr std::pair<ArtifactFormat, v1::ArtifactFormat> kArtifactFormats[] = {
     {ArtifactFormat::kSharedObject, v1::ARTIFACT_FORMAT_SHARED_OBJECT},
     {ArtifactFormat::kCubin, v1::ARTIFACT_FORMAT_CUBIN},
+    {ArtifactFormat::kPythonSource, v1::ARTIFACT_FORMAT_PYTHON_SOURCE},
 };
 
 constexpr std::pair<Abstention::Cause, v1::Abstention::Cause> kAbstentionCauses[] = {

@@ -1,6 +1,7 @@
 #include "common/base/status.h"
 #include "common/convert/convert.h"
 #include "common/convert/convert_internal.h"
+#include "common/domain/python_task.h"
 
 namespace kernelcast {
 namespace convert_internal {
@@ -57,6 +58,7 @@ v1::ProblemDefinition ToProto(const Problem& problem) {
   proto.set_title(Utf8(problem.title));
   proto.set_family(Utf8(problem.family));
   proto.set_description(Utf8(problem.description));
+  if (problem.task) proto.set_task_format(std::string(Name(problem.task->format)));
   for (const Axis& axis : problem.axes) {
     v1::Axis* const added = proto.add_axes();
     added->set_name(Utf8(axis.name));

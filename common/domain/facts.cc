@@ -313,6 +313,15 @@ constexpr auto Meanings(const Fact (&facts)[N]) {
 constexpr auto kCpuAssemblyNames = Names(kCpuAssemblyFacts);
 constexpr auto kCpuAssemblyMeanings = Meanings(kCpuAssemblyFacts);
 
+constexpr Fact kPythonSourceFacts[] = {
+    {"lines", "lines that are not empty"},          {"bytes", "bytes of the source"},
+    {"functions", "functions and methods"},         {"loops", "for and while statements"},
+    {"torch_uses", "occurrences of torch. and F."},
+};
+
+constexpr auto kPythonSourceNames = Names(kPythonSourceFacts);
+constexpr auto kPythonSourceMeanings = Meanings(kPythonSourceFacts);
+
 constexpr auto kCudaPtxNames = Names(kCudaPtxFacts);
 constexpr auto kCudaPtxMeanings = Meanings(kCudaPtxFacts);
 
@@ -326,6 +335,7 @@ constexpr FactSchema kSimulationSchemas[] = {
 constexpr FactSchema kSchemas[] = {
     {kCpuAssemblySchemaId, kCpuAssemblyNames, kCpuAssemblyMeanings},
     {kCudaPtxSchemaId, kCudaPtxNames, kCudaPtxMeanings},
+    {kPythonSourceSchemaId, kPythonSourceNames, kPythonSourceMeanings},
 };
 
 absl::StatusOr<const FactSchema*> Find(std::span<const FactSchema> schemas, const char* what,

@@ -22,6 +22,8 @@ struct FactSchema {
 
 // Facts read from the assembly of a host-native candidate on x86-64.
 inline constexpr std::string_view kCpuAssemblySchemaId = "cpu-asm/1";
+// Facts counted in the source of a Python candidate.
+inline constexpr std::string_view kPythonSourceSchemaId = "python-source/1";
 // Facts read from the PTX and the cubin of a device CUDA candidate.
 inline constexpr std::string_view kCudaPtxSchemaId = "cuda-ptx/1";
 

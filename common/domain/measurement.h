@@ -215,7 +215,7 @@ struct CompileError {
   std::string log;
 };
 
-enum class ArtifactFormat { kSharedObject, kCubin };
+enum class ArtifactFormat { kSharedObject, kCubin, kPythonSource };
 
 struct Artifact {
   std::string artifact_id;

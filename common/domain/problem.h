@@ -105,6 +105,8 @@ struct Tolerance {
   double atol = 0;
   double rtol = 0;
   double normwise = 0;
+  // Whether atol is multiplied by the root mean square of the expected values, if that is above 1.
+  bool scaled = true;
 };
 
 // Expressions over the axes. Each one that is set replaces the constant.
@@ -206,6 +208,14 @@ struct ProblemFile {
   std::string content;
 };
 
+// A task of another project: Python code that defines a PyTorch reference and its inputs.
+struct PythonTask {
+  enum class Format { kKernelBench };
+  Format format = Format::kKernelBench;
+  std::string file;
+  std::string source;  // its content
+};
+
 // An operation to optimise, as parsed from problem.yaml and the files that it names. Immutable once
 // parsed.
 struct Problem {
@@ -215,9 +225,11 @@ struct Problem {
   std::string family;
   std::string description;
   std::vector<Axis> axes;
+  // Empty if the problem is a task: its code defines them.
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
-  // Host-native source. Empty only if every target has its own oracle.
+  std::optional<PythonTask> task;
+  // Host-native source. Empty only if every target has its own oracle, or the problem is a task.
   std::string oracle_source;
   std::map<std::string, ProblemTarget, std::less<>> targets;
   // Shapes for targets without their own. To run a target, use the shapes in ProblemTarget.
@@ -235,16 +247,17 @@ inline constexpr int64_t kMaxTensorElements = int64_t{1} << 28;
 // "p_" and 32 hex digits over the files, sorted by path.
 std::string ProblemId(const std::vector<ProblemFile>& files);
 
-// Parses a problem. The files must be exactly problem.yaml and the files that it and its spaces
-// name. All check and bench shapes, and the corners of the held-out ranges, must evaluate to legal
-// tensor shapes. INVALID_ARGUMENT: "problem.yaml:12: outputs[0].dtype: 'float31' is not one of
+// Parses a problem. The files must be one Python task (python_task.h), or exactly problem.yaml and
+// the files that it and its spaces name. All check and bench shapes, and the corners of the
+// held-out ranges, must evaluate to legal tensor shapes. INVALID_ARGUMENT: "problem.yaml:12:
+// outputs[0].dtype: 'float31' is not one of
 // ...".
 [[nodiscard]] absl::StatusOr<Problem> ParseProblem(std::vector<ProblemFile> files);
 
-// Reads problem.yaml and the files that it names (oracle, references, spaces, templates), sorted by
-// path, for ParseProblem. NOT_FOUND: no such folder or file. INVALID_ARGUMENT as for ParseProblem,
-// or a path or link leaves the folder.
-[[nodiscard]] absl::StatusOr<std::vector<ProblemFile>> ReadProblemFolder(const std::string& folder);
+// Reads a Python task's file, or problem.yaml and the files that it names (oracle, references,
+// spaces, templates), sorted by path, for ParseProblem. NOT_FOUND: no such folder or file.
+// INVALID_ARGUMENT as for ParseProblem, or a path or link leaves the folder.
+[[nodiscard]] absl::StatusOr<std::vector<ProblemFile>> ReadProblemFolder(const std::string& path);
 
 // Sizes of a tensor for the given axes. Each is in [1, 2^40], and their product is at most
 // kMaxTensorElements.

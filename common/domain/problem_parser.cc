@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/base/status.h"
 #include "common/domain/problem.h"
+#include "common/domain/python_task.h"
 #include "common/domain/tensor_parser.h"
 #include "common/domain/text.h"
 #include "common/domain/yaml_cursor.h"
@@ -816,6 +817,7 @@ class FolderFiles final : public FileSource {
 }  // namespace
 
 absl::StatusOr<Problem> ParseProblem(std::vector<ProblemFile> files) {
+  if (IsPythonTask(files)) return ParsePythonTask(std::move(files));
   GivenFiles given;
   for (ProblemFile& file : files) KC_RETURN_IF_ERROR(given.Add(std::move(file)));
   ProblemParser parser(given);
@@ -829,8 +831,15 @@ absl::StatusOr<Problem> ParseProblem(std::vector<ProblemFile> files) {
   return problem;
 }
 
-absl::StatusOr<std::vector<ProblemFile>> ReadProblemFolder(const std::string& folder) {
+absl::StatusOr<std::vector<ProblemFile>> ReadProblemFolder(const std::string& path) {
   std::error_code error;
+  const std::filesystem::path task(path);
+  if (task.extension() == ".py" && std::filesystem::is_regular_file(task, error)) {
+    FolderFiles source(std::filesystem::absolute(task, error).parent_path());
+    KC_ASSIGN_OR_RETURN(std::string content, source.Read(task.filename().string()));
+    return std::vector<ProblemFile>{{task.filename().string(), std::move(content)}};
+  }
+  const std::string& folder = path;
   const std::filesystem::path canonical = std::filesystem::canonical(folder, error);
   if (error || !std::filesystem::is_directory(canonical, error)) {
     return absl::NotFoundError(absl::StrCat("no folder ", Quoted(folder, 255)));

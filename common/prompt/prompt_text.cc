@@ -398,8 +398,8 @@ std::string HardwareText(const DeviceInfo& device, std::string_view target) {
 }
 
 std::string TaskText(const Problem& problem, std::string_view target) {
-  std::string text = absl::StrCat("- Operation: ", Inline(problem.title), " (",
-                                  Inline(problem.family), ")\n- Axes: ");
+  std::string text =
+      absl::StrCat("- Operation: ", Inline(problem.title), " (", Inline(problem.family), ")\n");
   std::vector<std::string> axes;
   for (const Axis& axis : problem.axes) {
     // int64, the default type of an axis argument, is covered by the target's rules.
@@ -407,7 +407,7 @@ std::string TaskText(const Problem& problem, std::string_view target) {
                        ? Inline(axis.name)
                        : absl::StrCat(Inline(axis.name), " (", std::string(Name(axis.type)), ")"));
   }
-  absl::StrAppend(&text, absl::StrJoin(axes, ", "), "\n");
+  if (!axes.empty()) absl::StrAppend(&text, "- Axes: ", absl::StrJoin(axes, ", "), "\n");
   for (const TensorSpec& input : problem.inputs) {
     absl::StrAppend(&text, "- Input ", Inline(input.name), ": ", std::string(Name(input.dtype)),
                     " ", Shape(input), "\n");
@@ -420,6 +420,7 @@ std::string TaskText(const Problem& problem, std::string_view target) {
   const std::vector<AxisValues>& shapes =
       found == problem.targets.end() ? problem.bench_shapes : found->second.bench_shapes;
   for (const AxisValues& shape : shapes) {
+    if (shape.empty()) continue;
     absl::StrAppend(&text, "- Timed at: ", AxisText(shape));
     const std::string flops = Evaluated(problem.flops, shape);
     const std::string bytes = Evaluated(problem.bytes, shape);
@@ -445,6 +446,10 @@ std::string ReferenceText(const Problem& problem, std::string_view target) {
 std::vector<std::string_view> ShownFacts(std::string_view schema_id) {
   if (schema_id == kCpuAssemblySchemaId) {
     return {std::begin(kShownCpuFacts), std::end(kShownCpuFacts)};
+  }
+  if (schema_id == kPythonSourceSchemaId) {
+    const std::span<const std::string_view> names = (*FindFactSchema(schema_id))->names;
+    return {names.begin(), names.end()};
   }
   if (schema_id == kCudaPtxSchemaId) {
     return {std::begin(kShownCudaFacts), std::end(kShownCudaFacts)};

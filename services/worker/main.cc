@@ -132,6 +132,7 @@ absl::StatusOr<std::map<std::string, std::unique_ptr<Target>>> MakeTargets(
   cpu.include_directories = IncludeFolders(flags);
   cpu.lease_file = flags.lease_file;
   cpu.worker_id = worker_id;
+  cpu.python = flags.python;
   cpu.compiler_sandbox = (OwnFolder() / "kernelcast-compiler-sandbox").string();
   cpu.runner.path =
       flags.runner.empty() ? (OwnFolder() / "kernelcast-runner").string() : flags.runner;
@@ -315,8 +316,10 @@ int Main(int argc, char** argv) {
   app.add_option("--cuda-architecture", flags.cuda_architecture,
                  "Architecture that the cuda target compiles for, such as sm_80 [the device's, or "
                  "sm_90a without a device]");
-  app.add_option("--python", flags.python,
-                 "Python interpreter that has Triton, for candidates of kind device_triton [none]");
+  app.add_option(
+      "--python", flags.python,
+      "Python interpreter that has PyTorch, for tasks in Python on the cpu target, or Triton, "
+      "for candidates of kind device_triton [none]");
   app.add_option(
          "--gpus", flags.gpus,
          "GPUs to measure on: \"all\", \"none\", or a list of numbers or UUIDs, among those "

@@ -102,6 +102,25 @@ TEST_CASE("Device code goes to the problem's CUDA target with its launches", "[e
   CHECK(sent.workspace_bytes() == "4*rows");
 }
 
+TEST_CASE("A PyTorch task is evaluated as it is, without a problem folder", "[e2e]") {
+  const std::string python = "/usr/bin/python3";
+  const std::string probe = python + " -c 'import torch' 2>/dev/null";
+  if (std::system(probe.c_str()) != 0) {
+    WARN("no PyTorch in " << python << ": nothing is tested (install python3-torch)");
+    return;
+  }
+  const TemporaryFolder home("cli");
+  const std::string tasks = KERNELCAST_SOURCE_DIR "/examples/tasks/kernelbench/";
+  const Outcome outcome =
+      Run(home, {"evaluate", tasks + "row_variance.py", "--candidates",
+                 tasks + "candidates/row_variance", "--mode", "measure", "--python", python});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.exit_code == 1);  // one candidate is wrong
+  CHECK_THAT(outcome.out, Catch::Contains("one_call") && Catch::Contains("wrong_unbiased"));
+  CHECK_THAT(outcome.out, Catch::Matches(R"([^]*one_call +requested +\S+ +[\d.]+x \[[^]*)"));
+  CHECK_THAT(outcome.out, Catch::Contains("output1"));
+}
+
 TEST_CASE("With --json each evaluation is printed as a line when it settles", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;

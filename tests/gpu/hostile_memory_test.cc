@@ -3,10 +3,12 @@
 
 #include "services/worker/cuda/judge/hostile_memory.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -60,20 +62,37 @@ constexpr const char* kNoBarrier =
 constexpr const char* kUnwrittenShared =
     "if (threadIdx.x % 32 == 0) maxima[warp] = largest; __syncthreads(); "
     "for (int w = 0; w < 64; ++w) largest = fmaxf(largest, ((volatile float*)maxima)[w]);";
+// The compiler does not know the order of the elements, so it cannot keep them in registers.
 constexpr const char* kUnwrittenLocal =
     "if (threadIdx.x % 32 == 0) maxima[warp] = largest; __syncthreads(); "
-    "volatile float local[32]; for (int w = 0; w < 8; ++w) local[w] = maxima[w]; "
-    "for (int w = 0; w < 32; ++w) largest = fmaxf(largest, local[w]);";
+    "float local[32]; const int step = (int)cols | 1; "
+    "for (int w = 0; w < 8; ++w) local[(w * step) & 31] = maxima[w]; "
+    "for (int w = 0; w < 32; ++w) largest = fmaxf(largest, local[(w * step) & 31]);";
 
-Measurement Measure(GpuFixture& fixture, const std::string& maximum,
-                    const std::string& cols_type = "long long", const std::string& cols = "cols") {
+Candidate Softmax(GpuFixture& fixture, const std::string& maximum,
+                  const std::string& cols_type = "long long", const std::string& cols = "cols") {
   Launch launch;
   launch.kernel = "row_softmax";
   launch.grid = {"rows"};
   launch.block = {"256"};
   launch.arguments = {"x", "y", cols};
-  return fixture.Measure(
-      fixture.MakeCandidate(kSoftmax, {{"MAXIMUM", maximum}, {"COLS_TYPE", cols_type}}, {launch}));
+  return fixture.MakeCandidate(kSoftmax, {{"MAXIMUM", maximum}, {"COLS_TYPE", cols_type}},
+                               {launch});
+}
+
+Measurement Measure(GpuFixture& fixture, const std::string& maximum,
+                    const std::string& cols_type = "long long", const std::string& cols = "cols") {
+  return fixture.Measure(Softmax(fixture, maximum, cols_type, cols));
+}
+
+double StackBytes(GpuFixture& fixture, const Candidate& candidate) {
+  const auto compiled = fixture.target().Compile(fixture.problem(), candidate, CancelToken());
+  REQUIRE(compiled.ok());
+  const CompileFacts& facts = std::get<CompileSuccess>(compiled->result).facts;
+  const auto names = (*FindFactSchema(facts.schema))->names;
+  const auto at = std::ranges::find(names, "stack_bytes");
+  REQUIRE(at != names.end());
+  return facts.values.at(static_cast<size_t>(at - names.begin()));
 }
 
 TEST_CASE("Kernels that read uninitialised memory are wrong") {
@@ -82,6 +101,9 @@ TEST_CASE("Kernels that read uninitialised memory are wrong") {
   for (const auto& [name, maximum] : {std::pair{"without a barrier", kNoBarrier},
                                       std::pair{"unwritten shared memory", kUnwrittenShared},
                                       std::pair{"unwritten local memory", kUnwrittenLocal}}) {
+    if (std::string_view(maximum) == kUnwrittenLocal) {
+      CHECK(StackBytes(fixture, Softmax(fixture, maximum)) >= 32 * sizeof(float));
+    }
     const Measurement measurement = Measure(fixture, maximum);
     const std::string text = MeasurementFeedback(measurement);
     std::printf("%s: %s\n", name, text.c_str());

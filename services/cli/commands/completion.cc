@@ -149,7 +149,8 @@ std::string BashCompletion(const CLI::App& app) {
     if (command.takes_problem) {
       absl::StrAppend(&script,
                       "      else\n        mapfile -t COMPREPLY < <(compgen -d -W "
-                      "\"$(kernelcast problems --names 2>/dev/null)\" -- \"$cur\")\n");
+                      "\"$(kernelcast problems --names 2>/dev/null)\" -- \"$cur\"; "
+                      "compgen -f -X '!*.py' -- \"$cur\")\n");
     } else if (!command.words.empty()) {
       absl::StrAppend(&script, "      else\n        mapfile -t COMPREPLY < <(compgen -W '",
                       JoinWords(command.words, " "), "' -- \"$cur\")\n");
@@ -171,7 +172,8 @@ std::string ZshCompletion(const CLI::App& app) {
       "_kernelcast_problems() {\n"
       "  local -a names\n"
       "  names=(${(f)\"$(kernelcast problems --names 2>/dev/null)\"})\n"
-      "  _alternative 'names:problem:compadd -a names' 'folders:folder:_files -/'\n"
+      "  _alternative 'names:problem:compadd -a names' 'folders:folder:_files -/' "
+      "'tasks:task:_files -g \"*.py\"'\n"
       "}\n"
       "_kernelcast() {\n"
       "  local context state state_descr line\n"

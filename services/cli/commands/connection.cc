@@ -34,9 +34,10 @@ void AddStateFlags(CLI::App& app, ConnectionFlags& flags) {
                  "measuring")
       ->check(CLI::ExistingFile)
       ->type_name("FILE.jsonl");
-  app.add_option("--python", flags.python,
-                 "Python interpreter with Triton for a worker started by this command, for "
-                 "candidates of kind device_triton")
+  app.add_option(
+         "--python", flags.python,
+         "Python interpreter with PyTorch or Triton for a worker started by this command, for "
+         "tasks in Python and candidates of kind device_triton")
       ->envname("KERNELCAST_PYTHON")
       ->type_name("FILE");
 }
@@ -84,6 +85,11 @@ void AddConnectionFlags(CLI::App& app, ConnectionFlags& flags, Needs needs) {
 absl::StatusOr<std::string> StateDir(const Context& context, const ConnectionFlags& flags) {
   if (!flags.state_dir.empty()) return flags.state_dir;
   return DefaultStateDir(context.environment);
+}
+
+void Connection::PrepareFor(const Problem& problem) {
+  const std::lock_guard lock(mutex_);
+  if (problem.task && flags_.python.empty()) flags_.python = "python3";
 }
 
 absl::StatusOr<ServiceAddresses> Connection::LocalAddresses() {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/domain/problem.h"
 #include "common/rpc/channel.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "services/cli/commands/context.h"
@@ -50,6 +51,10 @@ class Connection {
   Connection(Context& context, const ConnectionFlags& flags, Needs needs)
       : context_(context), flags_(flags), needs_(needs) {}
 
+  // Call it before the services are reached: a worker that this object starts judges a PyTorch task
+  // with python3, unless the flags name another interpreter.
+  void PrepareFor(const Problem& problem);
+
   // May be called again when calls fail: finds services that have moved, or starts them again.
   // UNAVAILABLE: cannot be reached or started.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> Orchestrator();
@@ -75,7 +80,7 @@ class Connection {
   absl::StatusOr<ServiceAddresses> LocalAddresses();
 
   Context& context_;
-  const ConnectionFlags flags_;
+  ConnectionFlags flags_;
   const Needs needs_;
   mutable std::mutex mutex_;
   // Guarded by mutex_.

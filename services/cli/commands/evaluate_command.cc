@@ -119,6 +119,7 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
                       ReadCandidates(flags.candidates, loaded.problem.problem_id, target));
 
   Connection connection(context, flags.connection, Needs::kOrchestrator);
+  connection.PrepareFor(loaded.problem);
   KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
     v1::PutProblemRequest put;
     *put.mutable_problem() = ProblemFilesToProto(loaded.problem);

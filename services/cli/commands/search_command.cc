@@ -376,6 +376,7 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
   KC_RETURN_IF_ERROR(SetBudget(flags, loaded.problem, context.console, spec));
 
   Connection connection(context, flags.connection, Needs::kOrchestrator);
+  connection.PrepareFor(loaded.problem);
   v1::StartSearchReply started;
   const auto begin = [&](v1::Orchestrator::Stub& stub) -> absl::Status {
     v1::PutProblemRequest put;

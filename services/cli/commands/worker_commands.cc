@@ -172,6 +172,7 @@ absl::StatusOr<Bench> MakeBench(Context& context, const WorkerFlags& flags,
                                 Connection& connection) {
   Bench bench;
   KC_ASSIGN_OR_RETURN(bench.loaded, LoadProblem(context, flags.problem));
+  connection.PrepareFor(bench.loaded.problem);
   KC_ASSIGN_OR_RETURN(bench.target, ChooseTarget(bench.loaded.problem, flags.target));
   if (!flags.candidates.empty()) {
     KC_ASSIGN_OR_RETURN(

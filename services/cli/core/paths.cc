@@ -89,6 +89,10 @@ absl::StatusOr<std::string> FindProblemFolder(const std::string& argument,
   if (fs::is_regular_file(path, error) && path.filename() == "problem.yaml") {
     return path.has_parent_path() ? path.parent_path().string() : std::string(".");
   }
+  if (argument.ends_with(kTaskExtension)) {
+    if (fs::is_regular_file(path, error)) return argument;
+    return absl::NotFoundError(absl::StrCat("there is no file '", argument, "'"));
+  }
   if (fs::is_directory(path, error)) {
     return absl::NotFoundError(absl::StrCat("'", argument, "' holds no problem.yaml"));
   }

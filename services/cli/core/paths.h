@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,8 +28,12 @@ std::string ProgramFolder();
 std::vector<std::string> ProblemFolders(const Environment& environment,
                                         const std::string& program_folder);
 
-// Returns the folder of a problem: `argument` is the path of a folder that contains problem.yaml,
-// or a name to find in `folders`. NOT_FOUND: says where it searched and suggests similar names.
+// Ends the name of a file that is a task in Python.
+inline constexpr std::string_view kTaskExtension = ".py";
+
+// Returns the path of a problem: `argument` is the path of a folder that contains problem.yaml or
+// of a task in Python, or a name to find in `folders`. NOT_FOUND: says where it searched and
+// suggests similar names.
 [[nodiscard]] absl::StatusOr<std::string> FindProblemFolder(
     const std::string& argument, const std::vector<std::string>& folders);
 

@@ -21,6 +21,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kEntry = "kernelcast_run";
 constexpr std::string_view kKernelMark = "__global__";
+constexpr std::string_view kPythonWords[] = {"", "python", "py", "python3"};
+constexpr std::string_view kPythonEntry = "ModelNew";
 constexpr std::string_view kThinkEnd = "</think>";
 constexpr size_t kMaxBlocks = 64;
 constexpr int kMaxInlined = 16;
@@ -290,6 +292,10 @@ class Reader {
 
  private:
   bool wants_device() const { return model_.kind == CandidateKind::kDeviceCuda; }
+  bool wants_python() const { return model_.kind == CandidateKind::kPython; }
+  bool IsCode(const Block& block) const {
+    return wants_python() ? IsOneOf(block.word, kPythonWords) : IsOneOf(block.word, kCodeWords);
+  }
 
   void FindDescription() {
     if (text_.front() == '{') description_ = ParsedOrNull(text_);
@@ -310,6 +316,7 @@ class Reader {
   }
 
   bool IsKernel(std::string_view source) {
+    if (wants_python()) return source.find(kPythonEntry) != std::string_view::npos;
     const std::string normalized = NormalizedSource(source);
     const bool device = Defines(normalized, /*device=*/true);
     const bool entry = Defines(normalized, /*device=*/false);
@@ -326,7 +333,7 @@ class Reader {
     }
     const Block* main = nullptr;
     for (const Block& block : blocks_) {
-      if (!IsOneOf(block.word, kCodeWords) || Trim(block.text).empty()) continue;
+      if (!IsCode(block) || Trim(block.text).empty()) continue;
       if (!block.closed && cut_off_) {
         cut_code_ = true;
         continue;
@@ -336,7 +343,7 @@ class Reader {
       main = &block;
     }
     if (main != nullptr) {
-      source_ = Inlined(main->text, blocks_, main);
+      source_ = wants_python() ? main->text : Inlined(main->text, blocks_, main);
       return true;
     }
     if (blocks_.empty() && LooksLikeCode(text_) && IsKernel(text_)) {
@@ -356,8 +363,10 @@ class Reader {
     }
     if (has_code_) {
       return Faulty(ReadFault::kNoEntry,
-                    wants_device() ? "no block of code has a kernel that is extern \"C\" __global__"
-                                   : "no block of code defines kernelcast_run");
+                    wants_python() ? "no block of code defines ModelNew"
+                    : wants_device()
+                        ? "no block of code has a kernel that is extern \"C\" __global__"
+                        : "no block of code defines kernelcast_run");
     }
     return Faulty(ReadFault::kNoCode, "no fenced block of code");
   }
@@ -367,6 +376,10 @@ class Reader {
     Candidate& candidate = result.candidate;
     candidate.source = std::move(source_);
     candidate.target = model_.target;
+    if (wants_python()) {
+      candidate.kind = CandidateKind::kPython;
+      return result;
+    }
     candidate.kind = CandidateKind::kHostNative;
     if (description_.is_object()) {
       const absl::Status applied =

@@ -19,11 +19,11 @@ namespace {
 // Must change when this file or common/prompt produce different bytes for the same input.
 constexpr std::string_view kRenderingVersion = "1";
 
-constexpr std::string_view kKinds[] = {"cpu", "cuda", "cuda_host"};
+constexpr std::string_view kKinds[] = {"cpu", "cuda", "cuda_host", "python"};
 constexpr std::string_view kFileNames[] = {
-    "prompt.json",    "system.txt",      "user.txt",
-    "cpu.txt",        "cuda.txt",        "cuda_host.txt",
-    "cpu_answer.txt", "cuda_answer.txt", "cuda_host_answer.txt"};
+    "prompt.json",     "system.txt",           "user.txt",         "cpu.txt",
+    "cuda.txt",        "cuda_host.txt",        "python.txt",       "cpu_answer.txt",
+    "cuda_answer.txt", "cuda_host_answer.txt", "python_answer.txt"};
 constexpr std::string_view kSystemNames[] = {"contract", "answer_form"};
 constexpr std::string_view kKindNames[] = {"abi", "flags"};
 constexpr std::string_view kUserNames[] = {"hardware", "task",     "shapes", "reference",
@@ -59,6 +59,7 @@ absl::StatusOr<std::string> ParseVersion(std::string_view text) {
 }
 
 std::string_view KindOf(const Problem& problem, std::string_view target) {
+  if (problem.task) return "python";
   if (target == kCpuTargetName) return "cpu";
   const auto found = problem.targets.find(target);
   const bool host =
@@ -67,6 +68,7 @@ std::string_view KindOf(const Problem& problem, std::string_view target) {
 }
 
 std::string ShapesText(const Problem& problem, std::string_view target) {
+  if (problem.axes.empty()) return "";
   const auto found = problem.targets.find(target);
   const std::vector<AxisValues>& shapes =
       found == problem.targets.end() ? problem.check_shapes : found->second.check_shapes;

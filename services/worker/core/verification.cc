@@ -12,6 +12,10 @@
 namespace kernelcast::worker {
 namespace {
 
+double AbsoluteTolerance(const Tolerance& tolerance, double rms) {
+  return tolerance.atol * (tolerance.scaled ? std::max(1.0, rms) : 1.0);
+}
+
 constexpr int kReportedDigits = 4;
 constexpr int kMostReportedDigits = 9;
 
@@ -144,7 +148,7 @@ ExpectedTensor::ExpectedTensor(const TensorLayout& layout, const Tolerance& tole
   }
   norm_ = std::sqrt(squares);
   rms_ = finite > 0 ? std::sqrt(squares / static_cast<double>(finite)) : 0;
-  absolute_ = tolerance.atol * std::max(1.0, rms_);
+  absolute_ = AbsoluteTolerance(tolerance, rms_);
 }
 
 bool ExpectedTensor::Agrees(int64_t i, double got) const {
@@ -192,7 +196,7 @@ TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std:
   bool over_budget = false;
 
   if (expected.is_float()) {
-    const double absolute = tolerance.atol * std::max(1.0, expected.rms());
+    const double absolute = AbsoluteTolerance(tolerance, expected.rms());
     const Pass pass = WithType(dtype, [&]<class T>(T) {
       return CountReal(expected, absolute, reinterpret_cast<const T*>(output.data()));
     });
@@ -285,7 +289,7 @@ void Sentinels::Plant(const ExpectedTensor& expected, int count, SecretRandom& r
         if (!std::isfinite(other)) {
           other = scale;
         }
-        const double slack = 4 * (tolerance.atol * std::max(1.0, expected.rms()) +
+        const double slack = 4 * (AbsoluteTolerance(tolerance, expected.rms()) +
                                   tolerance.rtol * (std::isfinite(right) ? std::abs(right) : 0));
         double value = other + scale * 0.05 * (random.Uniform() - 0.5);
         if (std::isfinite(right) && std::abs(value - right) <= slack) {

@@ -46,7 +46,7 @@ class ExpectedTensor {
   Tolerance tolerance_;
   std::vector<double> real_;
   std::vector<int64_t> integer_;
-  double absolute_ = 0;  // atol * max(1, rms)
+  double absolute_ = 0;  // atol, scaled
   double rms_ = 0;
   double norm_ = 0;
   bool has_nan_ = false;
@@ -76,11 +76,12 @@ struct TensorVerdict {
 };
 
 // Compares a whole output. An element agrees when |got - expected| <= atol * max(1, rms(expected))
-// + rtol * |expected|. NaN agrees with nothing, an infinity only with the same infinity. The tensor
-// agrees when all elements do and ||got - expected|| <= normwise * ||expected|| over the finite
-// elements; the norm is not checked if the expected values are within atol of zero. Integers are
-// compared exactly if no tolerance is given. `poison` is what the output held before the call; it
-// distinguishes "not written" from "wrong".
+// + rtol * |expected|; without the factor max(1, rms) if the tolerance is not scaled. NaN agrees
+// with nothing, an infinity only with the same infinity. The tensor agrees when all elements do and
+// ||got - expected|| <= normwise * ||expected|| over the finite elements; the norm is not checked
+// if the expected values are within atol of zero. Integers are compared exactly if no tolerance is
+// given. `poison` is what the output held before the call; it distinguishes "not written" from
+// "wrong".
 struct Poison {
   PoisonKind kind = PoisonKind::kNonFinite;
   uint64_t seed = 0;

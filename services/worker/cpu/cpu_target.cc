@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
@@ -26,6 +27,7 @@ constexpr const char* kTrivialKernel =
     "void*) "
     "{ return 0; }\n";
 constexpr int64_t kProbeLimitNs = 10'000'000'000;
+constexpr const char* kPythonLibrary = "kernelcast-python-runner.so";
 // Other processes may hold the timing lease when this worker starts.
 constexpr int64_t kPeaksLimitNs = 10'000'000'000;
 
@@ -82,6 +84,9 @@ absl::StatusOr<std::unique_ptr<CpuTarget>> CpuTarget::Make(CpuTargetOptions opti
   target->ProbeToolchain();
   if (target->info_.can_compile) {
     target->ProbeRunner();
+  }
+  if (target->info_.can_measure) {
+    target->ProbePython();
   }
   return target;
 }
@@ -166,6 +171,32 @@ void CpuTarget::ProbeRunner() {
   options_.measure.peaks = info_.peaks;
 }
 
+void CpuTarget::ProbePython() {
+  const auto refuse = [this](const std::string& reason) {
+    info_.missing_tools.push_back(absl::StrCat("no PyTorch tasks: ", reason));
+    Log(options_.python.empty() ? LogLevel::kInfo : LogLevel::kWarning, "no PyTorch tasks",
+        {{"reason", reason}});
+  };
+  if (options_.python.empty()) {
+    return refuse("no Python interpreter with PyTorch is configured (--python)");
+  }
+  auto python = ProbeTorch(options_.python);
+  if (!python.ok()) {
+    return refuse(absl::StrCat(python.status().message(), "; --python names another interpreter"));
+  }
+  options_.runner.python = std::make_shared<const PythonInterpreter>(*python);
+  options_.runner.python_library =
+      (std::filesystem::path(options_.runner.path).parent_path() / kPythonLibrary).string();
+  CompilerSandbox sandbox;
+  sandbox.program = options_.compiler_sandbox.empty() ? CompilerSandboxBeside(options_.runner.path)
+                                                      : options_.compiler_sandbox;
+  sandbox.uid = options_.runner.uid;
+  python_ = std::make_unique<PythonCompiler>(*std::move(python), std::move(sandbox),
+                                             options_.cache_directory);
+  info_.candidate_kinds.push_back(CandidateKind::kPython);
+  Log(LogLevel::kInfo, "judges PyTorch tasks", {{"toolchain", python_->toolchain()}});
+}
+
 TargetInfo CpuTarget::Describe() const { return info_; }
 
 absl::StatusOr<CompileResult> CpuTarget::CompileSource(const std::string& source,
@@ -178,10 +209,21 @@ absl::StatusOr<CompileResult> CpuTarget::CompileSource(const std::string& source
                               [&] { return compiler_->Compile(source, flags, cancel); });
 }
 
-absl::StatusOr<CompileResult> CpuTarget::Compile(const Problem&, const Candidate& candidate,
+absl::StatusOr<CompileResult> CpuTarget::Compile(const Problem& problem, const Candidate& candidate,
                                                  const CancelToken& cancel) {
-  if (candidate.kind != CandidateKind::kHostNative) {
-    return absl::InvalidArgumentError("the cpu target takes host-native candidates only");
+  const CandidateKind kind = problem.task ? CandidateKind::kPython : CandidateKind::kHostNative;
+  if (candidate.kind != kind) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kind: the cpu target takes ", std::string(KindName(kind)),
+                     " candidates of this problem, not ", std::string(KindName(candidate.kind))));
+  }
+  if (problem.task) {
+    if (python_ == nullptr) {
+      return absl::UnimplementedError(absl::StrJoin(info_.missing_tools, "; "));
+    }
+    return cache_->GetOrCompile(python_->ArtifactId(candidate.source), cancel, [&] {
+      return python_->Compile(problem.task->format, info_.architecture, candidate.source, cancel);
+    });
   }
   return CompileSource(candidate.source, candidate.flags, cancel);
 }
@@ -196,7 +238,9 @@ absl::StatusOr<Artifact> CpuTarget::Resolve(const Candidate& candidate, const Ar
   if (compiler_ == nullptr) {
     return absl::UnimplementedError(info_.unavailable_reason);
   }
-  const std::string id = compiler_->ArtifactId(candidate.source, candidate.flags);
+  const bool is_python = candidate.kind == CandidateKind::kPython && python_ != nullptr;
+  const std::string id = is_python ? python_->ArtifactId(candidate.source)
+                                   : compiler_->ArtifactId(candidate.source, candidate.flags);
   KC_RETURN_IF_ERROR(CheckSent(info_, id, sent));
   if (!sent.content.empty()) {
     return sent;
@@ -221,8 +265,7 @@ absl::StatusOr<LoadableObject> CpuTarget::CompileTrusted(const std::string& sour
 }
 
 absl::StatusOr<PreparedProblem*> CpuTarget::Prepare(const Problem& problem,
-                                                    const LoadableObject& oracle,
-                                                    const LoadableObject& reference,
+                                                    const Programs& programs,
                                                     const CancelToken& cancel) {
   const auto found = std::find_if(prepared_.begin(), prepared_.end(), [&](const auto& prepared) {
     return prepared->problem().problem_id == problem.problem_id;
@@ -235,9 +278,18 @@ absl::StatusOr<PreparedProblem*> CpuTarget::Prepare(const Problem& problem,
     prepared_.erase(found);
   }
   const int64_t start_ns = Clock::Real().MonotonicNs();
-  KC_ASSIGN_OR_RETURN(auto prepared,
-                      PreparedProblem::Make(problem, oracle, reference, options_.measure,
-                                            options_.runner, placement_, NewSecretKey(), cancel));
+  std::unique_ptr<PreparedProblem> prepared;
+  if (problem.task) {
+    KC_ASSIGN_OR_RETURN(const PythonTaskPrograms task,
+                        PythonTaskPrograms::Describe(problem, options_.runner, placement_, cancel));
+    KC_ASSIGN_OR_RETURN(prepared, PreparedProblem::MakeTask(task, options_.measure, options_.runner,
+                                                            placement_, NewSecretKey(), cancel));
+  } else {
+    KC_ASSIGN_OR_RETURN(
+        prepared,
+        PreparedProblem::Make(problem, programs.oracle, programs.reference, options_.measure,
+                              options_.runner, placement_, NewSecretKey(), cancel));
+  }
   Log(LogLevel::kDebug, "prepared a problem",
       {{"problem", problem.name},
        {"cases", prepared->check_cases().size()},
@@ -247,6 +299,23 @@ absl::StatusOr<PreparedProblem*> CpuTarget::Prepare(const Problem& problem,
     prepared_.pop_back();
   }
   return prepared_.front().get();
+}
+
+absl::StatusOr<CpuTarget::Programs> CpuTarget::NativePrograms(const Problem& problem,
+                                                              const Artifact& artifact,
+                                                              const CancelToken& cancel) {
+  Programs programs;
+  auto object = PrepareObject(artifact.content);
+  if (!object.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("artifact: ", object.status().message()));
+  }
+  programs.candidate = *std::move(object);
+  const KernelProgram& reference = problem.targets.at(std::string(kCpuTargetName)).reference;
+  KC_ASSIGN_OR_RETURN(programs.reference, CompileTrusted(reference.source, reference.flags,
+                                                         "problem's reference", cancel));
+  KC_ASSIGN_OR_RETURN(programs.oracle,
+                      CompileTrusted(problem.oracle_source, {}, "problem's oracle", cancel));
+  return programs;
 }
 
 absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Candidate& candidate,
@@ -260,24 +329,24 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
     return absl::FailedPreconditionError(
         absl::StrCat("problem ", problem.name, " has no reference for target cpu"));
   }
-  auto object = PrepareObject(artifact.content);
-  if (!object.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("artifact: ", object.status().message()));
+  Programs programs;
+  if (problem.task) {
+    if (python_ == nullptr) {
+      return absl::UnimplementedError(absl::StrJoin(info_.missing_tools, "; "));
+    }
+    if (artifact.content != candidate.source) {
+      return absl::InvalidArgumentError("artifact: is not the candidate's source");
+    }
+  } else {
+    KC_ASSIGN_OR_RETURN(programs, NativePrograms(problem, artifact, cancel));
   }
-  if (object->memory_bytes > static_cast<uint64_t>(options_.runner.max_memory_bytes)) {
+  if (programs.candidate.memory_bytes > static_cast<uint64_t>(options_.runner.max_memory_bytes)) {
     // The runner's limit counts only memory allocated after loading.
     Crash crash;
     crash.cause = Crash::Cause::kMemoryLimit;
     return RecordOf(info_, options_.worker_id, kCpuMeasuringProtocol, candidate, artifact, level,
                     Clock::Real().MonotonicNs(), std::move(crash));
   }
-  KC_ASSIGN_OR_RETURN(
-      const LoadableObject reference,
-      CompileTrusted(target->second.reference.source, target->second.reference.flags,
-                     "problem's reference", cancel));
-  KC_ASSIGN_OR_RETURN(const LoadableObject oracle,
-                      CompileTrusted(problem.oracle_source, {}, "problem's oracle", cancel));
-
   KC_ASSIGN_OR_RETURN(const TimingLease::Held held, lease_->Acquire(cancel));
   const TimingPriority priority(placement_);
   const int64_t start_ns = Clock::Real().MonotonicNs();
@@ -289,11 +358,17 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
   // meantime.
   for (int attempt = 0; attempt < 2 && absl::IsUnavailable(outcome.status()); ++attempt) {
     const int64_t prepare_start_ns = Clock::Real().MonotonicNs();
-    KC_ASSIGN_OR_RETURN(PreparedProblem* const prepared,
-                        Prepare(problem, oracle, reference, cancel));
+    KC_ASSIGN_OR_RETURN(PreparedProblem* const prepared, Prepare(problem, programs, cancel));
     prepare_ns += Clock::Real().MonotonicNs() - prepare_start_ns;
     ++prepared->candidates_served;
-    outcome = Judge(*prepared, *object, level, spread_, cancel, times);
+    Program program = programs.candidate;
+    if (prepared->task() != nullptr) {
+      // The reference itself can be judged too.
+      program = candidate.source == problem.task->source
+                    ? prepared->task()->Reference()
+                    : prepared->task()->Candidate(candidate.source);
+    }
+    outcome = Judge(*prepared, program, level, spread_, cancel, times);
     if (!outcome.ok()) {
       prepared_.pop_front();
     }

@@ -15,6 +15,7 @@
 #include "services/worker/cpu/compiler.h"
 #include "services/worker/cpu/placement.h"
 #include "services/worker/cpu/prepared_problem.h"
+#include "services/worker/cpu/python_compiler.h"
 #include "services/worker/cpu/runner_process.h"
 #include "services/worker/lease/timing_lease.h"
 
@@ -29,6 +30,8 @@ struct CpuTargetOptions {
   // Lock file shared by the workers of this machine. "": the lease covers only this process.
   std::string lease_file;
   std::string worker_id;
+  // Interpreter that has PyTorch, for Python tasks and candidates; "": none.
+  std::string python;
   RunnerOptions runner;
   std::string compiler_sandbox;  // kernelcast-compiler-sandbox; "": the one in the runner's folder
   MeasureOptions measure;
@@ -36,7 +39,8 @@ struct CpuTargetOptions {
   int prepared_problems = 4;
 };
 
-// Target for C++ candidates on this machine's processor.
+// Target for C++ candidates, and PyTorch ones if there is an interpreter, on this machine's
+// processor.
 class CpuTarget final : public Target {
  public:
   // Tests compiler and runner on a trivial kernel; Describe reports what is missing. UNAVAILABLE:
@@ -60,20 +64,29 @@ class CpuTarget final : public Target {
 
   void ProbeToolchain();
   void ProbeRunner();
+  void ProbePython();
   absl::StatusOr<CompileResult> CompileSource(const std::string& source,
                                               const std::vector<std::string>& flags,
                                               const CancelToken& cancel);
   absl::StatusOr<LoadableObject> CompileTrusted(const std::string& source,
                                                 const std::vector<std::string>& flags,
                                                 const std::string& what, const CancelToken& cancel);
-  absl::StatusOr<PreparedProblem*> Prepare(const Problem& problem, const LoadableObject& oracle,
-                                           const LoadableObject& reference,
+  // What measuring a candidate needs besides its problem's preparation.
+  struct Programs {
+    LoadableObject candidate;
+    LoadableObject oracle;
+    LoadableObject reference;
+  };
+  absl::StatusOr<Programs> NativePrograms(const Problem& problem, const Artifact& artifact,
+                                          const CancelToken& cancel);
+  absl::StatusOr<PreparedProblem*> Prepare(const Problem& problem, const Programs& programs,
                                            const CancelToken& cancel);
 
   CpuTargetOptions options_;  // constant once made
   TargetInfo info_;
   Placement placement_;
   std::unique_ptr<CpuCompiler> compiler_;
+  std::unique_ptr<PythonCompiler> python_;  // null: no Python candidates
   std::unique_ptr<CompileCache> cache_;
   std::unique_ptr<TimingLease> lease_;
 

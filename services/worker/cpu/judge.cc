@@ -33,10 +33,10 @@ int64_t NowNs() { return Clock::Real().MonotonicNs(); }
 
 class Judgement {
  public:
-  Judgement(PreparedProblem& prepared, const LoadableObject& candidate, MeasureLevel level,
+  Judgement(PreparedProblem& prepared, const Program& candidate, MeasureLevel level,
             RunnerSpread& spread, const CancelToken& cancel, JudgeTimes& times)
       : prepared_(prepared),
-        object_(candidate),
+        program_(candidate),
         options_(prepared.options()),
         precision_(options_.Precision(level)),
         level_(level),
@@ -73,7 +73,7 @@ class Judgement {
   static size_t Index(Side side) { return side == Side::kCandidate ? 0 : 1; }
 
   PreparedProblem& prepared_;
-  const LoadableObject& object_;
+  const Program& program_;
   const MeasureOptions& options_;
   const PrecisionOptions& precision_;
   const MeasureLevel level_;
@@ -107,7 +107,7 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
       KC_RETURN_IF_ERROR(prepared_.RenewProcesses(cancel_));
     }
     const int64_t start_ns = NowNs();
-    going = calls_.Start(object_);
+    going = calls_.Start(program_);
     const int64_t ready_ns = NowNs();
     times_.start_ns += ready_ns - start_ns;
     if (going && round == 0) {
@@ -363,7 +363,7 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result
 
 }  // namespace
 
-absl::StatusOr<MeasureOutcome> Judge(PreparedProblem& prepared, const LoadableObject& candidate,
+absl::StatusOr<MeasureOutcome> Judge(PreparedProblem& prepared, const Program& candidate,
                                      MeasureLevel level, RunnerSpread& spread,
                                      const CancelToken& cancel, JudgeTimes& times) {
   return Judgement(prepared, candidate, level, spread, cancel, times).Run();

@@ -36,9 +36,9 @@ struct JudgeTimes {
 // UNAVAILABLE: the machine could not start a process. Returns the token's status when it is
 // stopped.
 [[nodiscard]] absl::StatusOr<MeasureOutcome> Judge(PreparedProblem& prepared,
-                                                   const LoadableObject& candidate,
-                                                   MeasureLevel level, RunnerSpread& spread,
-                                                   const CancelToken& cancel, JudgeTimes& times);
+                                                   const Program& candidate, MeasureLevel level,
+                                                   RunnerSpread& spread, const CancelToken& cancel,
+                                                   JudgeTimes& times);
 
 }  // namespace kernelcast::worker
 

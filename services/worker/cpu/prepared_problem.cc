@@ -80,17 +80,32 @@ absl::Status TrustedFailure(RunnerProcess& process, RunnerProcess::End end, cons
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PreparedProblem>> PreparedProblem::Make(
-    const Problem& problem, const LoadableObject& oracle, const LoadableObject& reference,
+    const Problem& problem, const Program& oracle, const Program& reference,
     const MeasureOptions& options, const RunnerOptions& runner, const Placement& placement,
     const SecretKey& key, const CancelToken& cancel) {
   std::unique_ptr<PreparedProblem> prepared(
       new PreparedProblem(problem, reference, options, runner, placement, key));
-  KC_RETURN_IF_ERROR(prepared->PlanCases());
-  KC_RETURN_IF_ERROR(prepared->FillCases());
-  KC_RETURN_IF_ERROR(prepared->RunOracle(oracle, cancel));
-  KC_RETURN_IF_ERROR(prepared->RenewProcesses(cancel));
-  KC_RETURN_IF_ERROR(prepared->RunReference(cancel));
+  KC_RETURN_IF_ERROR(prepared->Prepare(oracle, cancel));
   return prepared;
+}
+
+absl::StatusOr<std::unique_ptr<PreparedProblem>> PreparedProblem::MakeTask(
+    const PythonTaskPrograms& task, const MeasureOptions& options, const RunnerOptions& runner,
+    const Placement& placement, const SecretKey& key, const CancelToken& cancel) {
+  std::unique_ptr<PreparedProblem> prepared(
+      new PreparedProblem(task.problem(), task.Reference(), options, runner, placement, key));
+  prepared->task_ = std::make_unique<PythonTaskPrograms>(task);
+  KC_ASSIGN_OR_RETURN(prepared->task_inputs_, PythonInputs::Start(task, runner, placement, cancel));
+  KC_RETURN_IF_ERROR(prepared->Prepare(task.Reference(), cancel));
+  return prepared;
+}
+
+absl::Status PreparedProblem::Prepare(const Program& oracle, const CancelToken& cancel) {
+  KC_RETURN_IF_ERROR(PlanCases());
+  KC_RETURN_IF_ERROR(FillCases());
+  KC_RETURN_IF_ERROR(RunOracle(oracle, cancel));
+  KC_RETURN_IF_ERROR(RenewProcesses(cancel));
+  return RunReference(cancel);
 }
 
 absl::Status PreparedProblem::PlanCases() {
@@ -211,6 +226,7 @@ absl::Status PreparedProblem::CheckMemory() const {
 }
 
 absl::StatusOr<std::vector<std::string>> PreparedProblem::DrawInputs(const CaseSpec& spec) {
+  if (task_inputs_ != nullptr) return task_inputs_->Draw(values_random_.Next(), CancelToken());
   KC_ASSIGN_OR_RETURN(const auto layouts, Layouts(problem_.inputs, spec.axes));
   std::vector<std::string> inputs;
   for (size_t i = 0; i < layouts.size(); ++i) {
@@ -258,18 +274,18 @@ absl::Status PreparedProblem::FillCases() {
 }
 
 absl::StatusOr<std::unique_ptr<RunnerProcess>> PreparedProblem::StartReady(
-    const LoadableObject& object, const std::vector<runner::CaseRecord>& table,
-    const MemoryFile& outputs, const std::string& who, const CancelToken& cancel) const {
-  KC_ASSIGN_OR_RETURN(auto process, RunnerProcess::Start(runner_options_, placement_, object, table,
-                                                         inputs_, outputs));
-  const RunnerProcess::End end = process->WaitReady(options_.load_limit_ns, cancel);
+    const Program& program, const std::vector<runner::CaseRecord>& table, const MemoryFile& outputs,
+    const std::string& who, const CancelToken& cancel) const {
+  KC_ASSIGN_OR_RETURN(auto process, RunnerProcess::Start(runner_options_, placement_, program,
+                                                         table, inputs_, outputs));
+  const RunnerProcess::End end = process->WaitReady(start_limit_ns(), cancel);
   if (end != RunnerProcess::End::kDone) {
     return TrustedFailure(*process, end, who, "load", cancel);
   }
   return process;
 }
 
-absl::Status PreparedProblem::RunOracle(const LoadableObject& oracle, const CancelToken& cancel) {
+absl::Status PreparedProblem::RunOracle(const Program& oracle, const CancelToken& cancel) {
   KC_ASSIGN_OR_RETURN(const MemoryFile outputs,
                       MemoryFile::Create("kernelcast-oracle", oracle_outputs_bytes_,
                                          MemoryFile::Sharing::kReadWrite));
@@ -333,7 +349,7 @@ absl::Status PreparedProblem::RenewProcesses(const CancelToken& cancel) {
   KC_ASSIGN_OR_RETURN(reference_outputs_, MemoryFile::Create("kernelcast-outputs", outputs_bytes_,
                                                              MemoryFile::Sharing::kReadWrite));
   KC_ASSIGN_OR_RETURN(
-      reference_, StartReady(reference_object_, table_, reference_outputs_, "reference", cancel));
+      reference_, StartReady(reference_program_, table_, reference_outputs_, "reference", cancel));
   missing_protections_ = reference_->missing_protections();
   return absl::OkStatus();
 }
@@ -400,14 +416,14 @@ void PreparedProblem::Swap(BenchShape& shape) {
 }
 
 absl::StatusOr<std::unique_ptr<RunnerProcess>> PreparedProblem::StartCandidate(
-    const LoadableObject& object) {
+    const Program& program) {
   ClearOutputs();
   for (const BenchShape& shape : bench_shapes_) {
     for (const uint32_t slot : shape.slots) {
       ResetGuards(slot);
     }
   }
-  return RunnerProcess::Start(runner_options_, placement_, object, table_, inputs_,
+  return RunnerProcess::Start(runner_options_, placement_, program, table_, inputs_,
                               candidate_outputs_);
 }
 

@@ -18,6 +18,7 @@
 #include "services/worker/core/options.h"
 #include "services/worker/core/verification.h"
 #include "services/worker/cpu/placement.h"
+#include "services/worker/cpu/python_task.h"
 #include "services/worker/cpu/runner_process.h"
 #include "services/worker/native/shared_object.h"
 
@@ -71,9 +72,15 @@ class PreparedProblem {
   // oracle yields NaN. RESOURCE_EXHAUSTED: the tensors do not fit into memory. Returns the token's
   // status when it is stopped.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<PreparedProblem>> Make(
-      const Problem& problem, const LoadableObject& oracle, const LoadableObject& reference,
+      const Problem& problem, const Program& oracle, const Program& reference,
       const MeasureOptions& options, const RunnerOptions& runner, const Placement& placement,
       const SecretKey& key, const CancelToken& cancel);
+
+  // The same for a Python task: its own code makes the inputs, and its reference is the oracle, in
+  // another process.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<PreparedProblem>> MakeTask(
+      const PythonTaskPrograms& task, const MeasureOptions& options, const RunnerOptions& runner,
+      const Placement& placement, const SecretKey& key, const CancelToken& cancel);
 
   const Problem& problem() const { return problem_; }
   std::vector<CheckCase>& check_cases() { return check_cases_; }
@@ -103,7 +110,7 @@ class PreparedProblem {
   // Starts a runner for a candidate. Its output memory is fresh, or shared by all screenings so
   // that they have the same placement; nothing written by an earlier candidate is left in it.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<RunnerProcess>> StartCandidate(
-      const LoadableObject& object);
+      const Program& program);
   // Replaces the reference's process by a new one with inputs and outputs in fresh memory, and
   // gives candidates fresh memory. No candidate may be running.
   [[nodiscard]] absl::Status RenewProcesses(const CancelToken& cancel);
@@ -116,6 +123,12 @@ class PreparedProblem {
   // Correctness cases share the memory of their outputs, so guards are set before each.
   void ResetGuards(uint32_t case_index);
 
+  // Programs of a Python task; null for other problems.
+  const PythonTaskPrograms* task() const { return task_.get(); }
+  // Time limit for the start of a process.
+  int64_t start_limit_ns() const {
+    return task_ != nullptr ? kPythonStartLimitNs : options_.load_limit_ns;
+  }
   // Time limit for one call of a candidate.
   int64_t CallLimitNs(int64_t reference_ns) const;
 
@@ -124,11 +137,10 @@ class PreparedProblem {
   int candidates_served = 0;
 
  private:
-  PreparedProblem(const Problem& problem, const LoadableObject& reference,
-                  const MeasureOptions& options, const RunnerOptions& runner,
-                  const Placement& placement, const SecretKey& key)
+  PreparedProblem(const Problem& problem, const Program& reference, const MeasureOptions& options,
+                  const RunnerOptions& runner, const Placement& placement, const SecretKey& key)
       : problem_(problem),
-        reference_object_(reference),
+        reference_program_(reference),
         options_(options),
         runner_options_(runner),
         placement_(placement),
@@ -138,19 +150,20 @@ class PreparedProblem {
   absl::Status PlanCases();
   // FAILED_PRECONDITION: the planned cases do not fit into this worker's memory.
   absl::Status CheckMemory() const;
+  absl::Status Prepare(const Program& oracle, const CancelToken& cancel);
   absl::Status FillCases();
-  absl::Status RunOracle(const LoadableObject& oracle, const CancelToken& cancel);
+  absl::Status RunOracle(const Program& oracle, const CancelToken& cancel);
   absl::Status RunReference(const CancelToken& cancel);
   absl::StatusOr<std::vector<std::string>> DrawInputs(const CaseSpec& spec);
   void ClearOutputs();
   std::array<std::span<std::byte>, 2> Guards(uint32_t case_index, size_t output) const;
   void Place(uint32_t case_index, const std::vector<std::string>& inputs);
   absl::StatusOr<std::unique_ptr<RunnerProcess>> StartReady(
-      const LoadableObject& object, const std::vector<runner::CaseRecord>& table,
+      const Program& program, const std::vector<runner::CaseRecord>& table,
       const MemoryFile& outputs, const std::string& who, const CancelToken& cancel) const;
 
   const Problem problem_;
-  const LoadableObject reference_object_;
+  const Program reference_program_;
   const MeasureOptions options_;
   const RunnerOptions runner_options_;
   const Placement placement_;
@@ -172,6 +185,9 @@ class PreparedProblem {
   MemoryFile candidate_outputs_;
   MemoryFile reference_outputs_;
   std::unique_ptr<RunnerProcess> reference_;
+  // Python tasks only.
+  std::unique_ptr<const PythonTaskPrograms> task_;
+  std::unique_ptr<PythonInputs> task_inputs_;
   std::vector<std::string> missing_protections_;
 };
 

@@ -40,14 +40,14 @@ bool RunnerCalls::Fail(absl::Status status) {
   return false;
 }
 
-bool RunnerCalls::Start(const LoadableObject& object) {
+bool RunnerCalls::Start(const Program& program) {
   candidate_.reset();  // two candidates never share their output memory
-  auto started = prepared_.StartCandidate(object);
+  auto started = prepared_.StartCandidate(program);
   if (!started.ok()) {
     return Fail(started.status());
   }
   candidate_ = *std::move(started);
-  const End end = candidate_->WaitReady(options_.load_limit_ns, cancel_);
+  const End end = candidate_->WaitReady(prepared_.start_limit_ns(), cancel_);
   if (end == End::kDone) {
     return true;
   }
@@ -55,7 +55,7 @@ bool RunnerCalls::Start(const LoadableObject& object) {
     return Fail(cancel_.Check());
   }
   NameCase({}, "");
-  auto outcome = candidate_->Failure(end, "load", options_.load_limit_ns);
+  auto outcome = candidate_->Failure(end, "load", prepared_.start_limit_ns());
   return outcome.ok() ? Settle(*std::move(outcome)) : Fail(outcome.status());
 }
 

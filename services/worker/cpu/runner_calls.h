@@ -38,7 +38,7 @@ class RunnerCalls {
   RunnerCalls(PreparedProblem& prepared, const CancelToken& cancel)
       : prepared_(prepared), cancel_(cancel), options_(prepared.options()) {}
 
-  bool Start(const LoadableObject& object);
+  bool Start(const Program& program);
   void Stop() { candidate_.reset(); }
 
   bool Call(Side side, runner::Command command, uint32_t index, bool linger, int64_t limit_ns,

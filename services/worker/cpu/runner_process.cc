@@ -56,10 +56,26 @@ std::string SystemCallName(int number) {
   return copy;
 }
 
+std::vector<std::string> PythonArguments(const PythonInterpreter& python,
+                                         const std::string& library) {
+  std::vector<std::string> argv = {python.program, "-I", "-S",          "-W",
+                                   "ignore",       "-c", kPythonRunner, library};
+  argv.insert(argv.end(), python.packages.begin(), python.packages.end());
+  argv.emplace_back("--");
+  argv.insert(argv.end(), python.read_only.begin(), python.read_only.end());
+  return argv;
+}
+
+// One thread each, because the process is bound to one core.
+std::vector<std::string> PythonEnvironment() {
+  return {"LC_ALL=C.UTF-8", "HOME=/nonexistent", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1",
+          "MKL_NUM_THREADS=1"};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RunnerProcess>> RunnerProcess::Start(
-    const RunnerOptions& options, const Placement& placement, const LoadableObject& object,
+    const RunnerOptions& options, const Placement& placement, const Program& program,
     std::span<const runner::CaseRecord> cases, const MemoryFile& inputs,
     const MemoryFile& outputs) {
   std::unique_ptr<RunnerProcess> process(new RunnerProcess());
@@ -73,8 +89,14 @@ absl::StatusOr<std::unique_ptr<RunnerProcess>> RunnerProcess::Start(
                       MemoryFile::Create("kernelcast-start", sizeof(runner::StartBlock),
                                          MemoryFile::Sharing::kReadWrite));
   new (process->start_.data()) runner::StartBlock();
-  KC_ASSIGN_OR_RETURN(const MemoryFile content,
-                      MemoryFile::FromContent("kernelcast-object", object.content));
+  const auto* const object = std::get_if<LoadableObject>(&program);
+  const auto* const python = std::get_if<PythonProgram>(&program);
+  if (python != nullptr && options.python == nullptr) {
+    return absl::UnavailableError("there is no interpreter with PyTorch");
+  }
+  KC_ASSIGN_OR_RETURN(
+      const MemoryFile content,
+      MemoryFile::FromContent("kernelcast-object", python ? python->content : object->content));
   process->inputs_bytes_ = inputs.size();
   process->judge_may_spin_ = !placement.alone();
 
@@ -83,9 +105,11 @@ absl::StatusOr<std::unique_ptr<RunnerProcess>> RunnerProcess::Start(
   block->case_count = static_cast<uint32_t>(cases.size());
   block->inputs_bytes = static_cast<uint64_t>(inputs.size());
   block->outputs_bytes = static_cast<uint64_t>(outputs.size());
-  block->init_function = object.init_function;
-  block->init_array = object.init_array;
-  block->init_array_entries = object.init_array_entries;
+  if (object != nullptr) {
+    block->init_function = object->init_function;
+    block->init_array = object->init_array;
+    block->init_array_entries = object->init_array_entries;
+  }
   block->max_address_space_bytes =
       static_cast<uint64_t>(options.max_memory_bytes + inputs.size() + outputs.size());
   block->max_cpu_seconds = static_cast<uint64_t>(options.max_cpu_seconds);
@@ -98,6 +122,10 @@ absl::StatusOr<std::unique_ptr<RunnerProcess>> RunnerProcess::Start(
 
   ChildOptions child;
   child.argv = {options.path};
+  if (python != nullptr) {
+    child.argv = PythonArguments(*options.python, options.python_library);
+    child.environment = PythonEnvironment();
+  }
   child.working_directory = "/";
   child.descriptors = {{process->control_.fd(), runner::kControlFd},
                        {inputs.fd(), runner::kInputsFd},

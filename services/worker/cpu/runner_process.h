@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,12 +18,22 @@
 #include "services/worker/core/cancel.h"
 #include "services/worker/cpu/placement.h"
 #include "services/worker/native/shared_object.h"
+#include "services/worker/python/interpreter.h"
 #include "services/worker/runner/control.h"
 
 namespace kernelcast::worker {
 
+// A program for runner.py; python_task.h describes the content.
+struct PythonProgram {
+  std::string content;
+};
+using Program = std::variant<LoadableObject, PythonProgram>;
+
 struct RunnerOptions {
-  std::string path;                             // of kernelcast-runner
+  std::string path;  // of kernelcast-runner
+  // Runs Python programs, with the native part of runner.py; null: they cannot run.
+  std::shared_ptr<const PythonInterpreter> python;
+  std::string python_library;
   int64_t max_memory_bytes = int64_t{2} << 30;  // beyond the tensors
   int64_t max_cpu_seconds = 120;
   int64_t max_output_bytes = 1 << 20;
@@ -37,9 +48,9 @@ struct RunnerOptions {
 class RunnerProcess {
  public:
   // The memory files must outlive the process. UNAVAILABLE: no process, memory or descriptor is
-  // available.
+  // available, or no interpreter for a Python program.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<RunnerProcess>> Start(
-      const RunnerOptions& options, const Placement& placement, const LoadableObject& object,
+      const RunnerOptions& options, const Placement& placement, const Program& program,
       std::span<const runner::CaseRecord> cases, const MemoryFile& inputs,
       const MemoryFile& outputs);
 

@@ -20,22 +20,6 @@
 namespace kernelcast::worker::runner {
 namespace {
 
-ControlBlock* reported_to = nullptr;
-alignas(64) char signal_stack[64 << 10];
-
-void Report(int signal, siginfo_t* info, void*) {
-  reported_to->fault_signal.store(static_cast<uint32_t>(signal));
-  if (signal == SIGSYS) {
-    reported_to->trapped_system_call.store(info->si_syscall);
-    // The call was not made. The default disposition is restored, so this ends the process when the
-    // handler returns.
-    syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGSYS);
-    return;
-  }
-  reported_to->fault_address.store(reinterpret_cast<uint64_t>(info->si_addr));
-  // Returning repeats the faulting instruction, which is now fatal.
-}
-
 scmp_datum_t Address(const std::atomic<uint32_t>* word) {
   return static_cast<scmp_datum_t>(reinterpret_cast<uintptr_t>(word));
 }
@@ -77,20 +61,6 @@ bool LoadFilter(const ControlBlock& block) {
 }
 
 }  // namespace
-
-void InstallFaultReporters(ControlBlock* block) {
-  reported_to = block;
-  stack_t stack{};
-  stack.ss_sp = signal_stack;
-  stack.ss_size = sizeof(signal_stack);
-  sigaltstack(&stack, nullptr);
-  struct sigaction action {};
-  action.sa_sigaction = Report;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESETHAND;
-  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS}) {
-    sigaction(signal, &action, nullptr);
-  }
-}
 
 uint32_t EnterSandbox(const ControlBlock& block) {
   uint32_t had = 0;

@@ -7,10 +7,6 @@
 
 namespace kernelcast::worker::runner {
 
-// Installs handlers that write the cause of a fatal signal to the block and then let it be fatal.
-// They run on their own stack, so that a stack overflow is reported too.
-void InstallFaultReporters(ControlBlock* block);
-
 // Drops what a kernel does not need: other users' identity, privileges, files, processes, memory
 // beyond the limit, and almost all system calls. Irreversible. Returns the Protection bits in
 // effect.

@@ -59,7 +59,8 @@ def candidate_message(candidate: Candidate, of: Problem) -> kernel_pb2.Candidate
         raise errors.InvalidArgument(f"candidate.source: not valid Unicode at character {error.start}") from None
     if len(source) > MAX_SOURCE_BYTES:
         raise errors.InvalidArgument(f"candidate.source: {len(source)} bytes; at most {MAX_SOURCE_BYTES} are allowed")
-    kind = candidate.kind or ("device_cuda" if candidate.launches else "host_native")
+    kind = candidate.kind or (
+        "python" if of.definition.task_format else "device_cuda" if candidate.launches else "host_native")
     return kernel_pb2.Candidate(
         problem_id=of.id, target=target(candidate.target, of), kind=one_of("candidate.kind", kind, KINDS), source=source,
         flags=candidate.flags,

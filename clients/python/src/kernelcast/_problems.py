@@ -27,9 +27,15 @@ def _problem_folder(path: Path) -> kernel_pb2.Problem:
         files=[kernel_pb2.SourceFile(path=name, content=(path / name).read_bytes()) for name in names])
 
 
+def _task_file(path: Path) -> kernel_pb2.Problem:
+    """A task in KernelBench's form: one Python file."""
+    return kernel_pb2.Problem(files=[kernel_pb2.SourceFile(path=path.name, content=path.read_bytes())])
+
+
 # Formats of problems: a description, a test of a path and a reader. Another format is another line.
 _FORMATS: tuple[tuple[str, Callable[[Path], bool], Callable[[Path], kernel_pb2.Problem]], ...] = (
     ("a folder with problem.yaml", lambda path: (path / "problem.yaml").is_file(), _problem_folder),
+    ("a KernelBench task (FILE.py)", lambda path: path.suffix == ".py" and path.is_file(), _task_file),
 )
 
 

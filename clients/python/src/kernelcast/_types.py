@@ -53,9 +53,9 @@ class Launch:
 class Candidate:
     """One kernel source.
 
-    `target` is the problem's cpu target by default, or else its first. `kind` is "device_cuda" by default if there are
-    launches, else "host_native". `tunables` inform the forecast; the source already contains their values. Fields
-    after `workspace_bytes` do not change the candidate's identity.
+    `target` is the problem's cpu target by default, or else its first. `kind` is "python" by default for a PyTorch
+    task, "device_cuda" if there are launches, else "host_native". `tunables` inform the forecast; the source already
+    contains their values. Fields after `workspace_bytes` do not change the candidate's identity.
     """
 
     source: str

@@ -58,7 +58,7 @@ for path in sorted(path for path in mapped if path.startswith("/") and os.path.i
     shown += [name[4:] for name in names if name.startswith("/usr/lib") and os.path.exists(name[4:])]
 
 print("program", os.path.realpath(sys.executable))
-print("triton", triton.__version__)
+print("version", triton.__version__)
 print("python", "%d.%d.%d" % sys.version_info[:3])
 for path in packages:
     print("package", path)

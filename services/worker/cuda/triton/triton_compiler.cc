@@ -150,7 +150,7 @@ absl::StatusOr<std::unique_ptr<TritonCompiler>> TritonCompiler::Make(TritonCompi
   if (options.python.empty()) {
     return absl::UnavailableError("no Python interpreter with Triton is configured (--python)");
   }
-  auto python = ProbeTritonPython(options.python);
+  auto python = ProbeInterpreter(options.python, kTritonProbe, "triton");
   if (!python.ok()) return absl::UnavailableError(python.status().message());
   std::unique_ptr<TritonCompiler> compiler(new TritonCompiler(std::move(options), cache));
   compiler->python_ = *std::move(python);
@@ -183,7 +183,7 @@ absl::Status TritonCompiler::ProbeAssembler() {
   assembler_flags_ = {"-v"};
   // Triton's own way round a fault of this release.
   if (release->first >= 13) assembler_flags_.emplace_back("--regAllocOptLevel=2");
-  name_ = absl::StrCat("Triton ", python_.triton_version);
+  name_ = absl::StrCat("Triton ", python_.package_version);
   description_ = absl::StrCat(name_, "; Python ", python_.python_version, "; ptxas ",
                               release->first, ".", release->second);
   for (const std::string& flag : assembler_flags_) absl::StrAppend(&description_, " ", flag);

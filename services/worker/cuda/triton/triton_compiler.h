@@ -77,7 +77,7 @@ class TritonCompiler {
 
   TritonCompilerOptions options_;  // constant once made
   CompileCache& cache_;
-  TritonPython python_;
+  PythonInterpreter python_;
   std::string assembler_;
   std::vector<std::string> assembler_flags_;
   uint64_t ptx_version_ = 0;

@@ -13,14 +13,14 @@
 #include "common/base/descriptor.h"
 #include "common/process/child_process.h"
 #include "services/worker/core/cancel.h"
-#include "services/worker/cuda/triton/triton_python.h"
 #include "services/worker/cuda/triton/triton_wire.h"
 #include "services/worker/native/compiler_step.h"
+#include "services/worker/python/interpreter.h"
 
 namespace kernelcast::worker {
 
 struct TritonServerOptions {
-  TritonPython python;
+  PythonInterpreter python;
   CompilerSandbox sandbox;     // read_only is filled in
   std::string work_directory;  // an empty folder is made in it
   int64_t start_timeout_ns = 120'000'000'000;
@@ -74,6 +74,10 @@ class TritonServer {
   std::unique_ptr<ChildProcess> process_;
   Descriptor control_;
 };
+
+// The programs that an interpreter with Triton runs: its probe, and the server.
+extern const char* const kTritonProbe;
+extern const char* const kTritonCompileServer;
 
 }  // namespace kernelcast::worker
 

@@ -232,5 +232,23 @@ TEST_CASE("A deeply nested description is a fault of the answer", "[orchestrator
   }
 }
 
+TEST_CASE("The answer to a PyTorch task is the block that defines ModelNew",
+          "[orchestrator][reader]") {
+  constexpr char kModel[] = "class ModelNew(nn.Module):\n    pass\n";
+  Candidate model;
+  model.target = "cpu";
+  model.kind = CandidateKind::kPython;
+  const auto read = [&](const std::string& answer) { return ReadAnswer(answer, false, model); };
+  const ReadKernel found = read("Plan.\n" + Fence("python", "import torch\n") +
+                                Fence("python", kModel) + Fence("cpp", kHost));
+  CHECK(found.fault == ReadFault::kNone);
+  CHECK(found.candidate.source == kModel);
+  CHECK(found.candidate.kind == CandidateKind::kPython);
+  CHECK(read(Fence("py", kModel)).candidate.source == kModel);
+  const ReadKernel none = read(Fence("python", "class Model: pass\n"));
+  CHECK(none.fault == ReadFault::kNoEntry);
+  CHECK_THAT(none.reason, Contains("ModelNew"));
+}
+
 }  // namespace
 }  // namespace kernelcast::orchestrator

@@ -180,6 +180,28 @@ TEST_CASE("Versions of kernel prompts identify their bytes", "[orchestrator][pro
   CHECK(loaded->version() == Default().version());
 }
 
+TEST_CASE("The prompt of a PyTorch task asks for ModelNew", "[orchestrator][prompt]") {
+  GenerationQuery query;
+  query.problem = std::make_shared<const Problem>(
+      ParseProblem({{"relu.py",
+                     "class Model(Module): pass\ndef get_inputs(): pass\n"
+                     "def get_init_inputs(): pass\n"}})
+          .value());
+  query.target = "cpu";
+  const KernelPromptText text = Rendered(query);
+  CHECK_THAT(text.system, Contains("a class ModelNew"));
+  CHECK_THAT(text.system, !Contains("kernelcast_run"));
+  CHECK_THAT(text.user, Contains("```python\nclass Model(Module): pass\n"));
+  CHECK_THAT(text.user, !Contains("Axes:") && !Contains("checked at"));
+  // The example answer is readable.
+  Candidate model;
+  model.kind = CandidateKind::kPython;
+  const ReadKernel read =
+      ReadAnswer(text.system.substr(text.system.find("Answer with")), false, model);
+  CHECK(read.reason == "");
+  CHECK(read.candidate.kind == CandidateKind::kPython);
+}
+
 TEST_CASE("The example answer in the prompt is readable", "[orchestrator][prompt]") {
   for (const std::string target : {"cpu", "cuda"}) {
     INFO(target);

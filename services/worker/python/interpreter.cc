@@ -1,4 +1,4 @@
-#include "services/worker/cuda/triton/triton_python.h"
+#include "services/worker/python/interpreter.h"
 
 #include <algorithm>
 #include <string_view>
@@ -12,16 +12,20 @@
 #include "services/worker/native/toolchain.h"
 
 namespace kernelcast::worker {
+
+extern const char* const kTorchProbe;
+
 namespace {
 
 constexpr int64_t kProbeLimitNs = 60'000'000'000;
 
 }  // namespace
 
-absl::StatusOr<TritonPython> ProbeTritonPython(const std::string& python) {
+absl::StatusOr<PythonInterpreter> ProbeInterpreter(const std::string& python, const char* probe,
+                                                   std::string_view package) {
   ChildOptions options;
   // -I: neither the worker's folder nor its user's packages.
-  options.argv = {python, "-I", "-W", "ignore", "-c", kTritonProbe};
+  options.argv = {python, "-I", "-W", "ignore", "-c", probe};
   options.environment = CompilerEnvironment("/tmp");
   options.working_directory = "/";
   options.kept_output_bytes = 1 << 20;
@@ -31,10 +35,11 @@ absl::StatusOr<TritonPython> ProbeTritonPython(const std::string& python) {
     std::string_view text = exit.output;
     while (text.ends_with('\n')) text.remove_suffix(1);
     text.remove_prefix(text.rfind('\n') == std::string_view::npos ? 0 : text.rfind('\n') + 1);
-    return absl::FailedPreconditionError(absl::StrCat(
-        python, " cannot import triton: ", exit.timed_out ? "no answer" : std::string(text)));
+    return absl::FailedPreconditionError(
+        absl::StrCat(python, " cannot import ", std::string(package), ": ",
+                     exit.timed_out ? "no answer" : std::string(text)));
   }
-  TritonPython found;
+  PythonInterpreter found;
   for (const auto part : absl::StrSplit(exit.output, '\n')) {
     const std::string_view line(part.data(), part.size());
     const size_t blank = line.find(' ');
@@ -43,8 +48,8 @@ absl::StatusOr<TritonPython> ProbeTritonPython(const std::string& python) {
     std::string value(line.substr(blank + 1));
     if (key == "program")
       found.program = std::move(value);
-    else if (key == "triton")
-      found.triton_version = std::move(value);
+    else if (key == "version")
+      found.package_version = std::move(value);
     else if (key == "python")
       found.python_version = std::move(value);
     else if (key == "package")
@@ -52,11 +57,12 @@ absl::StatusOr<TritonPython> ProbeTritonPython(const std::string& python) {
     else if (key == "show")
       found.read_only.push_back(std::move(value));
   }
-  if (found.program.empty() || found.triton_version.empty() || found.packages.empty()) {
+  if (found.program.empty() || found.package_version.empty() || found.packages.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(python, " did not describe itself"));
   }
   // Needed to start any program.
-  for (const char* path : {"/lib64/ld-linux-x86-64.so.2", "/etc/ld.so.cache"}) {
+  for (const char* path :
+       {"/lib64/ld-linux-x86-64.so.2", "/etc/ld.so.cache", "/etc/alternatives"}) {
     found.read_only.emplace_back(path);
   }
   found.read_only.push_back(found.program);
@@ -66,6 +72,10 @@ absl::StatusOr<TritonPython> ProbeTritonPython(const std::string& python) {
   found.read_only.erase(std::unique(found.read_only.begin(), found.read_only.end()),
                         found.read_only.end());
   return found;
+}
+
+absl::StatusOr<PythonInterpreter> ProbeTorch(const std::string& python) {
+  return ProbeInterpreter(python, kTorchProbe, "torch");
 }
 
 }  // namespace kernelcast::worker

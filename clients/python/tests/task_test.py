@@ -1,0 +1,25 @@
+"""A PyTorch task through the package, with a worker that has PyTorch."""
+
+import subprocess
+from pathlib import Path
+
+import kernelcast
+import pytest
+from conftest import judged
+
+TASKS = Path(__file__).parents[3] / "examples/tasks/kernelbench"
+PYTHON = "/usr/bin/python3"  # Debian's, for which PyTorch is a package
+
+
+def test_a_task_is_judged_as_it_is(tmp_path):
+    if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True).returncode != 0:
+        pytest.skip(f"no PyTorch in {PYTHON} (install python3-torch)")
+    with kernelcast.local(state_dir=tmp_path, arguments=["--python", PYTHON]) as client:
+        task = client.put_problem(TASKS / "gated_silu.py")
+        assert task.definition.task_format == "kernelbench"
+        good = judged(client, task, (TASKS / "candidates/gated_silu/in_place.py").read_text())
+        assert good.outcome == "ok" and good.speedup.value > 0.2, good.feedback
+        wrong = judged(client, task, (TASKS / "candidates/gated_silu/wrong_gate.py").read_text())
+        assert wrong.outcome == "wrong_result", wrong.feedback
+        broken = judged(client, task, "class ModelNew(:\n")
+        assert broken.outcome == "compile_error" and "candidate.py" in broken.feedback

@@ -1,0 +1,74 @@
+#include "services/worker/cpu/python_compiler.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/hash.h"
+#include "common/base/status.h"
+#include "common/domain/python_task.h"
+#include "services/worker/cpu/python_task.h"
+#include "services/worker/native/toolchain.h"
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr const char* kCandidateFile = "candidate.py";
+
+}  // namespace
+
+PythonCompiler::PythonCompiler(PythonInterpreter python, CompilerSandbox sandbox,
+                               std::string work_directory)
+    : python_(std::move(python)),
+      sandbox_(std::move(sandbox)),
+      work_directory_(std::move(work_directory)),
+      toolchain_(
+          absl::StrCat("PyTorch ", python_.package_version, "; Python ", python_.python_version)) {
+  sandbox_.read_only = python_.read_only;
+}
+
+std::string PythonCompiler::ArtifactId(const std::string& source) const {
+  ContentHasher hasher;
+  hasher.Add("python artifact 1").Add(toolchain_).Add(source);
+  return absl::StrCat("a_", hasher.Hex128());
+}
+
+absl::StatusOr<CompileResult> PythonCompiler::Compile(PythonTask::Format format,
+                                                      const std::string& architecture,
+                                                      const std::string& source,
+                                                      const CancelToken& cancel) const {
+  KC_RETURN_IF_ERROR(cancel.Check());
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  KC_ASSIGN_OR_RETURN(const WorkFolder folder, WorkFolder::Make(work_directory_, sandbox_.uid));
+  KC_RETURN_IF_ERROR(folder.Write(kCandidateFile, source));
+  // A task's reference is also compiled, and its artefact does not depend on the task.
+  const std::vector<std::string> argv = {python_.program,
+                                         "-I",
+                                         "-S",
+                                         "-c",
+                                         kPythonSourceCheck,
+                                         kCandidateFile,
+                                         std::string(CandidateName(format)),
+                                         std::string(ReferenceName(format))};
+  KC_ASSIGN_OR_RETURN(const CompilerStep checked,
+                      RunCompilerStep(sandbox_, argv, CompilerEnvironment(folder.path()),
+                                      folder.path(), CompilerLimits(), cancel));
+  CompileResult result;
+  if (checked.ok) {
+    CompileSuccess success;
+    success.facts = CountPythonSource(source);
+    success.artifact.artifact_id = ArtifactId(source);
+    success.artifact.format = ArtifactFormat::kPythonSource;
+    success.artifact.architecture = architecture;
+    success.artifact.toolchain = toolchain_;
+    success.artifact.content = source;
+    result.result = std::move(success);
+  } else {
+    result.result =
+        CompileError{checked.limit ? CompileStage::kLimit : CompileStage::kCompiler, checked.log};
+  }
+  result.compile_ns = Clock::Real().MonotonicNs() - start_ns;
+  return result;
+}
+
+}  // namespace kernelcast::worker

@@ -1,0 +1,42 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CPU_PYTHON_COMPILER_H_
+#define KERNELCAST_SERVICES_WORKER_CPU_PYTHON_COMPILER_H_
+
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "common/domain/problem.h"
+#include "services/worker/core/cancel.h"
+#include "services/worker/core/target.h"
+#include "services/worker/native/compiler_step.h"
+#include "services/worker/python/interpreter.h"
+
+namespace kernelcast::worker {
+
+// Checks the sources of Python candidates without running them: syntax, and that the source defines
+// what its task's format asks for. Immutable and thread-safe.
+class PythonCompiler {
+ public:
+  // `sandbox.read_only` is filled in. `work_directory`: folders are made in it.
+  PythonCompiler(PythonInterpreter python, CompilerSandbox sandbox, std::string work_directory);
+
+  std::string ArtifactId(const std::string& source) const;
+  const std::string& toolchain() const { return toolchain_; }
+
+  // The artefact is the source. UNAVAILABLE: the interpreter cannot be started. Returns the token's
+  // status when it is stopped.
+  [[nodiscard]] absl::StatusOr<CompileResult> Compile(PythonTask::Format format,
+                                                      const std::string& architecture,
+                                                      const std::string& source,
+                                                      const CancelToken& cancel) const;
+
+ private:
+  const PythonInterpreter python_;
+  CompilerSandbox sandbox_;
+  const std::string work_directory_;
+  std::string toolchain_;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CPU_PYTHON_COMPILER_H_

@@ -1,0 +1,80 @@
+#include "common/domain/python_task.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+namespace kernelcast {
+namespace {
+
+using Catch::Matchers::Contains;
+
+constexpr char kTask[] =
+    "import torch\n"
+    "class Model(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
+    "def get_inputs():\n    return [torch.rand(4)]\n"
+    "def get_init_inputs():\n    return []\n";
+
+std::string Refusal(const std::string& path, const std::string& source) {
+  const auto problem = ParseProblem({{path, source}});
+  REQUIRE(absl::IsInvalidArgument(problem.status()));
+  return std::string(problem.status().message());
+}
+
+std::string Without(const std::string& text) {
+  std::string task = kTask;
+  const size_t at = task.find(text);
+  REQUIRE(at != std::string::npos);
+  return task.replace(at, text.size(), "");
+}
+
+TEST_CASE("A KernelBench task is a problem with one shape", "[domain]") {
+  const Problem problem = ParseProblem({{"19_ReLU.py", kTask}}).value();
+  CHECK(problem.name == "19_relu");
+  CHECK(problem.title == "19_ReLU");
+  REQUIRE(problem.task.has_value());
+  CHECK(Name(problem.task->format) == "kernelbench");
+  CHECK(problem.task->source == kTask);
+  CHECK(problem.inputs.empty());
+  REQUIRE(problem.targets.size() == 1);
+  const ProblemTarget& target = problem.targets.at("cpu");
+  CHECK(target.kind == CandidateKind::kPython);
+  CHECK(target.bench_shapes.size() == 1);
+  const Candidate reference = ReferenceCandidate(problem, "cpu").value();
+  CHECK(reference.kind == CandidateKind::kPython);
+  CHECK(ValidateCandidate(reference).ok());
+  CHECK(problem.problem_id == ProblemId({{"19_ReLU.py", kTask}}));
+  CHECK(problem.problem_id != ParseProblem({{"20_ReLU.py", kTask}})->problem_id);
+}
+
+TEST_CASE("A file that is no task is refused with what it lacks", "[domain]") {
+  CHECK_THAT(Refusal("a.py", Without("class Model")),
+             Contains("a.py: does not define class Model"));
+  CHECK_THAT(Refusal("a.py", Without("def get_inputs")), Contains("get_inputs()"));
+  CHECK_THAT(Refusal("a.py", Without("def get_init_inputs")), Contains("get_init_inputs()"));
+  // Indented definitions are not the task's.
+  CHECK_THAT(Refusal("a.py", "if True:\n  class Model(object): pass\n"), Contains("class Model"));
+  CHECK_THAT(Refusal("b/a.py", kTask), Contains("b/a.py"));
+  CHECK_THAT(Refusal("a.py", std::string(kTask) + '\0'), Contains("UTF-8"));
+  CHECK_THAT(Refusal("a.py", kTask + std::string(kMaxSourceBytes, '#')), Contains("bytes"));
+}
+
+TEST_CASE("Tolerances of tasks are those of their format", "[domain]") {
+  const Tolerance wide = TaskTolerance(PythonTask::Format::kKernelBench, DataType::kFloat32);
+  CHECK(wide.atol == 1e-4);
+  CHECK(wide.rtol == 1e-4);
+  CHECK_FALSE(wide.scaled);
+  CHECK(TaskTolerance(PythonTask::Format::kKernelBench, DataType::kBfloat16).atol == 1e-2);
+}
+
+TEST_CASE("A task is read from its file", "[domain]") {
+  const std::string folder = KERNELCAST_SOURCE_DIR "/examples/tasks/kernelbench/";
+  const auto files = ReadProblemFolder(folder + "gated_silu.py");
+  REQUIRE(files.ok());
+  REQUIRE(files->size() == 1);
+  CHECK(files->front().path == "gated_silu.py");
+  CHECK(ParseProblem(*files)->name == "gated_silu");
+  CHECK(absl::IsNotFound(ReadProblemFolder(folder + "none.py").status()));
+}
+
+}  // namespace
+}  // namespace kernelcast
