@@ -21,5 +21,6 @@ def test_a_task_is_judged_as_it_is(tmp_path):
         assert good.outcome == "ok" and good.speedup.value > 0.2, good.feedback
         wrong = judged(client, task, (TASKS / "candidates/gated_silu/wrong_gate.py").read_text())
         assert wrong.outcome == "wrong_result", wrong.feedback
-        broken = judged(client, task, "class ModelNew(:\n")
-        assert broken.outcome == "compile_error" and "candidate.py" in broken.feedback
+        broken = client.evaluate(task, "class ModelNew(:\n", mode="measure")
+        assert isinstance(broken, kernelcast.Rejection) and broken.cause == "compile_error"
+        assert "candidate.py" in broken.feedback
