@@ -135,10 +135,10 @@ const Case* BuildCases(const Blocks& blocks) {
   Case* cases = static_cast<Case*>(calloc(block->case_count + 1, sizeof(Case)));
   for (uint32_t i = 0; i < block->case_count; ++i) {
     const CaseRecord& record = records[i];
-    const uint32_t count = record.inputs + record.outputs;
+    const size_t count = size_t{record.inputs} + record.outputs;
     auto* tensors = static_cast<DLTensor*>(calloc(count, sizeof(DLTensor)));
     auto* shapes = static_cast<int64_t*>(calloc(count * kMaxDimensions, sizeof(int64_t)));
-    for (uint32_t t = 0; t < count; ++t) {
+    for (size_t t = 0; t < count; ++t) {
       const TensorRecord& tensor = record.tensors[t];
       int64_t* shape = shapes + t * kMaxDimensions;
       memcpy(shape, tensor.shape, sizeof(tensor.shape));
