@@ -1,14 +1,12 @@
 #include "services/worker/cpu/python_task.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/bounded_json.h"
 #include "common/base/status.h"
