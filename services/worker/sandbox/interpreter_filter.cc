@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 namespace kernelcast::worker::sandbox {
@@ -43,8 +44,11 @@ void AllowInterpreter(SystemCallFilter& filter) {
   filter.Allow({SCMP_SYS(brk), SCMP_SYS(mmap), SCMP_SYS(munmap), SCMP_SYS(mremap),
                 SCMP_SYS(mprotect), SCMP_SYS(madvise), SCMP_SYS(getrandom), SCMP_SYS(getrlimit),
                 SCMP_SYS(getrusage), SCMP_SYS(times), SCMP_SYS(time), SCMP_SYS(gettimeofday),
-                SCMP_SYS(clock_gettime), SCMP_SYS(clock_getres), SCMP_SYS(nanosleep),
-                SCMP_SYS(clock_nanosleep), SCMP_SYS(sysinfo), SCMP_SYS(uname)});
+                SCMP_SYS(nanosleep), SCMP_SYS(clock_nanosleep), SCMP_SYS(sysinfo),
+                SCMP_SYS(uname)});
+  // Larger ids are clocks of other processes and of devices.
+  filter.Allow({SCMP_SYS(clock_gettime), SCMP_SYS(clock_getres)},
+               {SCMP_A0(SCMP_CMP_LE, CLOCK_TAI)});
   filter.Fail(ENOTTY, {SCMP_SYS(ioctl)});
   filter.Allow({SCMP_SYS(prlimit64)},
                {SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0)});  // queries only
