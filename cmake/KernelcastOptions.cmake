@@ -28,6 +28,9 @@ if(KERNELCAST_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER ${KERNELCAST_CCACHE})
 endif()
 
+# The same objects in every checkout, so that checkouts share the compiler cache.
+add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+
 add_library(kernelcast_options INTERFACE)
 add_library(kernelcast::options ALIAS kernelcast_options)
 target_compile_options(kernelcast_options INTERFACE
