@@ -107,11 +107,11 @@ absl::Status CudaDevice::Synchronize() {
   return Check(api_.StreamSynchronize(stream_), "the judge's own kernels");
 }
 
-absl::StatusOr<uint64_t> CudaDevice::FreeBytes() {
+absl::StatusOr<DeviceMemory> CudaDevice::Memory() const {
   size_t free_bytes = 0;
-  size_t total = 0;
-  KC_RETURN_IF_ERROR(Check(api_.MemGetInfo(&free_bytes, &total), "asking for free memory"));
-  return free_bytes;
+  size_t total_bytes = 0;
+  KC_RETURN_IF_ERROR(Check(api_.MemGetInfo(&free_bytes, &total_bytes), "asking for free memory"));
+  return DeviceMemory{.free_bytes = free_bytes, .total_bytes = total_bytes};
 }
 
 absl::StatusOr<DeviceBuffer> DeviceBuffer::Allocate(CudaDevice& device, size_t bytes) {

@@ -28,6 +28,11 @@ struct DeviceFacts {
 // UNAVAILABLE: no usable device.
 [[nodiscard]] absl::StatusOr<DeviceFacts> DescribeDevice(const CudaApi& api, int ordinal = 0);
 
+struct DeviceMemory {
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = 0;
+};
+
 // One of the devices that the driver shows this process, with the judge's own context and one
 // stream. Only the project's own code runs in this context. Use from one thread at a time, after
 // Bind. Must outlive its buffers and arenas.
@@ -44,7 +49,7 @@ class CudaDevice {
   [[nodiscard]] absl::Status Bind();
   // Waits for all work in the stream.
   [[nodiscard]] absl::Status Synchronize();
-  [[nodiscard]] absl::StatusOr<uint64_t> FreeBytes();
+  [[nodiscard]] absl::StatusOr<DeviceMemory> Memory() const;
   absl::Status Check(CUresult result, std::string_view what) const {
     return CudaStatus(api_, result, what);
   }

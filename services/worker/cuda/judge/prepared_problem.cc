@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
@@ -212,11 +213,49 @@ absl::Status CudaPreparedProblem::Arrange() {
                      cuda_runner::kMaxRuns));
   }
   inputs_bytes_ = inputs_end;
+  KC_RETURN_IF_ERROR(CheckMemory());
   KC_ASSIGN_OR_RETURN(inputs_, MakeArena(inputs_bytes_));
   KC_ASSIGN_OR_RETURN(outputs_, MakeArena(outputs_bytes_));
   KC_ASSIGN_OR_RETURN(reference_outputs_, MakeArena(outputs_bytes_));
   KC_ASSIGN_OR_RETURN(scratch_, MakeArena(scratch_bytes_));
   return ArrangeBanks();
+}
+
+absl::Status CudaPreparedProblem::CheckMemory() const {
+  // In floating point, because the sum of legal sizes may overflow.
+  double bytes = 0;
+  const auto add = [&](const Case& at, double inputs, double expected) {
+    for (const Place& input : at.inputs) {
+      bytes += inputs * static_cast<double>(input.bytes);
+    }
+    for (size_t i = 0; i < at.outputs.size(); ++i) {
+      const DataType dtype = problem_.outputs[i].dtype;
+      const auto of_output = static_cast<double>(at.outputs[i].bytes);
+      // The outputs of both sides, and the expected ones.
+      const double widened = IsFloat(dtype) ? 8.0 / static_cast<double>(SizeBytes(dtype)) : 1;
+      bytes += (2 + expected * widened) * of_output;
+    }
+  };
+  for (const CheckCase& check : check_cases_) {
+    add(cases_[check.index], 1, 1);
+  }
+  for (const BenchShape& shape : bench_shapes_) {
+    for (const size_t slot : shape.slots) {
+      add(cases_[slot], 3, kBanks);
+    }
+  }
+  KC_ASSIGN_OR_RETURN(const DeviceMemory memory, device_.Memory());
+  const std::string text = absl::StrFormat(
+      "the problem's inputs, outputs and expected outputs need %.0f bytes of device memory", bytes);
+  if (bytes > static_cast<double>(memory.total_bytes)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(text, "; the device has ", memory.total_bytes));
+  }
+  if (bytes > static_cast<double>(memory.free_bytes)) {
+    return absl::ResourceExhaustedError(absl::StrCat(text, "; of the device's ", memory.total_bytes,
+                                                     ", ", memory.free_bytes, " are free"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<SharedArena> CudaPreparedProblem::MakeArena(uint64_t bytes) {

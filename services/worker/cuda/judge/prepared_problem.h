@@ -103,8 +103,9 @@ class CudaPreparedProblem {
   };
 
   // Draws inputs on the device, runs the oracle and the reference on all of them in `runner`, and
-  // checks the reference. FAILED_PRECONDITION: oracle or reference is at fault. RESOURCE_EXHAUSTED:
-  // too large for the device. UNAVAILABLE: the runner failed otherwise.
+  // checks the reference. FAILED_PRECONDITION: oracle or reference is at fault, or the problem needs
+  // more memory than the device has. RESOURCE_EXHAUSTED: it needs more than is free. Both are found
+  // before any memory is taken. UNAVAILABLE: the runner failed otherwise.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> Make(
       const Problem& problem, const CudaProgram& oracle, CudaProgram reference,
       const MeasureOptions& options, CudaDevice& device, JudgeKernels& kernels, CudaRunner& runner,
@@ -216,6 +217,8 @@ class CudaPreparedProblem {
         fingerprint_seed_(SecretRandom(key, "fingerprint").Next()) {}
 
   absl::Status Arrange();
+  // Compares the memory of the arranged cases with the device's.
+  absl::Status CheckMemory() const;
   absl::StatusOr<SharedArena> MakeArena(uint64_t bytes);
   absl::Status MapArenas(CudaRunner& runner, const CancelToken& cancel);
   // Loads the reference's programs with the scratch memory that they need.

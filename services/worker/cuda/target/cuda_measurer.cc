@@ -105,8 +105,9 @@ absl::StatusOr<CudaDevice*> CudaMeasurer::OpenDevice() {
   KC_ASSIGN_OR_RETURN(auto device, CudaDevice::Open(api_, ordinal_));
   prepared_bytes_ = options_.prepared_bytes;
   if (prepared_bytes_ == 0) {
-    KC_ASSIGN_OR_RETURN(const uint64_t free_bytes, device->FreeBytes());
-    prepared_bytes_ = static_cast<uint64_t>(kPreparedShare * static_cast<double>(free_bytes));
+    KC_ASSIGN_OR_RETURN(const DeviceMemory memory, device->Memory());
+    prepared_bytes_ =
+        static_cast<uint64_t>(kPreparedShare * static_cast<double>(memory.free_bytes));
   }
   device_ = std::move(device);
   return device_.get();

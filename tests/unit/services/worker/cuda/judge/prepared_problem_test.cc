@@ -115,9 +115,38 @@ TEST_CASE("A problem that does not fit is distinguished from a faulty one and le
   const auto before = FakeCuda::Instance().Held();
   for (const uint64_t bytes : {uint64_t{20} << 10, uint64_t{200} << 10, uint64_t{400} << 10}) {
     FakeCuda::Instance().set_memory_bytes(bytes);
-    CHECK(absl::IsResourceExhausted(judge.Prepare(MapProblem(), *runner).status()));
+    const auto status = judge.Prepare(MapProblem(), *runner).status();
+    INFO(bytes << ": " << status.ToString());
+    CHECK((absl::IsResourceExhausted(status) || absl::IsFailedPrecondition(status)));
     CHECK(FakeCuda::Instance().Held() == before);
   }
+}
+
+TEST_CASE("A problem is refused for its memory before any is taken") {
+  FakeJudge judge;
+  const auto runner = judge.StartRunner();
+  const int arenas = FakeCuda::Instance().calls("MemCreate");
+  const int buffers = FakeCuda::Instance().calls("MemAlloc");
+  Problem large = MapProblem();
+  for (AxisValues& shape : large.targets.at("cuda").bench_shapes) {
+    for (auto& [name, extent] : shape) extent = int64_t{1} << 28;
+  }
+  const auto never = judge.Prepare(large, *runner).status();
+  INFO(never.ToString());
+  CHECK(absl::IsFailedPrecondition(never));
+  CHECK(Says(never, "bytes of device memory; the device has 1073741824"));
+
+  Problem medium = MapProblem();
+  for (AxisValues& shape : medium.targets.at("cuda").bench_shapes) {
+    for (auto& [name, extent] : shape) extent = int64_t{1} << 18;
+  }
+  const auto taken = DeviceBuffer::Allocate(judge.device(), (size_t{1} << 30) - (1 << 20));
+  REQUIRE(taken.ok());
+  const auto later = judge.Prepare(medium, *runner).status();
+  CHECK(absl::IsResourceExhausted(later));
+  CHECK(Says(later, "bytes of device memory; of the device's 1073741824, 1048576 are free"));
+  CHECK(FakeCuda::Instance().calls("MemCreate") == arenas);
+  CHECK(FakeCuda::Instance().calls("MemAlloc") == buffers + 1);
 }
 
 TEST_CASE("Every driver failure during preparation is an error that leaves nothing") {
