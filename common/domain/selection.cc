@@ -200,6 +200,22 @@ RiskCoverage RiskCoverageOf(ConfidenceKind kind, std::span<const ScoredForecast>
   return result;
 }
 
+double RiskAt(const RiskCoverage& risk_coverage, double coverage) {
+  CoveragePoint last;
+  double wrong = 0;  // share of the weight that is trusted and wrong
+  for (const CoveragePoint& point : risk_coverage.curve) {
+    const double wrong_at_point = point.risk * point.coverage;
+    if (point.coverage >= coverage) {
+      const double width = point.coverage - last.coverage;
+      const double part = width > 0 ? (coverage - last.coverage) / width : 1;
+      return (wrong + part * (wrong_at_point - wrong)) / coverage;
+    }
+    wrong = wrong_at_point;
+    last = point;
+  }
+  return last.coverage > 0 ? wrong / last.coverage : 0;
+}
+
 PoolSelection SelectFromPool(std::span<const PoolItem> pool, double share) {
   return Select(pool, share, /*blindly=*/false);
 }

@@ -40,6 +40,10 @@ struct RiskCoverage {
 // have the confidence of the uniform forecast and are wrong with probability 1 - 1/K.
 RiskCoverage RiskCoverageOf(ConfidenceKind kind, std::span<const ScoredForecast> items);
 
+// Risk of trusting the most confident forecasts up to this share of the weight, in (0, 1], where a
+// part of equally confident ones is drawn at random.
+double RiskAt(const RiskCoverage& risk_coverage, double coverage);
+
 // A candidate in a pool of which the candidates with the highest forecasts are measured.
 struct PoolItem {
   double forecast = 0;  // higher is measured earlier; NaN: after all numbers

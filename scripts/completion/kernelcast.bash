@@ -53,6 +53,15 @@ _kernelcast() {
     "doctor --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "eval --format") mapfile -t COMPREPLY < <(compgen -W 'auto discovery-pairs evaluation-rows prediction-rows records search-events training-rows' -- "$cur"); return ;;
     "eval --bin-scheme") mapfile -t COMPREPLY < <(compgen -W 'paper-floor/1 sqrt2/1' -- "$cur"); return ;;
+    "eval --llm") return ;;
+    "eval --llm-model") return ;;
+    "eval --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "eval --llm-config") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "eval --predictions") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "eval --prompt") return ;;
+    "eval --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "eval --llm-samples") return ;;
+    "eval --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "eval --by") mapfile -t COMPREPLY < <(compgen -W 'all backend problem search' -- "$cur"); return ;;
     "eval --confidence") mapfile -t COMPREPLY < <(compgen -W 'entropy margin max-prob' -- "$cur"); return ;;
     "eval --calibrator") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -91,7 +100,9 @@ _kernelcast() {
     "export --pairs") return ;;
     "export --per-bin") return ;;
     "export --seed") return ;;
+    "export --rows") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "export --prompt") return ;;
+    "export --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "export --from-sequence") return ;;
     "export --output" | "export -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "export --orchestrator") return ;;
@@ -282,7 +293,7 @@ _kernelcast() {
       ;;
     eval)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --format --bin-scheme --by --unweighted --confidence --calibrator --report --resamples --seed' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --format --bin-scheme --llm --llm-model --llm-key-file --llm-config --predictions --prompt --prompt-directory --llm-samples --service-dir --by --unweighted --confidence --calibrator --report --resamples --seed' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
       fi
@@ -296,7 +307,7 @@ _kernelcast() {
       ;;
     export)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --all --sources --format --records --bin-scheme --pairs --per-bin --seed --prompt --from-sequence --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --all --sources --format --records --bin-scheme --pairs --per-bin --seed --prompts --rows --prompt --prompt-directory --from-sequence --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
     forecast)

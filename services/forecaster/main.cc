@@ -33,6 +33,7 @@
 #include "services/forecaster/replay/replay_backend.h"
 #include "services/forecaster/rpc/forecast_records.h"
 #include "services/forecaster/rpc/forecaster_service.h"
+#include "services/forecaster/rpc/question_file.h"
 #include "services/forecaster/rpc/training_records.h"
 #include "services/forecaster/store/forecast_cache_file.h"
 #include "services/forecaster/store/label_store.h"
@@ -76,6 +77,9 @@ struct Flags {
   std::string train_output;
 
   bool list_prompts = false;
+  std::string render_file;
+  std::string ask_file;
+  std::string question_output;
 };
 
 // The prior installed next to the program. Empty if there is no such file.
@@ -110,17 +114,32 @@ absl::Status Train(const Flags& flags) {
   return absl::OkStatus();
 }
 
-// Prints one JSON object per line, for exporting training data.
-absl::Status ListPrompts() {
+absl::StatusOr<ForecastPrompt> PromptOf(const Flags& flags) {
+  return flags.prompt_directory.empty() ? ForecastPrompt::Builtin(flags.prompt)
+                                        : ForecastPrompt::Load(flags.prompt_directory);
+}
+
+void PrintPrompt(const ForecastPrompt& prompt, bool is_default) {
+  const PromptDescription description = prompt.Describe();
+  const nlohmann::ordered_json line = {
+      {"version", description.version},
+      {"default", is_default},
+      {"hash", description.hash},
+      {"answer_schema_hash", ContentHasher().Add(description.answer_schema).Hex128()}};
+  std::printf("%s\n", line.dump().c_str());
+}
+
+// Prints one JSON object per line, for exporting training data. The prompt of a folder is the only
+// one, and the default.
+absl::Status ListPrompts(const Flags& flags) {
+  if (!flags.prompt_directory.empty()) {
+    KC_ASSIGN_OR_RETURN(const ForecastPrompt prompt, PromptOf(flags));
+    PrintPrompt(prompt, /*is_default=*/true);
+    return absl::OkStatus();
+  }
   for (const std::string& version : ForecastPrompt::BuiltinVersions()) {
     KC_ASSIGN_OR_RETURN(const ForecastPrompt prompt, ForecastPrompt::Builtin(version));
-    const PromptDescription description = prompt.Describe();
-    const nlohmann::ordered_json line = {
-        {"version", description.version},
-        {"default", version == kDefaultPromptVersion},
-        {"hash", description.hash},
-        {"answer_schema_hash", ContentHasher().Add(description.answer_schema).Hex128()}};
-    std::printf("%s\n", line.dump().c_str());
+    PrintPrompt(prompt, version == kDefaultPromptVersion);
   }
   return absl::OkStatus();
 }
@@ -131,12 +150,15 @@ int Fail(const absl::Status& status) {
 }
 
 // Parts for asking models. Members are destroyed in reverse order.
-struct LlmParts {
+struct ModelParts {
   std::unique_ptr<LlmMetrics> metrics;
   std::unique_ptr<ForecastCacheFile> cache;
   std::unique_ptr<llm::LlmClient> client;
   std::unique_ptr<llm::EndpointClient> endpoints;
   std::unique_ptr<LlmBackend> backend;
+};
+
+struct LlmParts : ModelParts {
   std::unique_ptr<PoolMetrics> pool_metrics;
   std::unique_ptr<PoolBackend> pool;
   // Backends that can be selected by name. The pool uses the uncalibrated model and is calibrated
@@ -157,12 +179,11 @@ absl::Status CheckEndpoints(const llm::LlmConfig& config) {
   return absl::OkStatus();
 }
 
-absl::Status MakeLlm(const Flags& flags, MetricsRegistry& metrics, Backend* embedded,
-                     LlmParts& parts) {
+// `with_cache`: keeps answers in the state directory.
+absl::Status MakeModel(const Flags& flags, MetricsRegistry& metrics, bool with_cache,
+                       ModelParts& parts) {
   KC_ASSIGN_OR_RETURN(llm::LlmConfig config, llm::ConfigFromFlags(flags.llm, kCheckTimeoutNs));
-  absl::StatusOr<ForecastPrompt> prompt = flags.prompt_directory.empty()
-                                              ? ForecastPrompt::Builtin(flags.prompt)
-                                              : ForecastPrompt::Load(flags.prompt_directory);
+  absl::StatusOr<ForecastPrompt> prompt = PromptOf(flags);
   KC_RETURN_IF_ERROR(prompt.status());
   KC_RETURN_IF_ERROR(CheckEndpoints(config));
   LlmBackendOptions options(*std::move(prompt));
@@ -179,7 +200,7 @@ absl::Status MakeLlm(const Flags& flags, MetricsRegistry& metrics, Backend* embe
   options.temperature = flags.llm_temperature;
   options.max_problem_tokens = flags.llm_token_budget;
   parts.metrics = std::make_unique<LlmMetrics>(metrics, names);
-  if (flags.llm_cache_mib > 0) {
+  if (with_cache && flags.llm_cache_mib > 0) {
     KC_ASSIGN_OR_RETURN(parts.cache,
                         ForecastCacheFile::Open(flags.state_dir, flags.llm_cache_mib << 20));
   }
@@ -187,6 +208,12 @@ absl::Status MakeLlm(const Flags& flags, MetricsRegistry& metrics, Backend* embe
   parts.endpoints = std::make_unique<llm::EndpointClient>(parts.client.get());
   parts.backend = std::make_unique<LlmBackend>(std::move(options), parts.endpoints.get(),
                                                parts.cache.get(), parts.metrics.get());
+  return absl::OkStatus();
+}
+
+absl::Status MakeLlm(const Flags& flags, MetricsRegistry& metrics, Backend* embedded,
+                     LlmParts& parts) {
+  KC_RETURN_IF_ERROR(MakeModel(flags, metrics, /*with_cache=*/true, parts));
   parts.pool_metrics = std::make_unique<PoolMetrics>(metrics);
   parts.pool = std::make_unique<PoolBackend>(PoolOptions(), embedded, parts.backend.get(),
                                              parts.pool_metrics.get());
@@ -203,6 +230,22 @@ absl::Status MakeLlm(const Flags& flags, MetricsRegistry& metrics, Backend* embe
   parts.calibrated_pool =
       std::make_unique<CalibratedBackend>(parts.pool.get(), count_alarms(*parts.pool));
   return absl::OkStatus();
+}
+
+// Renders the questions of a file, or asks the model.
+absl::Status HandleQuestions(const Flags& flags) {
+  if (!flags.render_file.empty()) {
+    KC_ASSIGN_OR_RETURN(const ForecastPrompt prompt, PromptOf(flags));
+    KC_ASSIGN_OR_RETURN(const std::vector<Question> questions, ReadQuestions(flags.render_file));
+    return WritePrompts(questions, prompt, LlmBackendOptions(prompt).max_prompt_bytes,
+                        flags.question_output);
+  }
+  KC_ASSIGN_OR_RETURN(std::vector<Question> questions, ReadQuestions(flags.ask_file));
+  MetricsRegistry metrics;
+  ModelParts parts;
+  KC_RETURN_IF_ERROR(MakeModel(flags, metrics, /*with_cache=*/false, parts));
+  return AskQuestions(std::move(questions), *parts.backend, AskOptions(), Clock::Real(),
+                      flags.question_output);
 }
 
 // All backends that can be selected by name, with the default first.
@@ -381,22 +424,30 @@ int Main(int argc, char** argv) {
   train->needs(problems)->needs(output);
   app.add_flag("--list-prompts", flags.list_prompts,
                "Print the built-in prompts with their hashes, one JSON object per line, instead of "
-               "serving")
+               "serving; with --prompt-directory, that prompt")
       ->group("Training");
+  auto* render = app.add_option("--render", flags.render_file,
+                                "Write the prompts of the questions in this file instead of "
+                                "serving, as for kernelcast export --prompts")
+                     ->group("Training");
+  auto* ask = app.add_option("--ask", flags.ask_file,
+                             "Ask the model the questions in this file instead of serving, as for "
+                             "kernelcast eval --llm")
+                  ->group("Training");
+  auto* question_output = app.add_option("--question-output", flags.question_output,
+                                         "Output file of --render and --ask")
+                              ->group("Training");
+  render->needs(question_output)->excludes(ask);
+  ask->needs(question_output);
   const int exit_code = ParseServiceFlags(app, argc, argv);
   if (exit_code >= 0) return exit_code;
-  if (flags.list_prompts) {
-    const absl::Status listed = ListPrompts();
-    if (listed.ok()) return 0;
-    std::fprintf(stderr, "%s\n", std::string(listed.message()).c_str());
-    return 1;
-  }
-  if (!flags.train_folders.empty()) {
-    const absl::Status trained = Train(flags);
-    if (trained.ok()) return 0;
-    std::fprintf(stderr, "%s\n", std::string(trained.message()).c_str());
-    return 1;
-  }
+  const auto ended = [](const absl::Status& status) {
+    if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+    return status.ok() ? 0 : 1;
+  };
+  if (flags.list_prompts) return ended(ListPrompts(flags));
+  if (!flags.train_folders.empty()) return ended(Train(flags));
+  if (!flags.render_file.empty() || !flags.ask_file.empty()) return ended(HandleQuestions(flags));
   return Run(flags);
 }
 

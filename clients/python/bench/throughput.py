@@ -18,7 +18,7 @@ from pathlib import Path
 
 import grpc.aio
 import kernelcast
-from kernelcast import _core, _rpc
+from kernelcast import _core, _rpc, _stream
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import recorded  # noqa: E402
@@ -40,9 +40,9 @@ class Figure:
 
 
 async def bare(address, problem, candidates, mode, in_flight):
-    requests = [m for m, _ in _core.requests(problem, candidates, mode, "", "", _core.numbered())]
-    batches = [_rpc.EVALUATE_MANY.request(requests=requests[i:i + 16]).SerializeToString()
-               for i in range(0, len(requests), 16)]
+    question = _core.Question(problem, mode, "", "", None)
+    requests = [_stream.embedded(1, r.serialized) for r in question.requests(candidates, _core.numbered())]
+    batches = [b"".join(requests[i:i + 16]) for i in range(0, len(requests), 16)]
     async with grpc.aio.insecure_channel(address, options=[("grpc.max_receive_message_length", -1)]) as channel:
         with Figure(f"bare gRPC, {mode}", len(requests)):
             call = channel.stream_stream(_rpc.EVALUATE_MANY.path)()

@@ -13,6 +13,7 @@ import pytest
 from conftest import DOES_NOTHING, FASTER, SAME, SOFTMAX
 from kernelcast import errors
 from kernelcast.adapters import Scorer, score
+from kernelcast.v1 import orchestrator_pb2
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +64,17 @@ def test_a_wrong_set_up_is_an_error(scorer):
 
 def test_only_a_fact_or_a_verdict_is_a_score():
     def rejection(cause):
-        return kernelcast.Rejection("r", "k", kernelcast.Candidate(SAME), "", kernelcast.Decision("reject", cause, 1, 0),
-                                    "why", None, cause=cause, detail="")
+        rejected = orchestrator_pb2.Rejection()
+        if cause == "compile_error":
+            rejected.compile_error.log = b"why"
+        else:
+            setattr(rejected, cause, "why")
+        result = kernelcast.Rejection(kernelcast.Candidate(SAME), orchestrator_pb2.Evaluation(rejected=rejected))
+        assert result.cause == cause.removesuffix("_of_request_id") and result.detail == "why"
+        return result
 
     assert score(rejection("compile_error")).value == 0
-    assert all(score(rejection(cause)) is None for cause in ("duplicate", "budget", "unavailable", "cancelled"))
+    assert all(score(rejection(cause)) is None for cause in ("duplicate_of_request_id", "budget", "unavailable", "cancelled"))
 
 
 def test_codeevolve(client, tmp_path, monkeypatch):

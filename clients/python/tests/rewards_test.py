@@ -10,10 +10,11 @@ import re
 import subprocess
 import types
 
+import kernelcast
 import pytest
 import recorded
 from conftest import DOES_NOTHING, FASTER, SOFTMAX
-from kernelcast import errors
+from kernelcast import RewardSpec, errors
 from kernelcast.adapters import rewards, slime, tinker, trl, verifiers, verl
 
 GOOD = f"First an attempt:\n```cpp\nint x;\n```\nbetter:\n```cpp\n{FASTER}```\n"
@@ -149,6 +150,44 @@ assert bad.reward == 0 and bad.metrics["correct"] == 0, bad
 """)
 
 
-def test_a_shape_turns_scores_into_rewards(client):
-    capped = rewards.Reward(str(SOFTMAX), address=client.address, shape=lambda score: min(score.value, 2.0))
-    assert capped.shape(capped.score(GOOD)) == 2
+def test_the_service_computes_the_reward_that_is_asked_for(client):
+    spec = RewardSpec(limit=1, correctness=0.5, penalties={"wrong_result": 2, "exploit": 3})
+    reward = rewards.Reward(str(SOFTMAX), address=client.address, spec=spec)
+    good, bad = reward.score(GOOD), reward.score(BAD)
+    assert reward.value(good) == 1.5 and good.reward.basis == "measured" and good.reward.rules == ()
+    assert good.reward.version == "kernel-reward/1" and good.reward.measured == 1.5
+    assert reward.value(bad) == -spec.penalties[bad.reward.rules[0]]
+    assert reward.value(reward.score("\ud800")) == 0
+    assert client.evaluate(client.put_problem(SOFTMAX), FASTER, mode="measure").reward is None
+
+
+def test_a_malformed_specification_is_an_error_and_no_reward(client):
+    with pytest.raises(errors.InvalidArgument, match="reward.shape: 'fast' is none of"):
+        rewards.Reward(str(SOFTMAX), address=client.address, spec=RewardSpec(shape="fast"))
+    with pytest.raises(errors.InvalidArgument, match="reward.penalties: 'slow' is none of"):
+        rewards.Reward(str(SOFTMAX), address=client.address, spec=RewardSpec(penalties={"slow": 1}))
+    problem = client.put_problem(SOFTMAX)
+    with pytest.raises(errors.InvalidArgument, match="reward.baseline_speedup"):
+        client.evaluate(problem, FASTER, reward=RewardSpec(baseline_speedup=-1))
+
+
+def test_what_is_settled_on_a_forecast_has_a_reward_only_where_that_is_accepted(recording):
+    folder, candidates, records = recording
+    with kernelcast.local(replay=records) as client:
+        problem = client.put_problem(folder)
+
+        def rewarded(reward, mode, some):
+            return [result.reward for result in client.evaluate_many(problem, some, mode=mode, reward=reward)]
+
+        list(client.evaluate_many(problem, candidates[::20], mode="measure"))  # labels
+        assert {r.value for r in rewarded(RewardSpec(), "forecast", candidates[1:20])} == {None}
+        accepted = rewarded(RewardSpec(accept_forecasts=True), "forecast", candidates[1:20])
+        assert {r.basis for r in accepted} == {"forecast"} and all(r.value == r.control for r in accepted)
+        for reward in rewarded(RewardSpec(), "route", candidates[21:400]):
+            if reward.basis == "estimated":
+                error = 0 if reward.measured is None else (reward.measured - reward.control) / reward.propensity
+                assert reward.value == pytest.approx(reward.control + error) and 0 < reward.propensity < 1
+            elif reward.basis == "measured":
+                assert reward.value == reward.measured and reward.propensity == 1
+            else:
+                assert reward.value is None and reward.no_verdict

@@ -12,8 +12,10 @@
 #include "common/base/version.h"
 #include "common/calibration/bin_calibrator.h"
 #include "common/config/number_flags.h"
+#include "services/cli/commands/ask_model.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/commands/row_flags.h"
+#include "services/cli/core/abstention.h"
 #include "services/cli/core/forecast_eval.h"
 #include "services/cli/core/paths.h"
 #include "services/cli/core/table.h"
@@ -34,6 +36,7 @@ struct EvalFlags {
   std::string report;
   std::string calibrator;
   EvaluationOptions options;
+  AskFlags ask;
 };
 
 Json IntervalJson(const Interval& interval) {
@@ -181,6 +184,65 @@ void ShowLabels(Console& console, const LabelFile& labels) {
                 {"odd_labels", labels.counts.odd_labels}});
 }
 
+// Shows what the answers of each surrogate took, and what its abstentions are worth.
+void ShowSurrogates(Console& console, const std::map<std::string, AnswerUsage>& usage,
+                    const std::vector<AbstentionEvaluation>& abstentions) {
+  if (usage.empty()) return;
+  const Style& style = console.style();
+  Table answers({{"surrogate", Table::Align::kLeft, true},
+                 {"answers", Table::Align::kRight},
+                 {"abstained", Table::Align::kRight},
+                 {"unparsable", Table::Align::kRight},
+                 {"input tokens", Table::Align::kRight},
+                 {"output tokens", Table::Align::kRight},
+                 {"seconds", Table::Align::kRight},
+                 {"dollars", Table::Align::kRight}});
+  Json json = Json::array();
+  for (const auto& [name, taken] : usage) {
+    answers.AddRow({OneLine(name), FormatCount(taken.rows), FormatCount(taken.abstained),
+                    FormatCount(taken.parse_failed),
+                    FormatCount(static_cast<uint64_t>(taken.input_tokens)),
+                    FormatCount(static_cast<uint64_t>(taken.output_tokens)),
+                    FormatFixed(taken.elapsed_s, 1), FormatFixed(taken.cost_dollars, 4)});
+    json.push_back({{"surrogate", name},
+                    {"answers", taken.rows},
+                    {"abstained", taken.abstained},
+                    {"unparsable", taken.parse_failed},
+                    {"input_tokens", taken.input_tokens},
+                    {"output_tokens", taken.output_tokens},
+                    {"elapsed_s", taken.elapsed_s},
+                    {"cost_dollars", taken.cost_dollars}});
+  }
+  std::string text = answers.Render(style);
+  if (!abstentions.empty()) {
+    Table risks({{"abstention", Table::Align::kLeft, true},
+                 {"coverage", Table::Align::kRight},
+                 {"risk", Table::Align::kRight}});
+    for (const AbstentionEvaluation& of : abstentions) {
+      const auto number = [](double risk) {
+        return std::isfinite(risk) ? FormatFixed(risk, 3) : std::string("-");
+      };
+      risks.AddRow(
+          {OneLine(of.surrogate) + ", its own", FormatShare(of.coverage), number(of.risk)});
+      Json thresholds = Json::array();
+      for (const auto& [name, risk] : of.thresholds) {
+        risks.AddRow({OneLine(name) + ", threshold", FormatShare(of.coverage), number(risk)});
+        thresholds.push_back({{"surrogate", name}, {"risk", NumberJson(risk)}});
+      }
+      for (Json& surrogate : json) {
+        if (surrogate["surrogate"] != of.surrogate) continue;
+        surrogate["coverage"] = of.coverage;
+        surrogate["risk"] = NumberJson(of.risk);
+        surrogate["thresholds"] = thresholds;
+      }
+    }
+    absl::StrAppend(&text, "\n", risks.Render(style),
+                    "risk: share of wrong bins among the forecasts that are trusted\n");
+  }
+  console.Out(text + "\n");
+  console.Line({{"surrogates", json}});
+}
+
 std::string GroupOf(const NamedOutcome& named, const std::string& by) {
   if (by == "problem") return named.problem;
   if (by == "backend") return named.backend;
@@ -213,7 +275,15 @@ absl::Status Calibrate(const std::string& file, OutcomeFiles& files) {
 
 absl::StatusOr<ExitCode> RunEval(Context& context, const EvalFlags& flags) {
   Console& console = context.console;
-  KC_ASSIGN_OR_RETURN(OutcomeFiles files, ReadRowFiles(flags.files, flags.rows));
+  std::vector<std::string> names = flags.files;
+  if (flags.ask.llm.any()) {
+    if (flags.rows.format != "auto") {
+      return absl::InvalidArgumentError("--format and --llm exclude each other");
+    }
+    KC_RETURN_IF_ERROR(AskModel(context, flags.ask, flags.files, flags.rows.bin_scheme));
+  }
+  if (!flags.ask.predictions.empty()) names.push_back(flags.ask.predictions);
+  KC_ASSIGN_OR_RETURN(OutcomeFiles files, ReadRowFiles(names, flags.rows));
   if (!flags.calibrator.empty()) KC_RETURN_IF_ERROR(Calibrate(flags.calibrator, files));
   for (const std::string& note : files.notes) console.Note(OneLine(note));
   if (files.unknown_baseline > 0) {
@@ -225,8 +295,10 @@ absl::StatusOr<ExitCode> RunEval(Context& context, const EvalFlags& flags) {
   KC_ASSIGN_OR_RETURN(options.confidence, ParseConfidenceKind(flags.confidence));
   std::map<std::string, std::vector<ForecastOutcome>> groups;
   for (const NamedOutcome& named : files.outcomes) {
-    groups[GroupOf(named, flags.by)].push_back(named.outcome);
+    if (!named.outcome.abstained) groups[GroupOf(named, flags.by)].push_back(named.outcome);
   }
+  KC_ASSIGN_OR_RETURN(const std::vector<AbstentionEvaluation> abstentions,
+                      EvaluateAbstentions(files.outcomes, options.confidence, options.weighted));
   if (groups.empty() && !files.labels.empty()) {
     for (const LabelFile& labels : files.labels) ShowLabels(console, labels);
     return ExitCode::kOk;
@@ -247,6 +319,7 @@ absl::StatusOr<ExitCode> RunEval(Context& context, const EvalFlags& flags) {
     Show(console, group, *evaluation);
     evaluated.push_back({group, *std::move(evaluation)});
   }
+  ShowSurrogates(console, files.usage, abstentions);
   if (evaluated.empty()) {
     if (!first_problem.ok()) return first_problem;
     return absl::InvalidArgumentError(
@@ -265,15 +338,17 @@ absl::StatusOr<ExitCode> RunEval(Context& context, const EvalFlags& flags) {
 
 void AddEvalCommand(CLI::App& app, Context& context) {
   const auto flags = std::make_shared<EvalFlags>();
-  CLI::App* eval =
-      AddCommand(app, context, "eval",
-                 "Score forecasts against measurements, from exported records or published rows",
-                 [&context, flags] { return RunEval(context, *flags); });
+  CLI::App* eval = AddCommand(
+      app, context, "eval",
+      "Score forecasts against measurements, from exported records or published rows; with "
+      "--llm, ask a model about the rows first",
+      [&context, flags] { return RunEval(context, *flags); });
   eval->add_option("FILE.jsonl", flags->files,
                    "Records from kernelcast export, or rows of a published format; prediction rows "
                    "with their evaluation rows")
       ->required();
   AddRowFlags(*eval, flags->rows);
+  AddAskFlags(*eval, flags->ask);
   eval->add_option("--by", flags->by, "Group the evaluation by this")
       ->check(CLI::IsMember({"all", "problem", "backend", "search"}))
       ->capture_default_str();

@@ -12,16 +12,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/bounded_json.h"
 #include "common/base/status.h"
 #include "common/config/number_flags.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
+#include "services/cli/commands/export_prompts.h"
 #include "services/cli/commands/problem_argument.h"
+#include "services/cli/commands/prompt_list.h"
 #include "services/cli/core/paper_rows.h"
-#include "services/cli/launch/forecaster_program.h"
 #include "services/cli/report/row_export.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/event_rows.h"
@@ -49,7 +49,9 @@ struct ExportFlags {
   uint64_t pairs = 0;
   uint64_t per_bin = 0;
   uint64_t seed = 1;
-  std::string prompt;  // empty: the forecaster's default
+  bool prompts = false;
+  std::vector<std::string> row_files;
+  PromptFlags prompt;
 };
 
 // Writes lines to standard output, or to a file that appears under its name only when it is
@@ -174,33 +176,21 @@ void FillBook(const Context& context, const std::vector<RecordToExport>& records
   }
 }
 
-// Fills in version and hashes of one of the forecaster's built-in prompts.
-absl::Status DescribePrompt(Context& context, const ExportFlags& flags, TrainingOptions& options) {
-  const std::string& folder =
-      flags.connection.service_dir.empty() ? context.program_folder : flags.connection.service_dir;
-  KC_ASSIGN_OR_RETURN(const std::string output,
-                      RunForecasterProgram(folder, {"--list-prompts"}, context.interrupt));
-  std::vector<std::string> known;
-  for (size_t start = 0; start < output.size();) {
-    const size_t end = std::min(output.find('\n', start), output.size());
-    const Json line = ParseBoundedJson<Json>(output.substr(start, end - start));
-    start = end + 1;
-    if (!line.is_object() || !line.contains("version")) continue;
-    const std::string version = line.value("version", "");
-    // "speedup-bins/2@0123abcd", which users give as the first part only.
-    const std::string name = version.substr(0, version.find('@'));
-    const bool wanted = flags.prompt.empty() ? line.value("default", false)
-                                             : flags.prompt == name || flags.prompt == version;
-    if (wanted) {
-      options.prompt_version = version;
-      options.prompt_hash = line.value("hash", "");
-      options.answer_schema_hash = line.value("answer_schema_hash", "");
-      return absl::OkStatus();
-    }
-    known.push_back(name);
+const std::string& ProgramFolder(const Context& context, const ExportFlags& flags) {
+  return flags.connection.service_dir.empty() ? context.program_folder
+                                              : flags.connection.service_dir;
+}
+
+void WarnOfPrompts(Context& context, const PromptCounts& counts) {
+  if (counts.without_problem > 0) {
+    context.console.Warn(absl::StrCat(FormatCount(counts.without_problem),
+                                      " rows left out: their problem is not found in the version "
+                                      "that was measured"));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--prompt: '", OneLine(flags.prompt), "' is not one of ", Join(known, ", ")));
+  if (counts.too_long > 0) {
+    context.console.Warn(
+        absl::StrCat(FormatCount(counts.too_long), " rows left out: their prompt is too long"));
+  }
 }
 
 // Returns the rows in the requested format; `told` receives statistics about them.
@@ -224,7 +214,13 @@ absl::StatusOr<RowExport> MakeRows(Context& context, const ExportFlags& flags,
   options.pairs = flags.pairs;
   options.seed = flags.seed;
   options.details = rl || scheme->id() != BinScheme::kPaperFormulaId;
-  if (rl) KC_RETURN_IF_ERROR(DescribePrompt(context, flags, options));
+  PromptExport prompts{ProgramFolder(context, flags), flags.prompt, {}, flags.bin_scheme};
+  if (rl) {
+    KC_ASSIGN_OR_RETURN(prompts.listed, FindPrompt(context, prompts.program_folder, flags.prompt));
+    options.prompt_version = prompts.listed.version;
+    options.prompt_hash = prompts.listed.hash;
+    options.answer_schema_hash = prompts.listed.answer_schema_hash;
+  }
   TrainingRows made = MakeTrainingRows(records, book, options);
   if (rl) {
     told["pool"] = made.rows.size();
@@ -237,6 +233,15 @@ absl::StatusOr<RowExport> MakeRows(Context& context, const ExportFlags& flags,
   }
   RowExport result;
   result.without_source = made.without_source;
+  if (flags.prompts) {
+    KC_ASSIGN_OR_RETURN(const PromptCounts counts,
+                        ExportPrompts(context, prompts, made, [&](const RowJson& row) {
+                          result.rows.push_back(row);
+                          return absl::OkStatus();
+                        }));
+    WarnOfPrompts(context, counts);
+    return result;
+  }
   for (const TrainingRow& row : made.rows) result.rows.push_back(ToJson(row));
   return result;
 }
@@ -373,8 +378,27 @@ absl::StatusOr<ExitCode> ExportEvents(Context& context, const ExportFlags& flags
   return Finish(context, flags, *output, lines, "events", Json::object());
 }
 
+// Writes the prompts of published rows.
+absl::StatusOr<ExitCode> ExportRowPrompts(Context& context, const ExportFlags& flags) {
+  PromptExport options{ProgramFolder(context, flags), flags.prompt, {}, flags.bin_scheme};
+  KC_ASSIGN_OR_RETURN(options.listed, FindPrompt(context, options.program_folder, flags.prompt));
+  KC_ASSIGN_OR_RETURN(const std::vector<Comparison> comparisons, ReadComparisons(flags.row_files));
+  KC_ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> output, LineFile::Open(flags.output));
+  KC_ASSIGN_OR_RETURN(const PromptCounts counts,
+                      ExportPrompts(context, options, comparisons, [&](const RowJson& row) {
+                        return output->Write(JsonLine(row));
+                      }));
+  WarnOfPrompts(context, counts);
+  return Finish(context, flags, *output, counts.prompts, "prompts",
+                {{"prompt_version", options.listed.version}});
+}
+
 absl::StatusOr<ExitCode> RunExport(Context& context, const ExportFlags& flags) {
   const bool events = flags.format == Name(RowFormat::kSearchEvents);
+  if (flags.prompts && !flags.row_files.empty()) return ExportRowPrompts(context, flags);
+  if (flags.prompts && flags.format != kRlFormat) {
+    return absl::InvalidArgumentError("--prompts needs --format rl, or --rows FILE");
+  }
   if (!flags.record_files.empty()) {
     if (flags.all) return absl::InvalidArgumentError("--all and --records exclude each other");
     if (flags.sources && flags.format == kRecordsFormat) return ExportWithSources(context, flags);
@@ -449,11 +473,23 @@ void AddExportCommand(CLI::App& app, Context& context) {
   exporter->add_option("--seed", flags->seed, "Training rows: seed of the random draws")
       ->check(WholeNumberFrom(0))
       ->capture_default_str();
+  auto* prompts = exporter->add_flag(
+      "--prompts", flags->prompts,
+      "rl: write the rendered prompts with their targets instead of the rows, without asking a "
+      "model");
   exporter
       ->add_option(
-          "--prompt", flags->prompt,
+          "--rows", flags->row_files,
+          "With --prompts: render the prompts of these published rows instead of asking an "
+          "orchestrator")
+      ->needs(prompts)
+      ->type_name("FILE.jsonl");
+  exporter
+      ->add_option(
+          "--prompt", flags->prompt.prompt,
           "rl: prompt to train models on; each row has its version [the forecaster's default]")
       ->type_name("VERSION");
+  AddPromptDirectoryFlag(*exporter, flags->prompt);
   exporter
       ->add_option("--from-sequence", flags->from_sequence,
                    "Start at this sequence number of the log, at most the one after its last")

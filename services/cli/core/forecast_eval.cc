@@ -154,23 +154,8 @@ absl::StatusOr<Row> MakeRow(const ForecastOutcome& outcome, const BinScheme& sch
   if (!outcome.speedup.has_value()) return row;
   row.choice.speedup = *outcome.speedup;
   row.choice.winner = *outcome.speedup > 1;
-  ScoredForecast& item = row.scored.emplace();
-  KC_ASSIGN_OR_RETURN(item.true_bin, scheme.Label(*outcome.speedup));
-  if (outcome.true_bin.has_value()) item.true_bin = *outcome.true_bin;
-  item.p = forecast.bin_probabilities;
-  item.predicted_bin = outcome.predicted_bin;
-  item.unparsable = unparsable;
-  if (unparsable) {
-    item.p.assign(static_cast<size_t>(scheme.size()), 1.0 / scheme.size());
-  }
-  if (item.p.size() != static_cast<size_t>(scheme.size())) {
-    return absl::InvalidArgumentError(absl::StrCat("a forecast of ", forecast.candidate_id, " has ",
-                                                   item.p.size(), " probabilities; the scheme ",
-                                                   scheme.id(), " has ", scheme.size(), " bins"));
-  }
-  item.expected_log2_speedup = row.choice.forecast;
-  item.measured_log2_speedup = std::log2(*outcome.speedup);
-  item.weight = row.weight;
+  KC_ASSIGN_OR_RETURN(row.scored, ScoredForecastOf(outcome, scheme));
+  row.scored->weight = row.weight;
   return row;
 }
 
@@ -191,6 +176,28 @@ void AddRandomChoice(const Sample& sample, ForecastEvaluation& evaluation) {
 }
 
 }  // namespace
+
+absl::StatusOr<ScoredForecast> ScoredForecastOf(const ForecastOutcome& outcome,
+                                                const BinScheme& scheme) {
+  const Forecast& forecast = outcome.forecast;
+  ScoredForecast item;
+  KC_ASSIGN_OR_RETURN(item.true_bin, scheme.Label(*outcome.speedup));
+  if (outcome.true_bin.has_value()) item.true_bin = *outcome.true_bin;
+  item.p = forecast.bin_probabilities;
+  item.predicted_bin = outcome.predicted_bin;
+  item.unparsable = forecast.bin_probabilities.empty();
+  if (item.unparsable) {
+    item.p.assign(static_cast<size_t>(scheme.size()), 1.0 / scheme.size());
+  }
+  if (item.p.size() != static_cast<size_t>(scheme.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("a forecast of ", forecast.candidate_id, " has ",
+                                                   item.p.size(), " probabilities; the scheme ",
+                                                   scheme.id(), " has ", scheme.size(), " bins"));
+  }
+  item.expected_log2_speedup = item.unparsable ? kNan : forecast.expected_log2_speedup;
+  item.measured_log2_speedup = std::log2(*outcome.speedup);
+  return item;
+}
 
 absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const std::vector<ForecastOutcome>& outcomes,
                                                      const EvaluationOptions& options) {

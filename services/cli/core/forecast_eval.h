@@ -23,6 +23,8 @@ struct ForecastOutcome {
   // The true bin in the forecast's scheme, as given by the data; absent: derived from the speedup.
   std::optional<int> true_bin;
   bool failed = false;
+  // The model declined to forecast. EvaluateForecasts does not take such outcomes.
+  bool abstained = false;
   // Group of candidates among which a search would choose. Repeated answers of a forecaster are in
   // separate pools.
   std::string pool;
@@ -89,6 +91,11 @@ struct EvaluationOptions {
   int max_resamples = 1000;
   ConfidenceKind confidence = ConfidenceKind::kMaxProbability;
 };
+
+// A forecast with a measured speedup in the form needed for scoring, with weight 1.
+// INVALID_ARGUMENT: another number of probabilities than the scheme has bins.
+[[nodiscard]] absl::StatusOr<ScoredForecast> ScoredForecastOf(const ForecastOutcome& outcome,
+                                                              const BinScheme& scheme);
 
 // INVALID_ARGUMENT: nothing to score, more than one bin scheme, or a malformed forecast.
 [[nodiscard]] absl::StatusOr<ForecastEvaluation> EvaluateForecasts(

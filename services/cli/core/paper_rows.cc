@@ -134,6 +134,9 @@ class FieldReader {
     return value->get<bool>();
   }
 
+  // Returns false for an absent field.
+  bool OptionalFlag(const char* field) { return FindOptional(field) != nullptr && Flag(field); }
+
   // Accepts strings, numbers, true, false and null; an absent field is null.
   RowJson Scalar(const char* field) {
     const auto found = json_.find(field);
@@ -346,6 +349,8 @@ absl::StatusOr<PredictionRow> PredictionRowFromJson(const RowJson& json) {
       fields.OptionalNumber("failure_probability", 0, 1, "a number from 0 to 1");
   row.expected_log2_speedup =
       fields.OptionalNumber("expected_log2_speedup", -1e3, 1e3, "a number from -1000 to 1000");
+  row.abstained = fields.OptionalFlag("abstained");
+  row.cost_dollars = fields.OptionalNumber("cost_dollars", 0, 1e300, "a number of 0 or more");
   if (!fields.ok()) return fields.status();
   // A row that claims to be parsed must have probabilities.
   double sum = 0;
@@ -466,6 +471,8 @@ RowJson ToJson(const PredictionRow& row) {
   if (row.expected_log2_speedup.has_value()) {
     json["expected_log2_speedup"] = *row.expected_log2_speedup;
   }
+  if (row.abstained) json["abstained"] = true;
+  if (row.cost_dollars.has_value()) json["cost_dollars"] = *row.cost_dollars;
   return json;
 }
 

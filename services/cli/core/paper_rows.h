@@ -82,6 +82,9 @@ struct PredictionRow {
   std::string bin_scheme_id;
   std::optional<double> failure_probability;
   std::optional<double> expected_log2_speedup;
+  // The model declined to forecast; it names no bin then.
+  bool abstained = false;
+  std::optional<double> cost_dollars;
 };
 
 enum class PairType { kSeed, kParentEdit, kPair };

@@ -35,6 +35,7 @@ absl::Status Fill(const PredictionRow& row, const BinScheme& scheme, ForecastOut
   forecast.bin_scheme_id = scheme.id();
   forecast.backend = row.surrogate_label;
   forecast.failure_probability = row.failure_probability.value_or(0);
+  outcome.abstained = row.abstained;
   if (row.parse_failed || !row.predicted_bin.has_value() || row.bin_probabilities.empty()) {
     return absl::OkStatus();
   }
@@ -54,6 +55,34 @@ std::string TextOf(const RowJson& payload, const char* field) {
 }
 
 }  // namespace
+
+EvaluationRow AsComparison(TrainingRow row) {
+  EvaluationRow comparison;
+  comparison.comparison_id = std::move(row.row_id);
+  comparison.pack = std::move(row.pack);
+  comparison.anchor_code = std::move(row.anchor_code);
+  comparison.candidate_code = std::move(row.candidate_code);
+  comparison.hardware = std::move(row.hardware);
+  comparison.aggregated_speedup = row.aggregated_speedup;
+  comparison.true_bin = row.relative_bin;
+  comparison.origin = std::move(row.origin);
+  if (row.details.has_value()) comparison.bin_scheme_id = row.details->bin_scheme_id;
+  return comparison;
+}
+
+EvaluationRow AsComparison(DiscoveryPair pair) {
+  EvaluationRow comparison;
+  comparison.comparison_id = std::move(pair.pair_id);
+  comparison.pack = std::move(pair.problem_id);
+  comparison.anchor_code = std::move(pair.parent_code);
+  comparison.candidate_code = std::move(pair.child_code);
+  comparison.hardware = std::move(pair.hardware);
+  comparison.aggregated_speedup = pair.g_speedup;
+  comparison.true_bin = pair.true_bin;
+  comparison.origin = std::move(pair.origin);
+  comparison.bin_scheme_id = std::move(pair.bin_scheme_id);
+  return comparison;
+}
 
 absl::StatusOr<JoinedRows> JoinPredictions(const std::vector<EvaluationRow>& rows,
                                            const std::vector<PredictionRow>& predictions,

@@ -31,6 +31,10 @@ struct JoinedRows {
   uint64_t argmax_mismatches = 0;
 };
 
+// Labelled pairs as comparisons: their ids are the comparison ids.
+EvaluationRow AsComparison(TrainingRow row);
+EvaluationRow AsComparison(DiscoveryPair pair);
+
 // Joins predictions with measurements by comparison_id. A prediction uses the bins of the scheme
 // that it names, else of `bin_scheme_id`, else of the published formula. Evaluation rows of another
 // scheme are relabelled from their speedup. A prediction that failed to parse, or names no bin, is

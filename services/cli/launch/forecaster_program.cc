@@ -19,7 +19,8 @@ constexpr int kForecasterPollMs = 20;
 
 absl::StatusOr<std::string> RunForecasterProgram(const std::string& program_folder,
                                                  const std::vector<std::string>& arguments,
-                                                 const Interrupt& interrupt) {
+                                                 const Interrupt& interrupt,
+                                                 const std::function<bool()>& on_poll) {
   ChildOptions options;
   options.argv = {absl::StrCat(program_folder, "/kernelcast-forecaster")};
   options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
@@ -35,6 +36,7 @@ absl::StatusOr<std::string> RunForecasterProgram(const std::string& program_fold
     if (interrupt.requested()) return absl::CancelledError("interrupted");
     pollfd signal{interrupt.fd(), POLLIN, 0};
     poll(&signal, 1, kForecasterPollMs);
+    if (on_poll && !on_poll()) return absl::CancelledError("killed");
   }
   const ChildExit ended = (*child)->Wait(0);
   if (ended.exited && ended.exit_code == 0) return ended.output;

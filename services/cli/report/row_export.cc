@@ -126,6 +126,7 @@ class TrainingRowMaker {
     row.relative_bin = *bin;
     row.hardware = HardwareOf(record);
     row.origin = OriginOfRow(record);
+    rows_.origins[row.row_id] = {&record, anchor};
     if (!options_.details) return;
     TrainingDetails& details = row.details.emplace();
     details.bin_scheme_id = options_.scheme->id();
@@ -210,26 +211,30 @@ RowExport ExportEvaluationRows(const std::vector<RecordToExport>& records, const
   return result;
 }
 
+PredictionRow PredictionRowOf(const Forecast& forecast) {
+  PredictionRow row;
+  row.surrogate_label = absl::StrCat(forecast.backend, " ", forecast.backend_version);
+  row.predicted_bin = ArgmaxBin(forecast.bin_probabilities);
+  row.bin_probabilities = forecast.bin_probabilities;
+  row.reasoning = forecast.rationale;
+  row.raw_probability_sum = forecast.raw_probability_sum;
+  row.input_tokens = static_cast<int64_t>(forecast.token_usage.input_tokens);
+  row.output_tokens = static_cast<int64_t>(forecast.token_usage.output_tokens);
+  row.elapsed_s = static_cast<double>(std::max<int64_t>(0, forecast.latency_ns)) * 1e-9;
+  row.bin_scheme_id = forecast.bin_scheme_id;
+  row.failure_probability = forecast.failure_probability;
+  row.expected_log2_speedup = forecast.expected_log2_speedup;
+  return row;
+}
+
 RowExport ExportPredictionRows(const std::vector<RecordToExport>& records) {
   RowExport result;
   for (const RecordToExport& record : records) {
     const ReportCandidate& candidate = record.candidate;
     if (!candidate.forecast.has_value() || candidate.reused) continue;
-    const Forecast& forecast = *candidate.forecast;
-    PredictionRow row;
+    PredictionRow row = PredictionRowOf(*candidate.forecast);
     row.comparison_id = candidate.request_id;
     row.pack = record.problem_name;
-    row.surrogate_label = absl::StrCat(forecast.backend, " ", forecast.backend_version);
-    row.predicted_bin = ArgmaxBin(forecast.bin_probabilities);
-    row.bin_probabilities = forecast.bin_probabilities;
-    row.reasoning = forecast.rationale;
-    row.raw_probability_sum = forecast.raw_probability_sum;
-    row.input_tokens = static_cast<int64_t>(forecast.token_usage.input_tokens);
-    row.output_tokens = static_cast<int64_t>(forecast.token_usage.output_tokens);
-    row.elapsed_s = static_cast<double>(std::max<int64_t>(0, forecast.latency_ns)) * 1e-9;
-    row.bin_scheme_id = forecast.bin_scheme_id;
-    row.failure_probability = forecast.failure_probability;
-    row.expected_log2_speedup = forecast.expected_log2_speedup;
     result.rows.push_back(ToJson(row));
   }
   return result;

@@ -40,6 +40,8 @@ RowExport ExportEvaluationRows(const std::vector<RecordToExport>& records, const
                                const BinScheme& scheme);
 // Each forecast that a decision was based on.
 RowExport ExportPredictionRows(const std::vector<RecordToExport>& records);
+// The fields of a prediction that follow from its forecast.
+PredictionRow PredictionRowOf(const Forecast& forecast);
 // Each measured child against its parent, if that was measured on the same hardware.
 RowExport ExportDiscoveryPairs(const std::vector<RecordToExport>& records, const SourceBook& book,
                                const BinScheme& scheme);
@@ -58,6 +60,12 @@ struct TrainingOptions {
 
 struct TrainingRows {
   std::vector<TrainingRow> rows;
+  // The records behind each row, by row id. No anchor: the reference.
+  struct Origin {
+    const RecordToExport* record = nullptr;
+    const RecordToExport* anchor = nullptr;
+  };
+  std::map<std::string, Origin> origins;
   uint64_t without_source = 0;
 };
 

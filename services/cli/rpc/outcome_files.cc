@@ -83,6 +83,16 @@ void AddNotes(const JoinedRows& joined, OutcomeFiles& result) {
 
 }  // namespace
 
+void AnswerUsage::Add(const PredictionRow& row) {
+  ++rows;
+  abstained += row.abstained ? 1 : 0;
+  parse_failed += row.parse_failed ? 1 : 0;
+  input_tokens += row.input_tokens.value_or(0);
+  output_tokens += row.output_tokens.value_or(0);
+  cost_dollars += row.cost_dollars.value_or(0);
+  elapsed_s += row.elapsed_s.value_or(0);
+}
+
 absl::StatusOr<OutcomeFiles> ReadOutcomes(const std::vector<std::string>& files,
                                           std::optional<RowFormat> format,
                                           std::string_view bin_scheme_id) {
@@ -94,6 +104,13 @@ absl::StatusOr<OutcomeFiles> ReadOutcomes(const std::vector<std::string>& files,
     std::optional<RowFormat> own = format;
     std::vector<LabelledRow> labels;
     std::vector<SearchEventRow> events;
+    const auto add_comparison = [&](EvaluationRow row) {
+      labels.push_back({row.aggregated_speedup, row.true_bin, row.bin_scheme_id});
+      // Joining predictions needs no sources.
+      row.anchor_code.clear();
+      row.candidate_code.clear();
+      rows.push_back(std::move(row));
+    };
     const auto read_line = [&](const RowJson& json, const std::string& text) -> absl::Status {
       if (!own.has_value()) {
         KC_ASSIGN_OR_RETURN(own, DetectFormat(json));
@@ -102,28 +119,24 @@ absl::StatusOr<OutcomeFiles> ReadOutcomes(const std::vector<std::string>& files,
         case RowFormat::kRecords: return records.Add(text);
         case RowFormat::kEvaluationRows: {
           KC_ASSIGN_OR_RETURN(EvaluationRow row, EvaluationRowFromJson(json));
-          labels.push_back({row.aggregated_speedup, row.true_bin, row.bin_scheme_id});
-          // Joining predictions needs no sources.
-          row.anchor_code.clear();
-          row.candidate_code.clear();
-          rows.push_back(std::move(row));
+          add_comparison(std::move(row));
           return absl::OkStatus();
         }
         case RowFormat::kPredictionRows: {
           KC_ASSIGN_OR_RETURN(PredictionRow row, PredictionRowFromJson(json));
           row.reasoning.clear();
+          result.usage[row.surrogate_label].Add(row);
           predictions.push_back(std::move(row));
           return absl::OkStatus();
         }
         case RowFormat::kTrainingRows: {
-          KC_ASSIGN_OR_RETURN(const TrainingRow row, TrainingRowFromJson(json));
-          labels.push_back({row.aggregated_speedup, row.relative_bin,
-                            row.details.has_value() ? row.details->bin_scheme_id : ""});
+          KC_ASSIGN_OR_RETURN(TrainingRow row, TrainingRowFromJson(json));
+          add_comparison(AsComparison(std::move(row)));
           return absl::OkStatus();
         }
         case RowFormat::kDiscoveryPairs: {
-          KC_ASSIGN_OR_RETURN(const DiscoveryPair row, DiscoveryPairFromJson(json));
-          labels.push_back({row.g_speedup, row.true_bin, row.bin_scheme_id});
+          KC_ASSIGN_OR_RETURN(DiscoveryPair pair, DiscoveryPairFromJson(json));
+          add_comparison(AsComparison(std::move(pair)));
           return absl::OkStatus();
         }
         case RowFormat::kSearchEvents: {

@@ -2,6 +2,7 @@
 #define KERNELCAST_SERVICES_CLI_RPC_OUTCOME_FILES_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,10 +21,25 @@ struct LabelFile {
   LabelCounts counts;
 };
 
+// What the answers of a surrogate took.
+struct AnswerUsage {
+  uint64_t rows = 0;
+  uint64_t abstained = 0;
+  uint64_t parse_failed = 0;
+  // Of the rows that name them.
+  int64_t input_tokens = 0;
+  int64_t output_tokens = 0;
+  double cost_dollars = 0;
+  double elapsed_s = 0;
+  void Add(const PredictionRow& row);
+};
+
 // Contents of files of exported records and published rows, for scoring forecasts.
 struct OutcomeFiles {
   std::vector<NamedOutcome> outcomes;
   std::vector<LabelFile> labels;
+  // Of prediction rows, by surrogate.
+  std::map<std::string, AnswerUsage> usage;
   // Measured candidates whose forecast's baseline is not in the files.
   uint64_t unknown_baseline = 0;
   // Remarks for the reader, in sentences.
@@ -31,8 +47,8 @@ struct OutcomeFiles {
 };
 
 // Reads the files, each in the format of its first line, or all in `format`. Predictions are joined
-// with the evaluation rows of all files. INVALID_ARGUMENT: names file, line, field, value and what
-// is allowed.
+// with the evaluation rows, training rows and discovery pairs of all files. INVALID_ARGUMENT: names
+// file, line, field, value and what is allowed.
 [[nodiscard]] absl::StatusOr<OutcomeFiles> ReadOutcomes(const std::vector<std::string>& files,
                                                         std::optional<RowFormat> format,
                                                         std::string_view bin_scheme_id);

@@ -27,6 +27,7 @@ constexpr std::string_view kUserNames[] = {"hardware", "task",  "reference",  "b
 struct Description {
   std::string version;
   AnswerForm form = AnswerForm::kExtended;
+  bool may_defer = true;
   std::vector<Rung> rungs;
 };
 
@@ -36,9 +37,9 @@ absl::StatusOr<Description> ParseDescription(std::string_view text) {
   if (!object.is_object()) return absl::InvalidArgumentError("no JSON object");
   Description description;
   for (const auto& [key, value] : object.items()) {
-    if (key != "version" && key != "answer" && key != "rungs") {
+    if (key != "version" && key != "answer" && key != "may_defer" && key != "rungs") {
       return absl::InvalidArgumentError(
-          absl::StrCat(Quoted(key), " is not one of answer, rungs, version"));
+          absl::StrCat(Quoted(key), " is not one of answer, may_defer, rungs, version"));
     }
   }
   for (const char* key : {"version", "answer"}) {
@@ -56,6 +57,12 @@ absl::StatusOr<Description> ParseDescription(std::string_view text) {
     return absl::InvalidArgumentError(absl::StrCat("answer: ", form.status().message()));
   }
   description.form = *form;
+  if (object.contains("may_defer")) {
+    if (!object["may_defer"].is_boolean()) {
+      return absl::InvalidArgumentError("may_defer: true or false is wanted");
+    }
+    description.may_defer = object["may_defer"].get<bool>();
+  }
   if (!object.contains("rungs") || !object["rungs"].is_array() || object["rungs"].empty()) {
     return absl::InvalidArgumentError("rungs: a list of names is wanted");
   }
@@ -73,10 +80,10 @@ absl::StatusOr<Description> ParseDescription(std::string_view text) {
   return description;
 }
 
-PromptTemplate::Values SystemValues(const BinScheme& scheme, AnswerForm form) {
+PromptTemplate::Values SystemValues(const BinScheme& scheme, AnswerForm form, bool may_defer) {
   return {{"bin_table", scheme.PromptTable()},
-          {"answer_schema", AnswerSchema(scheme, form, /*may_defer=*/true).dump(2) + "\n"},
-          {"answer_example", AnswerExample(scheme, form, /*may_defer=*/true)},
+          {"answer_schema", AnswerSchema(scheme, form, may_defer).dump(2) + "\n"},
+          {"answer_example", AnswerExample(scheme, form, may_defer)},
           {"submit_tool", std::string(kSubmitToolName)},
           {"defer_tool", std::string(kDeferToolName)}};
 }
@@ -94,6 +101,7 @@ absl::StatusOr<ForecastPrompt> ForecastPrompt::Parse(const std::string& where,
   absl::StatusOr<Description> parsed = ParseDescription(description);
   if (!parsed.ok()) return at("prompt.json", parsed.status());
   prompt.form_ = parsed->form;
+  prompt.may_defer_ = parsed->may_defer;
   prompt.rungs_ = std::move(parsed->rungs);
   absl::StatusOr<PromptTemplate> system_template = PromptTemplate::Parse(system, kSystemNames);
   if (!system_template.ok()) return at("system.txt", system_template.status());
@@ -171,7 +179,7 @@ absl::StatusOr<RenderedPrompt> ForecastPrompt::Render(const ForecastInput& input
   const std::string& target = input.candidate.target;
   RenderedPrompt rendered;
   rendered.version = version_;
-  rendered.system = system_.Render(SystemValues(*input.bin_scheme, form_));
+  rendered.system = system_.Render(SystemValues(*input.bin_scheme, form_, may_defer_));
   PromptTemplate::Values values = {
       {"hardware", HardwareText(input.device, target)},
       {"task", TaskText(problem, target)},

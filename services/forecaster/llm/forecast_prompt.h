@@ -18,8 +18,9 @@ namespace kernelcast::forecaster {
 
 inline constexpr std::string_view kDefaultPromptVersion = "speedup-bins/2";
 
-// A prompt in three files: prompt.json with "version", "answer" (the format, "extended" or "paper")
-// and "rungs" (names, in the order in which they are tried); system.txt; user.txt.
+// A prompt in three files: prompt.json with "version", "answer" (the format, "extended" or
+// "paper"), "rungs" (names, in the order in which they are tried) and optionally "may_defer"
+// (false: the model is not offered to decline); system.txt; user.txt.
 //
 // The system text may use the placeholders bin_table, answer_schema, answer_example, submit_tool
 // and defer_tool, which do not depend on the question. The user text may use hardware, task,
@@ -47,6 +48,7 @@ class ForecastPrompt {
   // 32 hex digits over the three texts, the generated schemas and the rendering version.
   const std::string& hash() const { return hash_; }
   AnswerForm form() const { return form_; }
+  bool may_defer() const { return may_defer_; }
   const std::vector<Rung>& rungs() const { return rungs_; }
   // For ForecasterDescription.
   PromptDescription Describe() const;
@@ -64,6 +66,7 @@ class ForecastPrompt {
   std::string version_;
   std::string hash_;
   AnswerForm form_ = AnswerForm::kExtended;
+  bool may_defer_ = true;
   std::vector<Rung> rungs_;
   PromptTemplate system_;
   PromptTemplate user_;

@@ -98,7 +98,7 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
       : options_(std::move(options)),
         version_(absl::StrCat(std::string(kVersion), ";prompt=", options_.prompt.version(),
                               ";samples=", options_.samples)),
-        shapes_(options_.prompt.form()),
+        shapes_(options_.prompt.form(), options_.prompt.may_defer()),
         client_(client),
         cache_(cache),
         metrics_(metrics),
@@ -365,8 +365,7 @@ void LlmBackend::Core::Ask(ForecastInput input, const ForecastCall& call, Done d
       !spent.empty()) {
     return Settle(waiter, Abstain(Cause::kBudget, spent), {});
   }
-  flight->prompt = std::make_shared<const llm::Prompt>(
-      std::vector<llm::ChatMessage>{{"system", prompt->system}, {"user", prompt->user}});
+  flight->prompt = std::make_shared<const llm::Prompt>(MessagesOf(*prompt));
   flight->samples.resize(1);
   Flight& started = *flight;
   by_key_.emplace(key, started.id);

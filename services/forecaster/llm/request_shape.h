@@ -4,13 +4,18 @@
 #include <array>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "common/domain/bins.h"
 #include "common/llm/chat.h"
+#include "services/forecaster/core/backend.h"
 #include "services/forecaster/llm/answer_schema.h"
 #include "services/forecaster/llm/response_ladder.h"
 
 namespace kernelcast::forecaster {
+
+// The messages of a request.
+std::vector<llm::ChatMessage> MessagesOf(const RenderedPrompt& prompt);
 
 // The part of a request that asks for the answer format. Its tag is the rung:
 //
@@ -19,13 +24,14 @@ namespace kernelcast::forecaster {
 //   tools_auto    both tools, tool_choice "auto"
 //   text          nothing: the system message describes the format
 //
-// With AnswerForm::kPaper there is no field for declining.
-llm::ResponseShape ShapeAt(Rung rung, const BinScheme& scheme, AnswerForm form);
+// With AnswerForm::kPaper there is no field for declining. Without `may_defer` no form offers it.
+llm::ResponseShape ShapeAt(Rung rung, const BinScheme& scheme, AnswerForm form,
+                           bool may_defer = true);
 
 // The shapes of one answer format, made once. Immutable and thread-safe.
 class RequestShapes {
  public:
-  explicit RequestShapes(AnswerForm form);
+  explicit RequestShapes(AnswerForm form, bool may_defer = true);
   const llm::ResponseShape& At(Rung rung, const BinScheme& scheme) const;
 
  private:

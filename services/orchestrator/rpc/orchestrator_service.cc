@@ -14,6 +14,7 @@
 #include "common/rpc/unary_reactor.h"
 #include "services/orchestrator/convert/convert.h"
 #include "services/orchestrator/rpc/replies.h"
+#include "services/orchestrator/rpc/rewards.h"
 
 namespace kernelcast::orchestrator {
 
@@ -242,6 +243,18 @@ std::shared_ptr<OrchestratorService::RoutedEvaluation> OrchestratorService::Make
 std::shared_ptr<OrchestratorService::RoutedEvaluation> OrchestratorService::EvaluateOne(
     const v1::EvaluateRequest& request, const CallOrigin& origin, Caller caller,
     LocalEvaluations& local) {
+  if (request.has_reward()) {
+    absl::StatusOr<KernelRewardSpec> spec = FromProto(request.reward());
+    if (!spec.ok()) {
+      caller.done(spec.status());
+      return nullptr;
+    }
+    caller.done = [spec = *std::move(spec),
+                   done = std::move(caller.done)](absl::StatusOr<v1::EvaluateReply> reply) {
+      if (reply.ok()) AddRewards(spec, *reply);
+      done(std::move(reply));
+    };
+  }
   // Searches on several device models are in the same shard.
   const int shard =
       ShardOf(origin, request.search_id().empty() ? std::string_view(request.request_id())

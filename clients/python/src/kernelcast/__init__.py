@@ -17,7 +17,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Sequence
 
 from kernelcast._types import (Candidate, Decision, Evaluation, Forecast, Launch, Measurement, Mode, Problem, Ratio,
-                               Rejection)
+                               Rejection, Reward, RewardSpec)
 from kernelcast.errors import Error
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kernelcast._sync import Client
 
 __all__ = ["AsyncClient", "Candidate", "Client", "Decision", "Error", "Evaluation", "Forecast", "Launch", "Measurement",
-           "Mode", "Problem", "Ratio", "Rejection", "local"]
+           "Mode", "Problem", "Ratio", "Rejection", "Reward", "RewardSpec", "local"]
 
 __version__ = "0.1.0"
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import Any, AsyncGenerator, AsyncIterable, Awaitable, Callable, Concatenate, Coroutine, Iterable, ParamSpec, \
-    TypeVar
+from typing import Any, AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Concatenate, Coroutine, \
+    Iterable, Iterator, ParamSpec, TypeVar
 
-from kernelcast._core import Caller, Core, numbered, requests
+from kernelcast._core import Caller, Core, Question, numbered
 from kernelcast._loop import call, run_async
 from kernelcast._progress import Progress
 from kernelcast._stream import take
-from kernelcast._types import Candidate, Evaluation, Mode, Problem
+from kernelcast._types import Candidate, Evaluation, Mode, Problem, RewardSpec
 from kernelcast.v1 import orchestrator_pb2
 
 P = ParamSpec("P")
@@ -51,19 +51,22 @@ class AsyncClient(Caller):
     async def evaluate_many(self, problem: Problem, candidates: Iterable[Candidate | str] | AsyncIterable[Candidate | str],
                             *, mode: Mode = "route", search: str = "", device_model: str = "",
                             request_id: Callable[[Candidate], str] | None = None, in_flight: int = 512,
-                            progress: bool = False) -> AsyncGenerator[Evaluation, None]:
+                            progress: bool = False, reward: RewardSpec | None = None) -> AsyncGenerator[Evaluation, None]:
         """Evaluates candidates and yields results in the order in which they are settled.
 
         Takes the next candidates when fewer than `in_flight` have no result, so `candidates` may be endless. Each
-        result has its candidate. `progress` shows a bar, with tqdm.
+        result has its candidate. `progress` shows a bar, with tqdm. With `reward`, each result has one.
         """
+        question = Question(problem, mode, search, device_model, reward)
         session = call(lambda: self._core.session(in_flight))
         request_id = request_id or numbered()
 
         async def send() -> None:
             try:
-                async for chunk in _chunks(candidates, lambda: run_async(session.room())):
-                    await run_async(session.send(requests(problem, chunk, mode, search, device_model, request_id)))
+                room = in_flight
+                chunks = _Chunks(candidates)
+                while chunk := await chunks.next(room):
+                    room = await run_async(session.send_then_room(list(question.requests(chunk, request_id))))
                 await run_async(session.finish())
             except Exception:
                 call(session.close)  # ends `receive`
@@ -92,13 +95,21 @@ class AsyncClient(Caller):
             await run_async(records.aclose())
 
 
-async def _chunks(candidates: Iterable[Candidate | str] | AsyncIterable[Candidate | str],
-                  room: Callable[[], Awaitable[int]]) -> AsyncGenerator[list[Candidate | str], None]:
-    if isinstance(candidates, AsyncIterable):
-        async for candidate in candidates:
-            await room()
-            yield [candidate]
-    else:
-        rest = iter(candidates)
-        while chunk := take(rest, await room()):
-            yield chunk
+class _Chunks:
+    """The candidates, as many at once as there is room for and a quick iterator has ready."""
+
+    def __init__(self, candidates: Iterable[Candidate | str] | AsyncIterable[Candidate | str]) -> None:
+        self._slow: AsyncIterator[Candidate | str] | None = None
+        self._rest: Iterator[Candidate | str] = iter(())
+        if isinstance(candidates, AsyncIterable):
+            self._slow = aiter(candidates)
+        else:
+            self._rest = iter(candidates)
+
+    async def next(self, room: int) -> list[Candidate | str]:
+        """Empty at the end."""
+        if self._slow is None:
+            return take(self._rest, room)
+        async for candidate in self._slow:
+            return [candidate]
+        return []

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, cast
+from typing import Any, Mapping
 
 from kernelcast import errors
-from kernelcast._types import (Candidate, Cause, Decision, Evaluation, Forecast, Kind, Measurement, Mode, Outcome,
-                               Problem, Ratio, Rejection)
+from kernelcast._types import (Candidate, Estimator, Evaluation, Forecast, Kind, Launch, Measurement, Mode, Problem,
+                               Rejection, RewardSpec, Shape)
 from kernelcast.v1 import kernel_pb2, orchestrator_pb2
 
 MAX_SOURCE_BYTES = 1 << 20
@@ -22,8 +22,17 @@ KINDS: Mapping[Kind, Any] = {
     "device_triton": kernel_pb2.CANDIDATE_KIND_DEVICE_TRITON,
     "python": kernel_pb2.CANDIDATE_KIND_PYTHON,
 }
-_DECISIONS = {number: name.removeprefix("DECISION_KIND_").lower() for name, number in kernel_pb2.DecisionKind.items()}
-_REASONS = {number: name.removeprefix("DECISION_REASON_").lower() for name, number in kernel_pb2.DecisionReason.items()}
+_RULES = ("compile_error", "wrong_result", "crash", "timeout", "exploit", "not_faster")
+_Spec = orchestrator_pb2.KernelRewardSpec
+SHAPES: Mapping[Shape, Any] = {
+    "speedup": _Spec.SHAPE_SPEEDUP,
+    "log2_speedup": _Spec.SHAPE_LOG2_SPEEDUP,
+    "speed_of_light": _Spec.SHAPE_SPEED_OF_LIGHT,
+}
+ESTIMATORS: Mapping[Estimator, Any] = {
+    "doubly_robust": _Spec.ESTIMATOR_DOUBLY_ROBUST,
+    "inverse_propensity": _Spec.ESTIMATOR_INVERSE_PROPENSITY,
+}
 
 
 def one_of(field: str, value: Any, allowed: Mapping[Any, Any]) -> Any:
@@ -52,57 +61,67 @@ def _constexpr(value: int | float | bool | str | None) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def candidate_message(candidate: Candidate, of: Problem) -> kernel_pb2.Candidate:
-    try:
-        source = candidate.source.encode()
-    except UnicodeEncodeError as error:
-        raise errors.InvalidArgument(f"candidate.source: not valid Unicode at character {error.start}") from None
-    if len(source) > MAX_SOURCE_BYTES:
-        raise errors.InvalidArgument(f"candidate.source: {len(source)} bytes; at most {MAX_SOURCE_BYTES} are allowed")
-    kind = candidate.kind or (
-        "python" if of.definition.task_format else "device_cuda" if candidate.launches else "host_native")
-    return kernel_pb2.Candidate(
-        problem_id=of.id, target=target(candidate.target, of), kind=one_of("candidate.kind", kind, KINDS), source=source,
-        flags=candidate.flags,
-        tunables=[kernel_pb2.Tunable(name=n, value=str(v)) for n, v in candidate.tunables.items()],
-        launches=[kernel_pb2.Launch(kernel=launch.kernel, grid=map(str, launch.grid), block=map(str, launch.block),
-                                    shared_memory_bytes=str(launch.shared_memory_bytes),
-                                    arguments=launch.arguments, cluster=map(str, launch.cluster), when=launch.when,
-                                    constexprs=[kernel_pb2.Constexpr(name=n, value=_constexpr(v))
-                                                for n, v in launch.constexprs.items()],
-                                    num_warps=launch.num_warps, num_stages=launch.num_stages)
-                  for launch in candidate.launches],
-        workspace_bytes=str(candidate.workspace_bytes), name=candidate.name, origin=candidate.origin,
-        parent_candidate_id=candidate.parent_candidate_id)
+class CandidateWriter:
+    """Serialises candidates of a problem."""
+
+    def __init__(self, of: Problem) -> None:
+        self._of = of
+        self._beginnings: dict[tuple[str, Kind | None, bool], bytes] = {}
+
+    def __call__(self, candidate: Candidate) -> bytes:
+        try:
+            source = candidate.source.encode()
+        except UnicodeEncodeError as error:
+            raise errors.InvalidArgument(f"candidate.source: not valid Unicode at character {error.start}") from None
+        if len(source) > MAX_SOURCE_BYTES:
+            raise errors.InvalidArgument(f"candidate.source: {len(source)} bytes; at most {MAX_SOURCE_BYTES} are allowed")
+        key = candidate.target, candidate.kind, bool(candidate.launches)
+        if (beginning := self._beginnings.get(key)) is None:
+            beginning = self._beginnings[key] = self._beginning(*key)
+        message = kernel_pb2.Candidate(source=source, name=candidate.name)
+        # Most candidates have few of these, and an empty one costs as much as a short one.
+        if candidate.flags:
+            message.flags.extend(candidate.flags)
+        for name, value in candidate.tunables.items():
+            message.tunables.add(name=name, value=str(value))
+        if candidate.launches:
+            message.launches.extend(map(_launch, candidate.launches))
+        if candidate.workspace_bytes != "":
+            message.workspace_bytes = str(candidate.workspace_bytes)
+        if candidate.origin:
+            message.origin = candidate.origin
+        if candidate.parent_candidate_id:
+            message.parent_candidate_id = candidate.parent_candidate_id
+        return beginning + message.SerializeToString()
+
+    def _beginning(self, asked: str, kind: Kind | None, has_launches: bool) -> bytes:
+        kind = kind or ("python" if self._of.definition.task_format else "device_cuda" if has_launches else "host_native")
+        return kernel_pb2.Candidate(problem_id=self._of.id, target=target(asked, self._of),
+                                    kind=one_of("candidate.kind", kind, KINDS)).SerializeToString()
 
 
-def _decision(message: kernel_pb2.Decision) -> Decision:
-    return Decision(_DECISIONS.get(message.kind, "unknown"), _REASONS.get(message.reason, "unknown"),
-                    message.audit_propensity, message.win_probability)
+def _launch(launch: Launch) -> kernel_pb2.Launch:
+    return kernel_pb2.Launch(
+        kernel=launch.kernel, grid=map(str, launch.grid), block=map(str, launch.block),
+        shared_memory_bytes=str(launch.shared_memory_bytes), arguments=launch.arguments,
+        cluster=map(str, launch.cluster), when=launch.when,
+        constexprs=[kernel_pb2.Constexpr(name=n, value=_constexpr(v)) for n, v in launch.constexprs.items()],
+        num_warps=launch.num_warps, num_stages=launch.num_stages)
 
 
-def _ratio(message: kernel_pb2.Ratio) -> Ratio:
-    return Ratio(message.value, message.low, message.high, message.confidence)
-
-
-def _detail(rejection: kernel_pb2.CompileError | str) -> str:
-    return rejection if isinstance(rejection, str) else rejection.log.decode(errors="replace")
+def reward_message(spec: RewardSpec | None) -> orchestrator_pb2.KernelRewardSpec | None:
+    if spec is None:
+        return None
+    for rule in spec.penalties:
+        one_of("reward.penalties", rule, dict.fromkeys(_RULES))
+    return _Spec(shape=one_of("reward.shape", spec.shape, SHAPES),
+                 estimator=one_of("reward.estimator", spec.estimator, ESTIMATORS),
+                 baseline_speedup=spec.baseline_speedup, limit=spec.limit, correctness=spec.correctness,
+                 penalties=spec.penalties, accept_forecasts=spec.accept_forecasts)
 
 
 def evaluation(message: orchestrator_pb2.Evaluation, candidate: Candidate) -> Evaluation:
-    settled = (message.request_id, message.candidate_id, candidate, message.device_model, _decision(message.decision),
-               message.text_feedback.decode(errors="replace"), message)
     kind = message.WhichOneof("result")
     if kind == "measured":
-        ok = message.measured.HasField("ok")
-        return Measurement(*settled, outcome=cast(Outcome, message.measured.WhichOneof("outcome")),
-                           speedup=_ratio(message.measured.ok.speedup) if ok else None,
-                           reused=message.reused)
-    if kind == "forecast":
-        forecast = message.forecast
-        return Forecast(*settled, expected_speedup=2.0**forecast.expected_log2_speedup,
-                        failure_probability=forecast.failure_probability, bin_scheme=forecast.bin_scheme_id,
-                        bin_probabilities=tuple(forecast.bin_probabilities), backend=forecast.backend)
-    cause = message.rejected.WhichOneof("cause") or "unavailable"
-    return Rejection(*settled, cause=cast(Cause, cause.removesuffix("_of_request_id")),
-                     detail=_detail(getattr(message.rejected, cause)))
+        return Measurement(candidate, message)
+    return Forecast(candidate, message) if kind == "forecast" else Rejection(candidate, message)

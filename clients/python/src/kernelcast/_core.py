@@ -12,9 +12,12 @@ from google.protobuf.duration_pb2 import Duration
 from kernelcast import _convert, _rpc
 from kernelcast._channel import Connection, Patience, Path_, error_of_call
 from kernelcast._problems import read_problem
-from kernelcast._stream import EvaluateSession, Request
-from kernelcast._types import Candidate, Evaluation, Mode, Problem
+from kernelcast._stream import EvaluateSession, Request, embedded
+from kernelcast._types import Candidate, Evaluation, Mode, Problem, RewardSpec
 from kernelcast.v1 import kernel_pb2, orchestrator_pb2
+
+_ID = orchestrator_pb2.EvaluateRequest.REQUEST_ID_FIELD_NUMBER
+_CANDIDATE = orchestrator_pb2.EvaluateRequest.CANDIDATE_FIELD_NUMBER
 
 
 def new_id() -> str:
@@ -71,23 +74,27 @@ class Core:
         return _convert.problem((await self._call(_rpc.PUT_PROBLEM, request)).definition)
 
     async def evaluate(self, problem: Problem, candidate: Candidate | str, *, mode: Mode = "route", search: str = "",
-                       device_model: str = "", request_id: str = "", timeout: float = 600) -> Evaluation:
+                       device_model: str = "", request_id: str = "", timeout: float = 600,
+                       reward: RewardSpec | None = None) -> Evaluation:
         """Evaluates one candidate.
 
         `mode`: "route" lets the policy decide between measurement and forecast, "measure" and "final" measure at the
         screening or final level, "forecast" only forecasts. `search` is an id of `start_search`. A `request_id` that
         was used before returns the result of that evaluation. DeadlineExceeded after `timeout` seconds has the id to
-        ask again.
+        ask again. With `reward`, the result has one.
         """
-        request, candidate = _request(problem, _as_candidate(candidate), mode, search, device_model, request_id)
-        reply = await self._call(_rpc.EVALUATE, request, timeout, request.request_id)
+        question = Question(problem, mode, search, device_model, reward)
+        candidate, request_id = _as_candidate(candidate), request_id or new_id()
+        request = _rpc.EVALUATE.request.FromString(question.request(candidate, request_id).serialized)
+        reply = await self._call(_rpc.EVALUATE, request, timeout, request_id)
         return _convert.evaluation(reply.evaluation, candidate)
 
     def session(self, in_flight: int) -> EvaluateSession:
         rpc = _rpc.EVALUATE_MANY
 
         def open_stream() -> Any:
-            call: Any = self._open().stream_stream(rpc.path, rpc.request.SerializeToString, rpc.reply.FromString)
+            # Requests are serialised already.
+            call: Any = self._open().stream_stream(rpc.path, None, rpc.reply.FromString)
             return call(metadata=self.connection.metadata())
 
         return EvaluateSession(open_stream, Patience(self._patience), in_flight)
@@ -152,16 +159,24 @@ def _duration(seconds: float) -> Duration | None:
     return Duration(seconds=int(seconds), nanos=int(seconds % 1 * 1e9)) if seconds else None
 
 
-def _request(problem: Problem, candidate: Candidate, mode: Mode, search: str, device_model: str,
-             request_id: str) -> Request:
-    message = orchestrator_pb2.EvaluateRequest(
-        request_id=request_id or new_id(), candidate=_convert.candidate_message(candidate, problem),
-        mode=_convert.one_of("mode", mode, _convert.MODES), search_id=search,
-        device_models=[device_model] if device_model else [])
-    return message, candidate
+class Question:
+    """What all candidates of a call have in common. Makes their requests.
 
+    Requests are joined from serialised parts: to build one from messages would copy the source several times.
+    """
 
-def requests(problem: Problem, candidates: Iterable[Candidate | str], mode: Mode, search: str, device_model: str,
-             request_id: Callable[[Candidate], str]) -> Iterable[Request]:
-    for candidate in map(_as_candidate, candidates):
-        yield _request(problem, candidate, mode, search, device_model, request_id(candidate))
+    def __init__(self, problem: Problem, mode: Mode, search: str, device_model: str, reward: RewardSpec | None) -> None:
+        self._candidate = _convert.CandidateWriter(problem)
+        self._common = orchestrator_pb2.EvaluateRequest(
+            mode=_convert.one_of("mode", mode, _convert.MODES), search_id=search,
+            device_models=[device_model] if device_model else [],
+            reward=_convert.reward_message(reward)).SerializeToString()
+
+    def request(self, candidate: Candidate, request_id: str) -> Request:
+        return Request(request_id, candidate,
+                       embedded(_ID, request_id.encode()) + embedded(_CANDIDATE, self._candidate(candidate)) + self._common)
+
+    def requests(self, candidates: Iterable[Candidate | str],
+                 request_id: Callable[[Candidate], str]) -> Iterable[Request]:
+        for candidate in map(_as_candidate, candidates):
+            yield self.request(candidate, request_id(candidate))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Callable, Iterable, Iterator, TypeVar
+from collections import deque
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, TypeVar
 
 import grpc
 import grpc.aio
 
 from kernelcast import _convert, errors
 from kernelcast._channel import Patience, error_of, error_of_call
-from kernelcast._rpc import EVALUATE_MANY
 from kernelcast._types import Candidate, Evaluation
 from kernelcast.v1 import orchestrator_pb2
 
@@ -22,7 +22,16 @@ _COLLECT_SECONDS = 0.005
 _DEFAULT_RETRY_SECONDS = 0.5
 _CODES = {code.value[0]: code.name for code in grpc.StatusCode}
 
-Request = tuple[orchestrator_pb2.EvaluateRequest, Candidate]
+
+
+class Request(NamedTuple):
+    """One evaluation to be asked for. `serialized` is an EvaluateRequest."""
+
+    request_id: str
+    candidate: Candidate
+    serialized: bytes
+
+
 T = TypeVar("T")
 
 
@@ -35,6 +44,16 @@ def take(items: Iterator[T], room: int) -> list[T]:
         if len(taken) >= min(room, _MESSAGE_REQUESTS) or time.monotonic() > end:
             break
     return taken
+
+
+def embedded(number: int, content: bytes) -> bytes:
+    """A field of a serialised message that is a message, a string or bytes. Its number is at most 15."""
+    size, header = len(content), bytearray((number << 3 | 2,))
+    while size > 127:
+        header.append(size & 127 | 128)
+        size >>= 7
+    header.append(size)
+    return bytes(header) + content
 
 
 class EvaluateSession:
@@ -51,10 +70,14 @@ class EvaluateSession:
         self._patience = patience
         self._in_flight = in_flight
         self._waiting: dict[str, Request] = {}  # in the order of the first sending
-        self._unsent: list[orchestrator_pb2.EvaluateRequest] = []
+        self._unsent: deque[Request] = deque()
+        self._answers: list[Evaluation] = []  # not yet returned by `receive`
+        self._failure: BaseException | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._call: Any = None
         self._writing = asyncio.Lock()
         self._settled = asyncio.Event()
+        self._answered = asyncio.Event()
         self._finished = False
         self._closed = False
         self._flushes: set[asyncio.Task[None]] = set()
@@ -68,59 +91,84 @@ class EvaluateSession:
 
     async def send(self, requests: Iterable[Request]) -> None:
         for request in requests:
-            if request[0].request_id in self._waiting:
-                raise errors.InvalidArgument(f"request_id: {request[0].request_id!r} is in flight already")
-            self._waiting[request[0].request_id] = request
-            self._unsent.append(request[0])
+            if request.request_id in self._waiting:
+                raise errors.InvalidArgument(f"request_id: {request.request_id!r} is in flight already")
+            self._waiting[request.request_id] = request
+            self._unsent.append(request)
         await self._flush()
+
+    async def send_then_room(self, requests: Iterable[Request]) -> int:
+        """Both in one change of threads."""
+        await self.send(requests)
+        return await self.room()
 
     async def finish(self) -> None:
         """Call after the last `send`: `receive` then returns nothing once all is answered."""
         self._finished = True
         if self._call is not None and not self._waiting:
-            await self._call.done_writing()  # wakes `receive`
+            await self._call.done_writing()  # wakes the reader
 
     def close(self) -> None:
         """Ends the stream. The evaluations continue in the orchestrator."""
         self._closed = True
         self._settled.set()
+        self._answered.set()
         for task in self._flushes:
             task.cancel()
+        if self._reading is not None:
+            self._reading.cancel()
         if self._call is not None:
             self._call.cancel()
 
     async def receive(self) -> list[Evaluation]:
-        """Waits for the next answers. Raises an Error for a request that cannot be answered."""
-        while not self._closed and (self._waiting or not self._finished):
-            try:
-                if self._call is None:
-                    self._call = self._open_stream()
-                    self._unsent = [request for request, _ in self._waiting.values()]
-                    await self._flush()
-                reply = await self._call.read()
-                if reply is not grpc.aio.EOF:
-                    self._patience.reset()
-                    if answers := [answer for r in reply.replies if (answer := self._settle(r)) is not None]:
-                        self._settled.set()
-                        return answers
-                    continue
-                error: errors.Error = errors.Unavailable("the stream ended early")
-            except grpc.aio.AioRpcError as broken:
-                error = error_of_call(broken)
-            except asyncio.CancelledError:
-                if self._closed:
-                    break
-                raise
-            self._call = None
-            if self._waiting or not self._finished:
-                await self._patience.wait(error)
-        return []
+        """Waits for answers, and returns all that have arrived. Raises an Error for a request that cannot be answered."""
+        if self._reading is None:
+            self._reading = asyncio.ensure_future(self._read())
+        while not self._answers and not self._reading.done() and not self._closed:
+            self._answered.clear()
+            await self._answered.wait()
+        answers, self._answers = self._answers, []
+        if not answers and not self._closed and self._failure is not None:
+            raise self._failure
+        return answers
+
+    async def _read(self) -> None:
+        try:
+            while not self._closed and (self._waiting or not self._finished):
+                await self._read_message()
+        except asyncio.CancelledError:
+            pass
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._answered.set()
+
+    async def _read_message(self) -> None:
+        try:
+            if self._call is None:
+                self._call = self._open_stream()
+                self._unsent = deque(self._waiting.values())
+                await self._flush()
+            reply = await self._call.read()
+            if reply is not grpc.aio.EOF:
+                self._patience.reset()
+                if answers := [answer for r in reply.replies if (answer := self._settle(r)) is not None]:
+                    self._answers += answers
+                    self._settled.set()
+                    self._answered.set()
+                return
+            error: errors.Error = errors.Unavailable("the stream ended early")
+        except grpc.aio.AioRpcError as broken:
+            error = error_of_call(broken)
+        self._call = None
+        if self._waiting or not self._finished:
+            await self._patience.wait(error)
 
     def _settle(self, reply: orchestrator_pb2.EvaluateReply) -> Evaluation | None:
-        if reply.request_id not in self._waiting:
+        request = self._waiting.get(reply.request_id)
+        if request is None:
             return None  # answered on an earlier stream
-        request, candidate = self._waiting[reply.request_id]
-        if reply.WhichOneof("result") == "error":
+        if reply.HasField("error"):
             code = _CODES.get(reply.error.code, "UNKNOWN")
             if code in ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "CANCELLED"):
                 delay = reply.error.retry_after.ToTimedelta().total_seconds() or _DEFAULT_RETRY_SECONDS
@@ -128,9 +176,9 @@ class EvaluateSession:
                 return None
             raise error_of(code, reply.error.message, request_id=reply.request_id)
         del self._waiting[reply.request_id]
-        return _convert.evaluation(reply.evaluation, candidate)
+        return _convert.evaluation(reply.evaluation, request.candidate)
 
-    def _send_again(self, request: orchestrator_pb2.EvaluateRequest) -> None:
+    def _send_again(self, request: Request) -> None:
         if request.request_id not in self._waiting:
             return  # answered on a later stream
         self._unsent.append(request)
@@ -141,12 +189,12 @@ class EvaluateSession:
     async def _flush(self) -> None:
         async with self._writing:
             while self._unsent and self._call is not None:
-                batch: list[orchestrator_pb2.EvaluateRequest] = []
+                batch: list[bytes] = []  # fields of an EvaluateStreamRequest
                 size = 0
                 while self._unsent and len(batch) < _MESSAGE_REQUESTS and size < _MESSAGE_BYTES:
-                    batch.append(self._unsent.pop(0))
-                    size += len(batch[-1].candidate.source)
+                    batch.append(embedded(1, self._unsent.popleft().serialized))
+                    size += len(batch[-1])
                 try:
-                    await self._call.write(EVALUATE_MANY.request(requests=batch))
+                    await self._call.write(b"".join(batch))
                 except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                    return  # `receive` sees it too, and sends on a new stream what has no answer
+                    return  # the reader sees it too, and sends on a new stream what has no answer

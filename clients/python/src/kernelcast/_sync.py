@@ -8,11 +8,11 @@ import queue
 from typing import Any, Callable, Concatenate, Coroutine, Iterable, Iterator, ParamSpec, TypeVar
 
 from kernelcast._aio import AsyncClient
-from kernelcast._core import Caller, Core, numbered, requests
+from kernelcast._core import Caller, Core, Question, numbered
 from kernelcast._loop import call, loop, run
 from kernelcast._progress import Progress
 from kernelcast._stream import take
-from kernelcast._types import Candidate, Evaluation, Mode, Problem
+from kernelcast._types import Candidate, Evaluation, Mode, Problem, RewardSpec
 from kernelcast.v1 import orchestrator_pb2
 
 P = ParamSpec("P")
@@ -50,7 +50,9 @@ class Client(Caller):
 
     def evaluate_many(self, problem: Problem, candidates: Iterable[Candidate | str], *, mode: Mode = "route",
                       search: str = "", device_model: str = "", request_id: Callable[[Candidate], str] | None = None,
-                      in_flight: int = 512, progress: bool = False) -> Iterator[Evaluation]:
+                      in_flight: int = 512, progress: bool = False,
+                      reward: RewardSpec | None = None) -> Iterator[Evaluation]:
+        question = Question(problem, mode, search, device_model, reward)
         session = call(lambda: self._core.session(in_flight))
         request_id = request_id or numbered()
         settled: queue.SimpleQueue[list[Evaluation] | BaseException] = queue.SimpleQueue()
@@ -72,7 +74,7 @@ class Client(Caller):
                         chunk = take(rest, room)
                         room -= len(chunk)
                         exhausted = not chunk
-                        run(session.send(requests(problem, chunk, mode, search, device_model, request_id)) if chunk
+                        run(session.send(question.requests(chunk, request_id)) if chunk
                             else session.finish())
                     # While the iterator has more and there is room for it, results do not keep it waiting.
                     if exhausted or room == 0 or not settled.empty():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Mapping, Sequence, Union
+from typing import TYPE_CHECKING, Any, Literal, Mapping, Sequence, Union, cast
 
 if TYPE_CHECKING:
     from kernelcast.v1 import kernel_pb2, orchestrator_pb2
@@ -13,6 +13,9 @@ Mode = Literal["route", "measure", "final", "forecast"]
 Kind = Literal["host_native", "device_cuda", "device_triton", "python"]
 Outcome = Literal["ok", "wrong_result", "crash", "timeout", "exploit", "environment_unstable"]
 Cause = Literal["compile_error", "duplicate", "budget", "unavailable", "cancelled"]
+Shape = Literal["speedup", "log2_speedup", "speed_of_light"]
+Estimator = Literal["doubly_robust", "inverse_propensity"]
+Basis = Literal["measured", "estimated", "forecast"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,43 @@ class Ratio:
 
     def __str__(self) -> str:
         return f"{self.value:.3g}x [{self.low:.3g}, {self.high:.3g}]"
+
+
+@dataclass(frozen=True)
+class RewardSpec:
+    """What a kernel is rewarded for. docs/reference/scoring.md has the formulas.
+
+    `baseline_speedup` is that of the kernel to beat over the reference. The value of `shape` is cut to [-`limit`,
+    `limit`] where `limit` is set, and `correctness` is added for a correct kernel. `penalties` are subtracted, by rule:
+    compile_error, wrong_result, crash, timeout, exploit, not_faster. With `accept_forecasts`, candidates that could not
+    be measured are rewarded by their forecast, which is biased.
+    """
+
+    shape: Shape = "speedup"
+    estimator: Estimator = "doubly_robust"
+    baseline_speedup: float = 1.0
+    limit: float = 0.0
+    correctness: float = 0.0
+    penalties: Mapping[str, float] = field(default_factory=dict)
+    accept_forecasts: bool = False
+
+
+@dataclass(frozen=True)
+class Reward:
+    """The reward of an evaluation.
+
+    Without a `value` the evaluation says nothing about the kernel, for the reason in `no_verdict`: do not train on it.
+    An "estimated" value has the value of measuring as its expectation over the audit draw.
+    """
+
+    value: float | None
+    basis: Basis | None
+    propensity: float
+    measured: float | None
+    control: float | None
+    rules: tuple[str, ...]
+    no_verdict: str
+    version: str
 
 
 @dataclass(frozen=True)
@@ -94,59 +134,137 @@ class Decision:
     win_probability: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Settled:
-    request_id: str
-    candidate_id: str
-    candidate: Candidate = field(repr=False)
-    device_model: str
-    decision: Decision
-    # Text for a model that improves the candidate: errors, mismatches, times.
-    feedback: str = field(repr=False)
+    """A view of the protocol's message. Fields are read from it when they are used, since streams bring thousands."""
+
+    candidate: Candidate
     # The whole message, for fields that have no attribute here.
-    message: orchestrator_pb2.Evaluation = field(repr=False, compare=False)
+    message: orchestrator_pb2.Evaluation
+
+    @property
+    def request_id(self) -> str:
+        return self.message.request_id
+
+    @property
+    def candidate_id(self) -> str:
+        return self.message.candidate_id
+
+    @property
+    def device_model(self) -> str:
+        return self.message.device_model
+
+    @property
+    def decision(self) -> Decision:
+        decision = self.message.decision
+        return Decision(_word(decision, "kind", "DECISION_KIND_"), _word(decision, "reason", "DECISION_REASON_"),
+                        decision.audit_propensity, decision.win_probability)
+
+    @property
+    def feedback(self) -> str:
+        """Text for a model that improves the candidate: errors, mismatches, times."""
+        return self.message.text_feedback.decode(errors="replace")
+
+    @property
+    def reward(self) -> Reward | None:
+        """None unless the evaluation was asked for with a `RewardSpec`."""
+        if not self.message.HasField("reward"):
+            return None
+        reward = self.message.reward
+
+        def given(name: Literal["value", "measured", "control"]) -> float | None:
+            return float(getattr(reward, name)) if reward.HasField(name) else None
+
+        return Reward(given("value"), cast(Basis, _word(reward, "basis", "BASIS_")) if reward.HasField("value") else None,
+                      reward.propensity, given("measured"), given("control"), tuple(reward.rules), reward.no_verdict,
+                      reward.reward_version)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.candidate_id} {self}>"
 
     def _repr_html_(self) -> str:
         name = html.escape(self.candidate.name or self.candidate_id)
         return f"<b>{name}</b>: {html.escape(str(self))}<pre>{html.escape(self.feedback)}</pre>"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Measurement(_Settled):
-    """The candidate was run and verified. `speedup` over the reference is set exactly if `outcome` is "ok"."""
+    """The candidate was run and verified."""
 
-    outcome: Outcome
-    speedup: Ratio | None
-    # Made for an earlier evaluation of the same candidate.
-    reused: bool
+    @property
+    def outcome(self) -> Outcome:
+        return cast(Outcome, self.message.measured.WhichOneof("outcome"))
+
+    @property
+    def speedup(self) -> Ratio | None:
+        """Over the reference. Set exactly if `outcome` is "ok"."""
+        if not self.message.measured.HasField("ok"):
+            return None
+        ratio = self.message.measured.ok.speedup
+        return Ratio(ratio.value, ratio.low, ratio.high, ratio.confidence)
+
+    @property
+    def reused(self) -> bool:
+        """Made for an earlier evaluation of the same candidate."""
+        return self.message.reused
 
     def __str__(self) -> str:
         return f"measured {self.speedup}" if self.speedup else f"measured: {self.outcome.replace('_', ' ')}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Forecast(_Settled):
     """The candidate was not run. There is no speedup here, only an expectation."""
 
-    expected_speedup: float
-    failure_probability: float
-    bin_scheme: str
-    bin_probabilities: tuple[float, ...]
-    backend: str
+    @property
+    def expected_speedup(self) -> float:
+        return float(2.0**self.message.forecast.expected_log2_speedup)
+
+    @property
+    def failure_probability(self) -> float:
+        return self.message.forecast.failure_probability
+
+    @property
+    def bin_scheme(self) -> str:
+        return self.message.forecast.bin_scheme_id
+
+    @property
+    def bin_probabilities(self) -> tuple[float, ...]:
+        return tuple(self.message.forecast.bin_probabilities)
+
+    @property
+    def backend(self) -> str:
+        return self.message.forecast.backend
 
     def __str__(self) -> str:
         return f"forecast {self.expected_speedup:.3g}x, P(failure) {self.failure_probability:.0%}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rejection(_Settled):
     """A fact settled the candidate, such as a compile error."""
 
-    cause: Cause
-    detail: str = field(repr=False)
+    @property
+    def cause(self) -> Cause:
+        cause = self.message.rejected.WhichOneof("cause") or "unavailable"
+        return cast(Cause, cause.removesuffix("_of_request_id"))
+
+    @property
+    def detail(self) -> str:
+        rejected = self.message.rejected
+        if rejected.HasField("compile_error"):
+            return rejected.compile_error.log.decode(errors="replace")
+        cause = rejected.WhichOneof("cause")
+        return str(getattr(rejected, cause)) if cause else ""
 
     def __str__(self) -> str:
         return f"rejected: {self.cause.replace('_', ' ')}"
 
 
 Evaluation = Union[Measurement, Forecast, Rejection]
+
+
+def _word(message: Any, field_name: str, prefix: str) -> str:
+    """The name of an enumeration's value, without its prefix. A later version may have other values."""
+    value = message.DESCRIPTOR.fields_by_name[field_name].enum_type.values_by_number.get(getattr(message, field_name))
+    return str(value.name).removeprefix(prefix).lower() if value else "unknown"

@@ -157,5 +157,15 @@ TEST_CASE("Choosing from large pools neither overflows nor leaves the range",
   }
 }
 
+TEST_CASE("The risk at a coverage is interpolated within equal confidences", "[selection]") {
+  RiskCoverage risk;
+  risk.curve = {{0.25, 0, 0.9}, {0.5, 0.5, 0.6}, {1, 0.5, 0.2}};
+  CHECK(RiskAt(risk, 0.1) == Approx(0));
+  CHECK(RiskAt(risk, 0.25) == Approx(0));
+  CHECK(RiskAt(risk, 0.375) == Approx(0.125 / 0.375));
+  CHECK(RiskAt(risk, 0.5) == Approx(0.5));
+  CHECK(RiskAt(risk, 1) == Approx(0.5));
+}
+
 }  // namespace
 }  // namespace kernelcast

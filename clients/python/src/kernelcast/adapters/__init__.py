@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kernelcast import errors
-from kernelcast._types import Candidate, Evaluation, Forecast, Measurement, Mode, Problem
+from kernelcast._types import Candidate, Evaluation, Forecast, Measurement, Mode, Problem, Reward, RewardSpec
 
 if TYPE_CHECKING:
     from kernelcast._sync import Client
@@ -34,6 +34,11 @@ class Score:
     result: Evaluation | None = None
 
     @property
+    def reward(self) -> Reward | None:
+        """None for a malformed source, and where the scorer asks for no reward."""
+        return self.result.reward if self.result else None
+
+    @property
     def metrics(self) -> dict[str, float]:
         """Numbers for a search program's records. `measured` is 0 for a forecast, whose audit propensity is given."""
         metrics = {"speedup": self.value, "correct": float(self.correct), "measured": 1.0}
@@ -42,6 +47,8 @@ class Score:
         if isinstance(self.result, Forecast):
             metrics.update(measured=0.0, failure_probability=self.result.failure_probability,
                            propensity=self.result.decision.propensity)
+        if self.reward and self.reward.value is not None:
+            metrics.update(reward=self.reward.value, propensity=self.reward.propensity)
         return metrics
 
     @property
@@ -70,17 +77,19 @@ class Scorer:
 
     `problem` is a path. `address` is an orchestrator's, by default from KERNELCAST_ORCHESTRATOR. `template` has the
     fields of each candidate apart from its source, such as target, flags and launches. With `forecasts` the policy
-    decides what is measured, and a forecast is a score too; `search` is the search it belongs to. `timeout` is in
-    seconds; set it below the caller's own limit. The same source has the same score; another `run` scores it anew.
+    decides what is measured, and a forecast is a score too; `search` is the search it belongs to. With `reward` a score
+    has a reward, and a candidate whose reward has no value is Unavailable. `timeout` is in seconds; set it below the
+    caller's own limit. The same source has the same score; another `run` scores it anew.
     """
 
     def __init__(self, problem: str | os.PathLike[str], address: str = "", *, template: Candidate = Candidate(""),
                  mode: Mode = "measure", forecasts: bool = False, search: str = "", timeout: float = 240, run: str = "",
-                 **connection: Any) -> None:
+                 reward: RewardSpec | None = None, **connection: Any) -> None:
         if mode in ("route", "forecast") and not forecasts:
             raise errors.InvalidArgument(f"mode: {mode!r} may give forecasts; set forecasts=True to accept them as scores")
         self._path, self._address, self._connection = problem, address, connection
         self._template, self._search, self._timeout, self._run = template, search, timeout, run
+        self._reward = reward
         self._mode: Mode = "route" if forecasts and mode == "measure" else mode
         self._connected: tuple[int, Client, Problem] | None = None
 
@@ -111,9 +120,11 @@ class Scorer:
             what = hashlib.sha256(repr((asdict(candidate), problem.id, mode, self._search, self._run)).encode("utf-8", "replace"))
             end = time.monotonic() + self._timeout
             for attempt in range(_ATTEMPTS):
-                result = client.evaluate(problem, candidate, mode=mode, search=self._search,
+                result = client.evaluate(problem, candidate, mode=mode, search=self._search, reward=self._reward,
                                          request_id=f"{what.hexdigest()}-{attempt}", timeout=max(end - time.monotonic(), 0))
                 if (settled := score(result)) is not None:
+                    if result.reward and result.reward.value is None:
+                        raise errors.Unavailable(result.reward.no_verdict, request_id=result.request_id)
                     return settled
         except (errors.InvalidArgument, UnicodeDecodeError) as error:
             return Score(0.0, False, f"Not evaluated: {error}")

@@ -8,9 +8,10 @@ import concurrent.futures
 import functools
 import os
 import re
-from typing import Any, Callable, Sequence
+from typing import Any, Sequence
 
-from kernelcast import errors
+from kernelcast import _convert, errors
+from kernelcast._types import RewardSpec
 from kernelcast.adapters import NO_VERDICT, Score, Scorer
 
 # What `source_of` reads.
@@ -34,14 +35,15 @@ def prompt(problem: str | os.PathLike[str], source: str) -> str:
 
 
 class Reward:
-    """Scores completions, up to `in_flight` at once. `shape` turns a score into the reward: the speedup by default.
+    """Rewards completions as `spec` says, up to `in_flight` at once. The service computes the rewards.
 
     `problem` is used for completions that name none. `options` are those of `Scorer`.
     """
 
-    def __init__(self, problem: str = "", *, shape: Callable[[Score], float] = lambda score: score.value,
-                 in_flight: int = 64, **options: Any) -> None:
-        self._problem, self.shape, self._options, self._in_flight = problem, shape, options, in_flight
+    def __init__(self, problem: str = "", *, spec: RewardSpec = RewardSpec(), in_flight: int = 64, **options: Any) -> None:
+        self._problem, self._spec, self._in_flight = problem, spec, in_flight
+        self._options = {**options, "reward": spec}
+        _convert.reward_message(spec)  # raises for a malformed one
 
     @functools.cached_property
     def _threads(self) -> concurrent.futures.ThreadPoolExecutor:
@@ -56,6 +58,12 @@ class Reward:
         if not path:
             raise errors.InvalidArgument("problem: neither the sample nor the reward names one")
         return self._scorers.setdefault(path, Scorer(path, **self._options))(source_of(completion))
+
+    def value(self, score: Score) -> float:
+        """The reward. A malformed source counts as one that does not compile."""
+        if score.reward is None or score.reward.value is None:
+            return -self._spec.penalties.get("compile_error", 0.0)
+        return score.reward.value
 
     def score_all(self, completions: Sequence[str], problems: Sequence[str]) -> list[Score | None]:
         """In their order. None is no verdict: such a completion should not be trained on."""

@@ -17,4 +17,4 @@ async def reward(args: Any, sample: Any, **_: Any) -> float | list[float]:
 
 async def _reward(sample: Any) -> float:
     problem = (getattr(sample, "metadata", None) or {}).get("problem") or getattr(sample, "label", None) or ""
-    return rewards.default.shape(await rewards.default.score_async(sample.response, str(problem)))
+    return rewards.default.value(await rewards.default.score_async(sample.response, str(problem)))

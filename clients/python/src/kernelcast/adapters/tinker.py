@@ -20,7 +20,7 @@ class Reward:
     async def __call__(self, history: Sequence[Mapping[str, Any]]) -> tuple[float, dict[str, float]]:
         answers = [_text(message["content"]) for message in history if message["role"] == "assistant"]
         score = await rewards.default.score_async(answers[-1] if answers else "", self.problem)
-        return rewards.default.shape(score), score.metrics
+        return rewards.default.value(score), score.metrics
 
 
 def _text(content: str | Sequence[Mapping[str, Any]]) -> str:

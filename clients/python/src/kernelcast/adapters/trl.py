@@ -15,4 +15,4 @@ def speedup(prompts: Sequence[Any], completions: Sequence[Any], problem: Sequenc
     """
     texts = [c if isinstance(c, str) else str(c[-1]["content"]) for c in completions]
     scores = rewards.default.score_all(texts, problem or [""] * len(texts))
-    return [None if score is None else rewards.default.shape(score) for score in scores]
+    return [None if score is None else rewards.default.value(score) for score in scores]

@@ -17,7 +17,7 @@ async def speedup(task: Any, trace: Any) -> float:
     """
     score = await _score(task, trace)
     trace.info["feedback"] = score.feedback
-    return rewards.default.shape(score)
+    return rewards.default.value(score)
 
 
 async def metrics(task: Any, trace: Any) -> dict[str, float]:

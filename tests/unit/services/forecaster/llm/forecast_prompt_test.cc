@@ -204,7 +204,7 @@ TEST_CASE("A baseline other than the reference is named", "[forecaster][prompt]"
 
 TEST_CASE("The compiled-in prompts match their files", "[forecaster][prompt]") {
   CHECK(ForecastPrompt::BuiltinVersions() ==
-        std::vector<std::string>{"speedup-bins/2", "paper-tools/1"});
+        std::vector<std::string>{"speedup-bins/2", "paper-tools/1", "forced-bins/1"});
   for (const PromptFiles& files : PromptFolders(EmbeddedPromptFiles())) {
     const absl::StatusOr<ForecastPrompt> loaded =
         ForecastPrompt::Load(SourceFolder() + files.folder);
@@ -219,7 +219,7 @@ TEST_CASE("The compiled-in prompts match their files", "[forecaster][prompt]") {
     CHECK_THAT(description.answer_schema, StartsWith("{\"type\":\"object\""));
   }
   CHECK(ForecastPrompt::Builtin("none/1").status().message() ==
-        "prompt 'none/1' is not one of speedup-bins/2, paper-tools/1");
+        "prompt 'none/1' is not one of speedup-bins/2, paper-tools/1, forced-bins/1");
 }
 
 TEST_CASE("Any change of a file changes the version's hash", "[forecaster][prompt]") {
@@ -246,7 +246,9 @@ TEST_CASE("A prompt error is reported with file and line", "[forecaster][prompt]
   CHECK(error(good, "s", "{{candidate}}").empty());
   CHECK(error("[]", "s", "{{candidate}}") == "p/prompt.json: no JSON object");
   CHECK(error(R"({"version": "a/1", "answer": "paper", "rung": []})", "s", "") ==
-        "p/prompt.json: 'rung' is not one of answer, rungs, version");
+        "p/prompt.json: 'rung' is not one of answer, may_defer, rungs, version");
+  CHECK(error(R"({"version": "a/1", "answer": "paper", "may_defer": 1, "rungs": ["text"]})", "s",
+              "") == "p/prompt.json: may_defer: true or false is wanted");
   CHECK(error(R"({"version": "a", "answer": "paper", "rungs": ["text"]})", "s", "") ==
         "p/prompt.json: version: 'a' is not of the form NAME/NUMBER");
   CHECK(error(R"({"version": "a/1", "answer": "x", "rungs": ["text"]})", "s", "") ==
@@ -265,6 +267,14 @@ TEST_CASE("A prompt error is reported with file and line", "[forecaster][prompt]
   CHECK(error(good, "s", "{{candidate}}{{candidate}}") ==
         "p/user.txt: {{candidate}} must be in it once, and last");
   CHECK(error(good, "s", "no") == "p/user.txt: {{candidate}} must be in it once, and last");
+}
+
+TEST_CASE("A prompt without abstention offers it nowhere", "[forecaster][prompt]") {
+  const ForecastPrompt prompt = Builtin("forced-bins/1");
+  CHECK_FALSE(prompt.may_defer());
+  const RenderedPrompt rendered = *prompt.Render(Input(), {}, 1 << 20);
+  CHECK_THAT(rendered.system, !Contains("defer"));
+  CHECK(rendered.user == Builtin("speedup-bins/2").Render(Input(), {}, 1 << 20)->user);
 }
 
 TEST_CASE("A prompt folder must be complete", "[forecaster][prompt]") {

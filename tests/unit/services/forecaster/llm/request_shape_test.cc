@@ -43,6 +43,14 @@ TEST_CASE("The free-choice rung offers both tools", "[forecaster][shape]") {
   CHECK(tools[1]["function"]["name"] == "defer_to_real_evaluator");
 }
 
+TEST_CASE("Without abstention no form can decline", "[forecaster][shape]") {
+  for (const Rung rung : kRungs) {
+    const llm::ResponseShape shape =
+        ShapeAt(rung, Scheme(), AnswerForm::kExtended, /*may_defer=*/false);
+    CHECK((shape.response_format + shape.tools).find("defer") == std::string::npos);
+  }
+}
+
 TEST_CASE("The last rung requests plain text", "[forecaster][shape]") {
   const llm::ResponseShape shape = ShapeAt(Rung::kText, Scheme(), AnswerForm::kExtended);
   CHECK((shape.response_format.empty() && shape.tools.empty() && shape.tool_choice.empty()));
