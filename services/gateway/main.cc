@@ -33,6 +33,7 @@ namespace kernelcast::gateway {
 namespace {
 
 constexpr absl::Duration kPutTimeout = absl::Seconds(10);
+constexpr absl::Duration kRecallWait = absl::Seconds(2);
 // Threads that answer while all others wait for tasks.
 constexpr int kFreeThreads = 16;
 
@@ -129,6 +130,7 @@ absl::Status Serve(const Flags& flags) {
   KC_RETURN_IF_ERROR(PutProblems(catalogue, *evaluator));
 
   TaskDeskOptions desk_options = flags.desk;
+  desk_options.recall_wait = kRecallWait;
   desk_options.max_waiting = static_cast<size_t>(flags.http.threads - kFreeThreads);
   TaskDesk desk(desk_options, evaluator.get(), archive.get(), &Clock::Real(), &task_metrics);
   const absl::Cleanup stop_calls = [&evaluator] { evaluator->Stop(); };

@@ -87,7 +87,27 @@ absl::StatusOr<Task> TaskDesk::Submit(Submission submission) {
 }
 
 absl::StatusOr<Task> TaskDesk::Find(const std::string& task_id) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = entries_.find(task_id); found != entries_.end()) {
+      return ViewOf(found->second);
+    }
+  }
+  Recall({task_id});
   const std::lock_guard lock(mutex_);
+  return FindOrStart(task_id);
+}
+
+void TaskDesk::Recall(const std::vector<std::string>& task_ids) {
+  {
+    const std::lock_guard lock(mutex_);
+    // A task that cannot be started is reported by Find.
+    for (const std::string& task_id : task_ids) static_cast<void>(FindOrStart(task_id).ok());
+  }
+  Wait(task_ids, options_.recall_wait);
+}
+
+absl::StatusOr<Task> TaskDesk::FindOrStart(const std::string& task_id) {
   if (const auto found = entries_.find(task_id); found != entries_.end()) {
     return ViewOf(found->second);
   }

@@ -28,6 +28,9 @@ struct TaskDeskOptions {
   size_t max_finished_bytes = size_t{64} << 20;
   // Requests that may wait at the same time. Others get the state as of now.
   size_t max_waiting = 100;
+  // How long to wait for the verdict of a task that is not in memory, which the evaluator usually
+  // knows.
+  absl::Duration recall_wait = absl::ZeroDuration();
   // Evaluations of a task in which the machine gave no verdict, before the task ends without one.
   int attempts = 3;
 };
@@ -60,6 +63,8 @@ class TaskDesk {
   [[nodiscard]] absl::StatusOr<Task> Submit(Submission submission);
   // NOT_FOUND: no such task. UNAVAILABLE: the archive cannot be read.
   [[nodiscard]] absl::StatusOr<Task> Find(const std::string& task_id);
+  // Asks for the verdicts of all tasks that are not in memory, so that Find has them.
+  void Recall(const std::vector<std::string>& task_ids);
   // Whether the task exists, without starting it.
   bool Knows(const std::string& task_id);
   // Returns when the tasks have ended, after `timeout`, when the desk stops, or at once when too
@@ -83,6 +88,8 @@ class TaskDesk {
   };
 
   static Task ViewOf(const Entry& entry);
+  absl::StatusOr<Task> FindOrStart(const std::string& task_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Task> Start(Submission submission, int64_t created_ns)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Restart(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -8,6 +8,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
@@ -60,6 +62,21 @@ json TensorsOf(const std::vector<TensorSpec>& tensors) {
   return described;
 }
 
+// The reference as Python that defines `run`, which clients check. Native code is a comment.
+std::string ReferenceOf(const Served& served) {
+  const std::string& source = served.problem.targets.at(served.target).reference.source;
+  if (served.problem.task.has_value()) {
+    return absl::StrCat(source, "\n\ndef run(*inputs):\n    return ",
+                        std::string(ReferenceName(served.problem.task->format)),
+                        "(*get_init_inputs())(*inputs)\n");
+  }
+  const std::string inputs =
+      absl::StrJoin(served.problem.inputs, ", ",
+                    [](std::string* out, const TensorSpec& input) { out->append(input.name); });
+  return absl::StrCat("# ", absl::StrReplaceAll(source, {{"\n", "\n# "}}), "\ndef run(", inputs,
+                      "):\n    raise NotImplementedError(\"the reference is native code\")\n");
+}
+
 json DefinitionOf(const Served& served) {
   json axes = json::object();
   for (const Axis& axis : served.problem.axes) axes[axis.name] = {{"type", "var"}};
@@ -69,7 +86,7 @@ json DefinitionOf(const Served& served) {
           {"axes", axes},
           {"inputs", TensorsOf(served.problem.inputs)},
           {"outputs", TensorsOf(served.problem.outputs)},
-          {"reference", served.problem.targets.at(served.target).reference.source}};
+          {"reference", ReferenceOf(served)}};
 }
 
 // What a solution's entry point must name.

@@ -18,6 +18,8 @@ namespace {
 using nlohmann::json;
 
 constexpr char kGepa[] = "gepa";
+// Clients end their search at this status, so it stands for nothing else.
+constexpr int kBudgetSpent = 429;
 constexpr char kExample[] = "_single";
 
 // A candidate is a text, or an object of texts with one component.
@@ -49,7 +51,9 @@ class Gepa final : public Dialect {
 
   std::string_view name() const override { return kGepa; }
   HttpReply Refuse(const absl::Status& error) const override {
-    return ErrorReply(error, {{"error", std::string(error.message())}});
+    HttpReply reply = ErrorReply(error, {{"error", std::string(error.message())}});
+    if (reply.status == kBudgetSpent) reply.status = HttpStatus(absl::UnavailableError(""));
+    return reply;
   }
 
   HttpReply Handle(const HttpRequest& request) override {
@@ -115,7 +119,7 @@ class Gepa final : public Dialect {
     const std::string id = submission->task_id;
     // A repeated candidate costs nothing.
     if (Spent(served, used) && !context_.desk->Knows(id)) {
-      return {429, {{"error", "Budget exhausted"}}};
+      return {kBudgetSpent, {{"error", "Budget exhausted"}}};
     }
     if (const auto started = context_.desk->Submit(*std::move(submission)); !started.ok()) {
       return Refuse(started.status());

@@ -261,6 +261,7 @@ class Popcorn final : public Dialect {
     }
     KC_ASSIGN_OR_RETURN(const std::vector<std::string> ids,
                         context_.archive->List(kPopcorn, request.caller, name, limit, offset));
+    context_.desk->Recall(ids);
     json all = json::array();
     for (const std::string& id : ids) {
       const absl::StatusOr<Task> task = context_.desk->Find(id);

@@ -116,6 +116,23 @@ TEST_CASE("A finished task that is not in memory any more is asked for again", "
   CHECK(world.evaluator.request_ids[2] == world.evaluator.request_ids[0]);
 }
 
+TEST_CASE("Tasks that are not in memory are recalled together", "[gateway][desk]") {
+  Desk before;
+  REQUIRE(before.desk.Submit(Wanted("a")).ok());
+  REQUIRE(before.desk.Submit(Wanted("b")).ok());
+  Desk after({.recall_wait = absl::Seconds(60)});
+  after.archive.tasks = before.archive.tasks;
+  std::thread recall([&after] { after.desk.Recall({"a", "b", "unknown"}); });
+  // Pending tasks count as soon as they are asked for.
+  while (after.desk.pending() < 2) std::this_thread::yield();
+  after.evaluator.Answer(testing::OkVerdict());
+  after.evaluator.Answer(testing::OkVerdict());
+  recall.join();
+  CHECK(after.desk.Find("a")->verdict != nullptr);
+  CHECK(after.desk.Find("b")->verdict != nullptr);
+  CHECK(after.evaluator.request_ids.size() == 2);
+}
+
 TEST_CASE("A task is not accepted if it cannot be stored", "[gateway][desk]") {
   Desk world;
   world.archive.failure = absl::UnavailableError("disk");

@@ -7,6 +7,7 @@ namespace kernelcast::gateway {
 namespace {
 
 using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
 using nlohmann::json;
 using testing::Get;
 using testing::Post;
@@ -51,7 +52,11 @@ TEST_CASE("flashinfer: problems are definitions, and bench shapes their workload
                      {{"name", "relu"}, {"description", "relu"}}}));
   const json definition = world.Ok(Get("/definitions/small"));
   CHECK(definition["axes"] == json{{"n", {{"type", "var"}}}});
-  CHECK(definition["reference"] == "// reference\n");
+  CHECK(definition["reference"] ==
+        "# // reference\n# \ndef run():\n"
+        "    raise NotImplementedError(\"the reference is native code\")\n");
+  CHECK_THAT(world.Ok(Get("/definitions/relu"))["reference"].get<std::string>(),
+             EndsWith("def run(*inputs):\n    return Model(*get_init_inputs())(*inputs)\n"));
   const json workloads = world.Ok(Get("/definitions/small/workloads"));
   REQUIRE(workloads.size() == 2);
   CHECK(workloads[1]["axes"] == json{{"n", 2048}});

@@ -74,6 +74,13 @@ TEST_CASE("gepa: a spent budget is status 429, except for known candidates", "[g
   CHECK(status["total_evals"] == 2);
 }
 
+TEST_CASE("gepa: an overload is not a spent budget", "[gateway][gepa]") {
+  GepaWorld world;
+  const HttpReply reply = world.api->Refuse(absl::ResourceExhaustedError("1000 tasks are pending"));
+  CHECK(reply.status == 503);
+  CHECK(reply.retry_after_s > 0);
+}
+
 TEST_CASE("gepa: the task names objective and seed", "[gateway][gepa]") {
   GepaWorld world;
   const json task = world.api->Handle(Get("/small/task")).body;
