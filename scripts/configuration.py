@@ -16,6 +16,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGE = os.path.join(ROOT, "docs/reference/configuration.md")
 SERVICES = ("orchestrator", "forecaster", "worker")
+HTTP_SERVICES = ("gateway",)
 HEAD = """\
 # Configuration
 
@@ -96,10 +97,12 @@ def page(helps):
     for name in list(common):
         if len({row[1:3] for rows in parsed.values() for row in rows if row[0] == name}) > 1:
             common.discard(name)
-    text = HEAD + "\n## All services\n\n" + table([row for row in parsed[SERVICES[0]] if row[0] in common])
+    text = HEAD + "\n## All gRPC services\n\n" + table([row for row in parsed[SERVICES[0]] if row[0] in common])
     for service in SERVICES:
         text += f"\n## `kernelcast-{service}`\n\n"
         text += table([row for row in parsed[service] if row[0] not in common])
+    for service in HTTP_SERVICES:
+        text += f"\n## `kernelcast-{service}`\n\nServes HTTP. All of its flags:\n\n" + table(options(helps[service]))
     return text
 
 
@@ -107,7 +110,7 @@ def main():
     arguments = [one for one in sys.argv[1:] if one != "--check"]
     programs = arguments[0] if arguments else os.path.join(ROOT, "build/ci/bin")
     helps = {service: subprocess.run([os.path.join(programs, f"kernelcast-{service}"), "--help"], capture_output=True,
-                                     text=True, check=True).stdout for service in SERVICES}
+                                     text=True, check=True).stdout for service in SERVICES + HTTP_SERVICES}
     new = page(helps)
     if "--check" not in sys.argv:
         with open(PAGE, "w", encoding="utf-8") as file:

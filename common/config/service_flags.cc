@@ -96,9 +96,8 @@ class YamlConfig final : public CLI::Config {
   const CLI::App* const app_;
 };
 
-}  // namespace
-
-void AddServiceFlags(CLI::App& app, ServiceFlags& flags) {
+// --version and --config.
+void AddConfigFlags(CLI::App& app) {
   app.set_version_flag("--version", [&app] {
     return absl::StrCat(ProgramName(app), " ", std::string(Version()), " (",
                         std::string(Revision()), ")");
@@ -106,32 +105,22 @@ void AddServiceFlags(CLI::App& app, ServiceFlags& flags) {
   app.config_formatter(std::make_shared<YamlConfig>(&app));
   app.set_config("--config", "",
                  "YAML file of flags, names without dashes; flags on the command line override it");
-  app.add_option("--listen", flags.server.listen_address,
-                 "Address to serve gRPC on, host:port (port 0: any) or unix:PATH")
-      ->capture_default_str();
+}
+
+void AddMetricsFlag(CLI::App& app, ServiceFlags& flags) {
   app.add_option("--metrics", flags.metrics_address,
                  "Address to serve Prometheus metrics on, host:port; empty: disabled")
       ->capture_default_str();
-  app.add_option("--health-listen", flags.server.health_address,
-                 "Address that serves only gRPC health, without TLS and tokens, for probes that "
-                 "support neither; host:port or unix:PATH");
-  app.add_option("--tls-certificate-file", flags.server.tls.certificate_file,
-                 "PEM certificate chain; enables TLS");
-  app.add_option("--tls-key-file", flags.server.tls.key_file, "PEM key of the certificate");
-  app.add_option("--tls-client-ca-file", flags.server.tls.ca_file,
-                 "PEM file of the CA that verifies client certificates; enables mTLS");
+}
+
+void AddTokensFlag(CLI::App& app, ServiceFlags& flags) {
   app.add_option("--auth-tokens-file", flags.server.token_file,
                  "YAML file with hashes of the tokens that callers must send, and their roles; see "
                  "docs/reference/security.md");
-  app.add_option("--max-message-bytes", flags.server.max_message_bytes,
-                 "Maximum size of a gRPC message")
-      ->capture_default_str()
-      ->check(WholeNumberFrom(1 << 20, 1 << 30));
-  AddSecondsOption(app, "--max-connection-age-seconds", flags.server.max_connection_age,
-                   "Age at which a connection is closed, so that clients find new servers");
-  AddSecondsOption(
-      app, "--max-connection-age-grace-seconds", flags.server.max_connection_age_grace,
-      "How long calls on a closed connection may continue; set it above the longest call");
+}
+
+// Flags about the process, whatever it serves.
+void AddProcessFlags(CLI::App& app, ServiceFlags& flags) {
   app.add_option(
       "--otlp-endpoint", flags.tracing.endpoint,
       "URL of an OpenTelemetry collector for spans over OTLP/HTTP, such as http://HOST:4318; "
@@ -153,6 +142,45 @@ void AddServiceFlags(CLI::App& app, ServiceFlags& flags) {
       ->check(NumberFrom(0, 86400));
   app.add_option("--ready-file", flags.ready_file,
                  "File to which the bound addresses are written as JSON once the service is ready");
+}
+
+}  // namespace
+
+void AddServiceFlags(CLI::App& app, ServiceFlags& flags) {
+  AddConfigFlags(app);
+  app.add_option("--listen", flags.server.listen_address,
+                 "Address to serve gRPC on, host:port (port 0: any) or unix:PATH")
+      ->capture_default_str();
+  AddMetricsFlag(app, flags);
+  app.add_option("--health-listen", flags.server.health_address,
+                 "Address that serves only gRPC health, without TLS and tokens, for probes that "
+                 "support neither; host:port or unix:PATH");
+  app.add_option("--tls-certificate-file", flags.server.tls.certificate_file,
+                 "PEM certificate chain; enables TLS");
+  app.add_option("--tls-key-file", flags.server.tls.key_file, "PEM key of the certificate");
+  app.add_option("--tls-client-ca-file", flags.server.tls.ca_file,
+                 "PEM file of the CA that verifies client certificates; enables mTLS");
+  AddTokensFlag(app, flags);
+  app.add_option("--max-message-bytes", flags.server.max_message_bytes,
+                 "Maximum size of a gRPC message")
+      ->capture_default_str()
+      ->check(WholeNumberFrom(1 << 20, 1 << 30));
+  AddSecondsOption(app, "--max-connection-age-seconds", flags.server.max_connection_age,
+                   "Age at which a connection is closed, so that clients find new servers");
+  AddSecondsOption(
+      app, "--max-connection-age-grace-seconds", flags.server.max_connection_age_grace,
+      "How long calls on a closed connection may continue; set it above the longest call");
+  AddProcessFlags(app, flags);
+}
+
+void AddHttpServiceFlags(CLI::App& app, ServiceFlags& flags) {
+  AddConfigFlags(app);
+  app.add_option("--listen", flags.server.listen_address,
+                 "Address to serve HTTP on, host:port; port 0: any")
+      ->capture_default_str();
+  AddMetricsFlag(app, flags);
+  AddTokensFlag(app, flags);
+  AddProcessFlags(app, flags);
 }
 
 int ParseServiceFlags(CLI::App& app, int argc, char** argv) {
@@ -178,7 +206,9 @@ int RunService(int (*run)(int argc, char** argv), int argc, char** argv) {
 
 absl::Status WriteReadyFile(const ServiceFlags& flags, const ServedAddresses& served) {
   if (flags.ready_file.empty()) return absl::OkStatus();
-  nlohmann::json ready = {{"grpc", served.grpc}};
+  nlohmann::json ready = nlohmann::json::object();
+  if (!served.grpc.empty()) ready["grpc"] = served.grpc;
+  if (!served.http.empty()) ready["http"] = served.http;
   if (!served.health.empty()) ready["health"] = served.health;
   if (!flags.metrics_address.empty()) {
     const std::string host = flags.metrics_address.substr(0, flags.metrics_address.rfind(':'));

@@ -9,7 +9,7 @@
 
 namespace kernelcast {
 
-// Flags shared by all three services.
+// Flags shared by the services.
 struct ServiceFlags {
   ServerOptions server;
   std::string metrics_address = "127.0.0.1:0";  // "" disables metrics
@@ -17,8 +17,8 @@ struct ServiceFlags {
   std::string log_level = "info";
   double drain_seconds = 30;
   // When the service is ready, it writes its bound addresses to this file, by rename, as JSON:
-  // {"grpc": "HOST:PORT", "metrics": "HOST:PORT", "health": "HOST:PORT"}. Addresses that are not
-  // served are left out. For launchers that start the service on port 0.
+  // {"grpc": "HOST:PORT", "metrics": "HOST:PORT", "health": "HOST:PORT"}, for HTTP "http".
+  // Addresses that are not served are left out. For launchers that start the service on port 0.
   std::string ready_file;
 };
 
@@ -28,6 +28,8 @@ struct ServiceFlags {
 // is an error. --version prints "NAME VERSION (REVISION)". `app` and `flags` must live until
 // parsing is done.
 void AddServiceFlags(CLI::App& app, ServiceFlags& flags);
+// The same for a service that serves HTTP and no gRPC, without the flags about gRPC.
+void AddHttpServiceFlags(CLI::App& app, ServiceFlags& flags);
 
 // Parses the command line and sets the log level. Returns -1 to continue, otherwise the exit code
 // (0 after help or version, 2 for bad usage). Prints help, version and errors itself.
@@ -43,6 +45,7 @@ struct ServedAddresses {
   int metrics_port = 0;  // on the host of --metrics
   std::string health;
   std::string status;
+  std::string http = {};
 };
 
 // Writes the ready file if one is configured. UNAVAILABLE names the file.

@@ -175,6 +175,11 @@ class Stack:
             self.forecaster["grpc"], "--forecast-timeout-seconds", "20", "--confirm", "1", "--llm-config",
             kernels, "--otlp-endpoint", self.collector(), "--trace-ratio", "1")
         self.services = {"forecaster": self.forecaster, "worker": self.worker, "orchestrator": self.orchestrator}
+        serve = self.path("serve.yaml")
+        with open(serve, "w", encoding="utf-8") as file:
+            file.write("serve: []\n")
+        self.services["gateway"] = self.service("gateway", "--state-dir", self.path("gateway"), "--serve", serve,
+                                                "--orchestrator", self.orchestrator["grpc"])
         self.database = postgresql.PostgresqlServer()
         self.database_process = self.start_database()
         # orchestrator-b requires a token, which orchestrator-a holds.
@@ -235,7 +240,7 @@ class Stack:
                 "scrape_configs": [
                     {"job_name": job, "static_configs": [{"targets": [
                         one["metrics"] for name, one in self.services.items() if name.split("-")[0] == job]}]}
-                    for job in ("forecaster", "worker", "orchestrator")],
+                    for job in ("forecaster", "worker", "orchestrator", "gateway")],
             }, file)
         # It does not report the port it picked, so another process may take a reserved one. Then retry.
         for attempt in range(3):

@@ -4,7 +4,7 @@
 
 #include "common/convert/convert.h"
 #include "common/rpc/request_error.h"
-#include "services/orchestrator/clients/unary_call.h"
+#include "common/rpc/unary_call.h"
 
 namespace kernelcast::orchestrator {
 namespace {

@@ -5,7 +5,7 @@
 #include "common/base/log.h"
 #include "common/convert/convert.h"
 #include "common/rpc/request_error.h"
-#include "services/orchestrator/clients/unary_call.h"
+#include "common/rpc/unary_call.h"
 #include "services/orchestrator/clients/worker_replies.h"
 
 namespace kernelcast::orchestrator {

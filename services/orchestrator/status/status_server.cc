@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/host_and_port.h"
 #include "services/orchestrator/status/status_page.h"
 
 namespace kernelcast::orchestrator {
@@ -35,28 +35,6 @@ constexpr const char kSecurityHeaders[] =
     "X-Content-Type-Options: nosniff\r\n"
     "Cache-Control: no-store\r\n"
     "Connection: close\r\n";
-
-struct HostAndPort {
-  std::string host;
-  int port = 0;
-};
-
-absl::StatusOr<HostAndPort> Parse(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  HostAndPort parsed;
-  parsed.host = address.substr(0, colon);
-  const bool host_is_fine =
-      !parsed.host.empty() && std::all_of(parsed.host.begin(), parsed.host.end(), [](char c) {
-        return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-               std::string_view(".-:[]").find(c) != std::string_view::npos;
-      });
-  if (colon == std::string::npos || !host_is_fine ||
-      !absl::SimpleAtoi(address.substr(colon + 1), &parsed.port) || parsed.port < 0 ||
-      parsed.port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat("'", address, "' is not of the form host:port"));
-  }
-  return parsed;
-}
 
 // The host in a Host header.
 std::string_view HostOf(std::string_view header) {
@@ -207,7 +185,7 @@ class StatusServer::Impl {
 
 absl::StatusOr<std::unique_ptr<StatusServer>> StatusServer::Start(
     const std::string& address, std::function<std::string()> render) {
-  absl::StatusOr<HostAndPort> parsed = Parse(address);
+  absl::StatusOr<HostAndPort> parsed = ParseHostAndPort(address);
   if (!parsed.ok()) return parsed.status();
   auto impl = std::make_unique<Impl>(parsed->host, std::move(render));
   if (absl::Status status = impl->Start(address); !status.ok()) return status;

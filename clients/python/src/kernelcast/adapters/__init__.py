@@ -77,19 +77,21 @@ class Scorer:
 
     `problem` is a path. `address` is an orchestrator's, by default from KERNELCAST_ORCHESTRATOR. `template` has the
     fields of each candidate apart from its source, such as target, flags and launches. With `forecasts` the policy
-    decides what is measured, and a forecast is a score too; `search` is the search it belongs to. With `reward` a score
-    has a reward, and a candidate whose reward has no value is Unavailable. `timeout` is in seconds; set it below the
-    caller's own limit. The same source has the same score; another `run` scores it anew.
+    decides what is measured, and a forecast is a score too; `search` is the search it belongs to. `device_model` is
+    where to measure; by default the orchestrator chooses. With `reward` a score has a reward, and a candidate whose
+    reward has no value is Unavailable. `timeout` is in seconds; set it below the caller's own limit. The same source has
+    the same score; another `run` scores it anew.
     """
 
     def __init__(self, problem: str | os.PathLike[str], address: str = "", *, template: Candidate = Candidate(""),
                  mode: Mode = "measure", forecasts: bool = False, search: str = "", timeout: float = 240, run: str = "",
-                 reward: RewardSpec | None = None, **connection: Any) -> None:
+                 device_model: str = "", reward: RewardSpec | None = None, **connection: Any) -> None:
         if mode in ("route", "forecast") and not forecasts:
             raise errors.InvalidArgument(f"mode: {mode!r} may give forecasts; set forecasts=True to accept them as scores")
         self._path, self._address, self._connection = problem, address, connection
         self._template, self._search, self._timeout, self._run = template, search, timeout, run
         self._reward = reward
+        self._device_model = device_model
         self._mode: Mode = "route" if forecasts and mode == "measure" else mode
         self._connected: tuple[int, Client, Problem] | None = None
 
@@ -117,10 +119,12 @@ class Scorer:
         try:
             candidate = source if isinstance(source, Candidate) else self.candidate(
                 source if isinstance(source, str) else source.decode())
-            what = hashlib.sha256(repr((asdict(candidate), problem.id, mode, self._search, self._run)).encode("utf-8", "replace"))
+            parts = asdict(candidate), problem.id, mode, self._search, self._run, *filter(None, [self._device_model])
+            what = hashlib.sha256(repr(parts).encode("utf-8", "replace"))
             end = time.monotonic() + self._timeout
             for attempt in range(_ATTEMPTS):
                 result = client.evaluate(problem, candidate, mode=mode, search=self._search, reward=self._reward,
+                                         device_model=self._device_model,
                                          request_id=f"{what.hexdigest()}-{attempt}", timeout=max(end - time.monotonic(), 0))
                 if (settled := score(result)) is not None:
                     if result.reward and result.reward.value is None:

@@ -1,13 +1,7 @@
 #include "services/orchestrator/status/status_server.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <catch2/catch.hpp>
-#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -16,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "services/orchestrator/status/status_page.h"
+#include "tests/support/http_connection.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -26,43 +20,7 @@ namespace {
 using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 
-// Used on any thread, where Catch's assertions are not allowed, so failures throw.
-class Connection {
- public:
-  explicit Connection(const std::string& address) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
-    int port = 0;
-    Must(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<uint16_t>(port));
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const timeval limit = {.tv_sec = 30, .tv_usec = 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    Must(connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0);
-  }
-  ~Connection() { close(fd_); }
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-
-  void Send(const std::string& text) {
-    Must(send(fd_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()));
-  }
-  std::string ReadAll() {
-    std::string answer;
-    char buffer[4096];
-    for (ssize_t got; (got = read(fd_, buffer, sizeof buffer)) > 0;) {
-      answer.append(buffer, static_cast<size_t>(got));
-    }
-    return answer;
-  }
-
- private:
-  static void Must(bool succeeded) {
-    if (!succeeded) throw std::system_error(errno, std::generic_category(), "Connection");
-  }
-
-  const int fd_;
-};
+using Connection = testing::HttpConnection;
 
 std::string Ask(const StatusServer& server, const std::string& request) {
   Connection connection(server.address());

@@ -1,5 +1,5 @@
-#ifndef KERNELCAST_SERVICES_ORCHESTRATOR_CLIENTS_UNARY_CALL_H_
-#define KERNELCAST_SERVICES_ORCHESTRATOR_CLIENTS_UNARY_CALL_H_
+#ifndef KERNELCAST_COMMON_RPC_UNARY_CALL_H_
+#define KERNELCAST_COMMON_RPC_UNARY_CALL_H_
 
 #include <grpcpp/grpcpp.h>
 
@@ -17,7 +17,7 @@
 #include "common/rpc/call_trace.h"
 #include "common/rpc/status_conversion.h"
 
-namespace kernelcast::orchestrator {
+namespace kernelcast {
 
 struct UnaryCallOptions {
   absl::Duration timeout = absl::InfiniteDuration();
@@ -64,6 +64,6 @@ void StartUnaryCall(std::type_identity_t<Async>* stub,
   });
 }
 
-}  // namespace kernelcast::orchestrator
+}  // namespace kernelcast
 
-#endif  // KERNELCAST_SERVICES_ORCHESTRATOR_CLIENTS_UNARY_CALL_H_
+#endif  // KERNELCAST_COMMON_RPC_UNARY_CALL_H_

@@ -1,0 +1,237 @@
+// kernelcast-gateway: connects the parts and waits for a signal.
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/base/id.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "common/config/number_flags.h"
+#include "common/config/service_flags.h"
+#include "common/metrics/metrics.h"
+#include "common/rpc/certificate_expiry.h"
+#include "common/rpc/file_watch.h"
+#include "common/rpc/local_address.h"
+#include "common/rpc/token_check.h"
+#include "services/gateway/clients/orchestrator_evaluator.h"
+#include "services/gateway/core/catalogue.h"
+#include "services/gateway/core/task_desk.h"
+#include "services/gateway/dialects/dialects.h"
+#include "services/gateway/http/front.h"
+#include "services/gateway/http/http_server.h"
+#include "services/gateway/http/task_metrics.h"
+#include "services/gateway/store/task_file.h"
+
+namespace kernelcast::gateway {
+namespace {
+
+constexpr absl::Duration kPutTimeout = absl::Seconds(10);
+constexpr absl::Duration kRecallWait = absl::Seconds(2);
+// Threads that answer while all others wait for tasks.
+constexpr int kFreeThreads = 16;
+
+struct Flags {
+  ServiceFlags service;
+  std::string serve_file;
+  std::vector<std::string> problem_folders;
+  std::string orchestrator;
+  TlsOptions client_tls;
+  std::string client_token_file;
+  std::string state_dir = ".";
+  bool behind_tls_proxy = false;
+  HttpServerOptions http;
+  TaskDeskOptions desk;
+  int64_t archive_bytes = int64_t{1} << 30;
+  double patience_seconds = absl::ToDoubleSeconds(OrchestratorEvaluatorOptions().patience);
+  double wait_seconds = absl::ToDoubleSeconds(DialectContext().longest_wait);
+};
+
+struct Tokens {
+  std::shared_ptr<TokenCheck> check;  // null: none are needed
+  std::unique_ptr<FileWatch> watch;
+};
+
+absl::StatusOr<Tokens> ReadTokens(const Flags& flags, MetricsRegistry* metrics) {
+  const ServerOptions& server = flags.service.server;
+  const bool leaves_machine = !IsLocalAddress(server.listen_address);
+  Tokens tokens;
+  if (server.token_file.empty()) {
+    if (leaves_machine) {
+      Log(LogLevel::kWarning, "serving without authentication: no tokens are required",
+          {{"address", server.listen_address}});
+    }
+    return tokens;
+  }
+  if (leaves_machine && !flags.behind_tls_proxy) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tokens would cross the network to ", server.listen_address,
+                     " in the clear: listen on 127.0.0.1, or put a proxy with TLS in front and "
+                     "give --behind-tls-proxy"));
+  }
+  KC_ASSIGN_OR_RETURN(tokens.check, TokenCheck::Create(server.token_file, metrics));
+  tokens.watch = std::make_unique<FileWatch>(std::vector<std::string>{server.token_file},
+                                             server.token_reload_interval,
+                                             [check = tokens.check.get()] { check->Reload(); });
+  return tokens;
+}
+
+// A problem that is refused is an error of the configuration. An orchestrator that is away may come
+// back, and then problems are put when they are needed.
+absl::Status PutProblems(const Catalogue& catalogue, OrchestratorEvaluator& evaluator) {
+  for (const Served& served : catalogue.served()) {
+    const absl::Status put = evaluator.PutProblem(served.problem.files, kPutTimeout);
+    if (put.ok()) continue;
+    if (!absl::IsUnavailable(put) && !absl::IsDeadlineExceeded(put)) {
+      return absl::Status(put.code(), absl::StrCat(served.name, ": ", std::string(put.message())));
+    }
+    Log(LogLevel::kWarning, "the orchestrator is unavailable; problems are put later",
+        {{"error", std::string(put.message())}});
+    break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Serve(const Flags& flags) {
+  TerminationSignal termination;
+  MetricsRegistry metrics;
+  KC_ASSIGN_OR_RETURN(const auto tracing,
+                      ProcessTracing::Start(flags.service.tracing, "kernelcast-gateway",
+                                            RandomId("gateway-"), &metrics));
+  const CertificateExpiry client_certificate("client", flags.client_tls, &metrics);
+  KC_ASSIGN_OR_RETURN(const Catalogue catalogue,
+                      Catalogue::Read(flags.serve_file, flags.problem_folders));
+  KC_ASSIGN_OR_RETURN(const Tokens tokens, ReadTokens(flags, &metrics));
+  KC_ASSIGN_OR_RETURN(const auto archive, TaskFile::Open(flags.state_dir, flags.archive_bytes));
+
+  DialectContext context;
+  context.catalogue = &catalogue;
+  context.archive = archive.get();
+  context.clock = &Clock::Real();
+  context.longest_wait = absl::Seconds(flags.wait_seconds);
+  std::vector<std::string> names;
+  for (const auto& dialect : MakeDialects(context)) names.emplace_back(dialect->name());
+  TaskMetrics task_metrics(&metrics, names);
+
+  OrchestratorEvaluatorOptions asking;
+  asking.address = flags.orchestrator;
+  asking.channel.tls = flags.client_tls;
+  asking.channel.token_file = flags.client_token_file;
+  asking.patience = absl::Seconds(flags.patience_seconds);
+  asking.files_of = [&catalogue](std::string_view id) { return catalogue.FilesOf(id); };
+  asking.on_repeat = [&task_metrics] { task_metrics.OnRepeat(); };
+  KC_ASSIGN_OR_RETURN(const auto evaluator, OrchestratorEvaluator::Create(asking));
+  KC_RETURN_IF_ERROR(PutProblems(catalogue, *evaluator));
+
+  TaskDeskOptions desk_options = flags.desk;
+  desk_options.recall_wait = kRecallWait;
+  desk_options.max_waiting = static_cast<size_t>(flags.http.threads - kFreeThreads);
+  TaskDesk desk(desk_options, evaluator.get(), archive.get(), &Clock::Real(), &task_metrics);
+  const absl::Cleanup stop_calls = [&evaluator] { evaluator->Stop(); };
+  context.desk = &desk;
+  context.evaluator = evaluator.get();
+  Front front(context, MakeDialects(context), tokens.check.get(), &metrics);
+  HttpServerOptions http = flags.http;
+  http.address = flags.service.server.listen_address;
+  KC_ASSIGN_OR_RETURN(const auto server, HttpServer::Start(http, &front));
+  if (!flags.service.metrics_address.empty()) {
+    KC_RETURN_IF_ERROR(metrics.Serve(flags.service.metrics_address));
+  }
+  ServedAddresses served;
+  served.http = server->address();
+  served.metrics_port = metrics.port();
+  const absl::Status status = WriteReadyFile(flags.service, served);
+  if (status.ok()) {
+    Log(LogLevel::kInfo, "serving",
+        {{"address", server->address()}, {"metrics_port", metrics.port()}});
+    termination.Wait();
+    Log(LogLevel::kInfo, "draining");
+  }
+  // Tasks that have not ended go on in the orchestrator, and are asked for again after a restart.
+  desk.Drain(status.ok() ? absl::Seconds(flags.service.drain_seconds) : absl::ZeroDuration());
+  return status;
+}
+
+void AddFlags(CLI::App& app, Flags& flags) {
+  app.add_option("--serve", flags.serve_file,
+                 "YAML file of the problems that are served, and their names; see "
+                 "docs/howto/gateways.md")
+      ->required();
+  app.add_option("--problems", flags.problem_folders,
+                 "Folder in which problems are found by name; may be repeated");
+  app.add_option("--orchestrator", flags.orchestrator,
+                 "Address of the orchestrator, host:port or dns:///name:port")
+      ->required();
+  app.add_option("--client-ca-file", flags.client_tls.ca_file,
+                 "CA that verifies the certificate of the orchestrator; enables TLS");
+  app.add_option("--client-certificate-file", flags.client_tls.certificate_file,
+                 "Client certificate for the orchestrator");
+  app.add_option("--client-key-file", flags.client_tls.key_file, "Key of the client certificate");
+  app.add_option("--client-token-file", flags.client_token_file,
+                 "File with the token for the orchestrator (role submit)");
+  app.add_option("--state-dir", flags.state_dir, "Folder of gateway.db, which has the submissions")
+      ->capture_default_str();
+  app.add_option("--archive-bytes", flags.archive_bytes,
+                 "Maximum size of the submissions in gateway.db; the oldest are dropped")
+      ->capture_default_str()
+      ->check(WholeNumberFrom(1 << 20, int64_t{1} << 40));
+  app.add_flag("--behind-tls-proxy", flags.behind_tls_proxy,
+               "A proxy with TLS is in front, so that tokens are allowed on an address that other "
+               "machines can reach");
+  app.add_option("--threads", flags.http.threads, "Maximum number of requests at the same time")
+      ->capture_default_str()
+      ->check(WholeNumberFrom(2 * kFreeThreads, 4096));
+  app.add_option("--max-body-bytes", flags.http.max_body_bytes, "Maximum size of a request's body")
+      ->capture_default_str()
+      ->check(WholeNumberFrom(1 << 10, 256 << 20));
+  app.add_option("--max-pending", flags.desk.max_pending,
+                 "Maximum number of tasks that have not ended; more are refused with status 429")
+      ->capture_default_str()
+      ->check(WholeNumberFrom(1, 1'000'000));
+  app.add_option("--max-finished", flags.desk.max_finished,
+                 "Maximum number of finished tasks in memory; the results of others are asked for "
+                 "again")
+      ->capture_default_str()
+      ->check(WholeNumberFrom(1, 1'000'000));
+  app.add_option("--wait-seconds", flags.wait_seconds,
+                 "How long a request waits that has its result in the reply; slime's clients give "
+                 "up after 120")
+      ->capture_default_str()
+      ->check(NumberFrom(0, 86400));
+  app.add_option("--patience-seconds", flags.patience_seconds,
+                 "How long a task waits for an orchestrator that is away or busy, before it ends "
+                 "without a verdict")
+      ->capture_default_str()
+      ->check(NumberFrom(1, 86400));
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app{"The Kernelcast gateway: HTTP APIs of other projects in front of an orchestrator.",
+               "kernelcast-gateway"};
+  Flags flags;
+  flags.service.server.listen_address = "127.0.0.1:8080";
+  AddHttpServiceFlags(app, flags.service);
+  AddFlags(app, flags);
+  if (int code = ParseServiceFlags(app, argc, argv); code >= 0) {
+    return code;
+  }
+  SetLogService("gateway");
+  if (absl::Status status = Serve(flags); !status.ok()) {
+    Log(LogLevel::kError, "fatal error, exiting", {{"error", std::string(status.ToString())}});
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace kernelcast::gateway
+
+int main(int argc, char** argv) {
+  return kernelcast::RunService(kernelcast::gateway::Main, argc, argv);
+}

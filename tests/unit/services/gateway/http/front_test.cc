@@ -1,0 +1,122 @@
+#include "services/gateway/http/front.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/id.h"
+#include "common/rpc/token.h"
+#include "services/gateway/dialects/dialects.h"
+#include "tests/unit/services/gateway/fakes.h"
+
+namespace kernelcast::gateway {
+namespace {
+
+using Catch::Matchers::Contains;
+using nlohmann::json;
+
+RequestHead HeadFor(const std::string& target, const std::string& method = "GET") {
+  RequestHead head;
+  head.method = method;
+  head.target = target;
+  return head;
+}
+
+TEST_CASE("Requests go to the dialect that they name", "[gateway][front]") {
+  testing::World world;
+  MetricsRegistry metrics;
+  Front front(world.context, MakeDialects(world.context), nullptr, &metrics);
+  CHECK(front.Handle(HeadFor("/popcorn/gpus/relu"), "").body == json::array({"cpu"}));
+  CHECK(front.Handle(HeadFor("/flashinfer/definitions/none"), "").status == 404);
+  CHECK(front.Handle(HeadFor("/slime/none", "POST"), "not JSON").status == 400);
+  const HttpReply other = front.Handle(HeadFor("/other"), "");
+  CHECK(other.status == 404);
+  CHECK_THAT(other.body["detail"].get<std::string>(), Contains("/kernelgym"));
+  CHECK(front.Handle(HeadFor("/%zz"), "").status == 400);
+  const std::string text = metrics.Text();
+  CHECK_THAT(text,
+             Contains("kernelcast_gateway_requests_total{code=\"2xx\",dialect=\"popcorn\"} 1"));
+  CHECK_THAT(text,
+             Contains("kernelcast_gateway_requests_total{code=\"4xx\",dialect=\"flashinfer\"} 1"));
+  CHECK_THAT(text, Contains("kernelcast_gateway_requests_total{code=\"4xx\",dialect=\"none\"} 2"));
+  CHECK_THAT(text, Contains("kernelcast_gateway_request_seconds_count{dialect=\"popcorn\"} 1"));
+}
+
+TEST_CASE("Health tells whether submissions can be evaluated", "[gateway][front]") {
+  testing::World world;
+  MetricsRegistry metrics;
+  Front front(world.context, MakeDialects(world.context), nullptr, &metrics);
+  CHECK(front.Handle(HeadFor("/health"), "").status == 200);
+  world.evaluator.is_healthy = false;
+  CHECK(front.Handle(HeadFor("/health"), "").status == 503);
+  world.evaluator.is_healthy = true;
+  world.desk.Drain(absl::ZeroDuration());
+  CHECK(front.Handle(HeadFor("/health"), "").body == json{{"status", "draining"}});
+}
+
+TEST_CASE("Web pages are refused", "[gateway][front]") {
+  testing::World world;
+  MetricsRegistry metrics;
+  Front front(world.context, MakeDialects(world.context), nullptr, &metrics);
+  RequestHead head = HeadFor("/slime/small", "POST");
+  CHECK_FALSE(front.Refusal(head).has_value());
+  head.from_web_page = true;
+  CHECK(front.Refusal(head)->status == 403);
+}
+
+TEST_CASE("Tokens are checked in each place where clients can put them", "[gateway][front]") {
+  const std::string token = MakeToken();
+  const std::string path = (std::filesystem::temp_directory_path() / RandomId("tokens-")).string();
+  std::ofstream(path) << "tokens:\n  - {name: alice, sha256: " << TokenHashText(HashToken(token))
+                      << ", roles: [submit], calls_per_second: 3}\n"
+                      << "  - {name: bob, sha256: " << TokenHashText(HashToken(token + "x"))
+                      << ", roles: [admin]}\n";
+  testing::World world;
+  MetricsRegistry metrics;
+  const auto check = TokenCheck::Create(path, &metrics);
+  std::filesystem::remove(path);
+  REQUIRE(check.ok());
+  Front front(world.context, MakeDialects(world.context), check->get(), &metrics);
+  RequestHead head = HeadFor("/popcorn/leaderboards");
+  const std::optional<HttpReply> refusal = front.Refusal(head);
+  REQUIRE(refusal.has_value());
+  CHECK(refusal->status == 401);
+  CHECK(refusal->body.contains("detail"));
+  CHECK_FALSE(front.Refusal(HeadFor("/health")).has_value());
+  head.authorization = "Bearer " + token + "x";
+  CHECK(front.Refusal(head)->status == 403);
+  head.authorization = "Bearer " + token;
+  CHECK_FALSE(front.Refusal(head).has_value());
+  head.authorization = "";
+  head.popcorn_id = token;
+  CHECK_FALSE(front.Refusal(head).has_value());
+  CHECK_FALSE(front.Refusal(head).has_value());
+  // More than its calls per second.
+  const std::optional<HttpReply> slower = front.Refusal(head);
+  REQUIRE(slower.has_value());
+  CHECK(slower->status == 429);
+  CHECK(slower->retry_after_s > 0);
+}
+
+TEST_CASE("Callers differ by their credentials", "[gateway][front]") {
+  testing::World world;
+  MetricsRegistry metrics;
+  Front front(world.context, MakeDialects(world.context), nullptr, &metrics);
+  RequestHead head = HeadFor("/popcorn/submission/small/h200/test", "POST");
+  head.content_type = "multipart/form-data; boundary=b";
+  head.popcorn_id = "alice";
+  const std::string body =
+      "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.cu\"\r\n\r\n"
+      "int x;\r\n--b--\r\n";
+  const json id = front.Handle(head, body).body["details"]["id"];
+  RequestHead poll = HeadFor(absl::StrCat("/popcorn/user/submissions/", id.dump()));
+  poll.popcorn_id = "alice";
+  CHECK(front.Handle(poll, "").status == 200);
+  CHECK_THAT(front.Handle(poll, "").body["user_id"].get<std::string>(), !Contains("alice"));
+  poll.popcorn_id = "bob";
+  CHECK(front.Handle(poll, "").status == 403);
+}
+
+}  // namespace
+}  // namespace kernelcast::gateway
