@@ -167,6 +167,8 @@ _kernelcast() {
     "search --budget-device-seconds") return ;;
     "search --policy") mapfile -t COMPREPLY < <(compgen -W 'risk threshold top_k value' -- "$cur"); return ;;
     "search --policy-parameter") return ;;
+    "search --strategy") mapfile -t COMPREPLY < <(compgen -W 'beam islands map_elites measure_all puct random selection' -- "$cur"); return ;;
+    "search --strategy-parameter") return ;;
     "search --seed") return ;;
     "search --in-flight") return ;;
     "search --generator") mapfile -t COMPREPLY < <(compgen -W 'llm template' -- "$cur"); return ;;
@@ -338,7 +340,7 @@ _kernelcast() {
       ;;
     search)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --forecast-tokens --measure-everything --search-id --device-model --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --strategy --strategy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --forecast-tokens --measure-everything --search-id --device-model --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi

@@ -46,6 +46,10 @@ TEST_CASE("Bad usage exits with code 2 and lists the allowed values", "[e2e]") {
   const Outcome parameter = Run(home, {"search", "row_softmax", "--policy-parameter", "margin"});
   CHECK(parameter.exit_code == 2);
   CHECK_THAT(parameter.err, Catch::Contains("NAME=NUMBER"));
+  const Outcome strategy =
+      Run(home, {"search", "row_softmax", "--strategy-parameter", "width=wide"});
+  CHECK(strategy.exit_code == 2);
+  CHECK_THAT(strategy.err, Catch::Contains("--strategy-parameter: 'width=wide'"));
   for (const char* number : {"nan", "inf", "1e999", "-1e999"}) {
     const Outcome odd =
         Run(home, {"search", "row_softmax", "--policy-parameter", std::string("margin=") + number});

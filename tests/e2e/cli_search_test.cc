@@ -28,11 +28,28 @@ TEST_CASE("A search starts as requested, is followed to its end and reported", "
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.script = MakeSearchScript(8, 0.8, 0.2);
-  const Outcome outcome = Run(
-      home, Search(fake, {"--budget-measurements", "8", "--budget-candidates", "100",
-                          "--budget-seconds", "90", "--budget-device-seconds", "30.5", "--seed",
-                          "7", "--in-flight", "3", "--policy", "threshold", "--policy-parameter",
-                          "margin=0.05", "--report", home.File("r.html")}));
+  const Outcome outcome = Run(home, Search(fake, {"--budget-measurements",
+                                                  "8",
+                                                  "--budget-candidates",
+                                                  "100",
+                                                  "--budget-seconds",
+                                                  "90",
+                                                  "--budget-device-seconds",
+                                                  "30.5",
+                                                  "--seed",
+                                                  "7",
+                                                  "--in-flight",
+                                                  "3",
+                                                  "--policy",
+                                                  "threshold",
+                                                  "--policy-parameter",
+                                                  "margin=0.05",
+                                                  "--strategy",
+                                                  "beam",
+                                                  "--strategy-parameter",
+                                                  "width=3",
+                                                  "--report",
+                                                  home.File("r.html")}));
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
   CHECK_THAT(outcome.out, Catch::Contains("2.20x"));
@@ -51,6 +68,8 @@ TEST_CASE("A search starts as requested, is followed to its end and reported", "
   CHECK(spec.max_in_flight() == 3);
   CHECK(spec.policy() == "threshold");
   CHECK(spec.policy_parameters().at("margin") == Approx(0.05));
+  CHECK(spec.strategy() == "beam");
+  CHECK(spec.strategy_parameters().at("width") == 3);
   CHECK(spec.generator() == v1::GENERATOR_TEMPLATE);
   CHECK_FALSE(spec.measure_everything());
   CHECK(spec.problem_id().substr(0, 2) == "p_");

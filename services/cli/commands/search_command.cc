@@ -1,3 +1,5 @@
+#include <google/protobuf/map.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -36,6 +38,7 @@ constexpr uint64_t kMostInFlight = 1'000'000;
 
 // The policies of this release's orchestrator; another release may have more.
 constexpr char kPolicies[] = "{threshold,top_k,value,risk}";
+constexpr char kStrategies[] = "{selection,puct,islands,map_elites,beam,random,measure_all}";
 
 struct SearchFlags {
   ConnectionFlags connection;
@@ -47,6 +50,8 @@ struct SearchFlags {
   double max_device_seconds = 0;
   std::string policy;
   std::vector<std::string> policy_parameters;
+  std::string strategy;
+  std::vector<std::string> strategy_parameters;
   uint64_t seed = 1;
   uint32_t max_in_flight = 0;
   bool measure_everything = false;
@@ -222,22 +227,31 @@ google::protobuf::Duration ToDuration(double seconds) {
   return DurationToProto(static_cast<int64_t>(seconds * 1e9));
 }
 
-// Adds e.g. "threshold" and "margin=0.02" to the specification.
-absl::Status SetPolicy(const SearchFlags& flags, v1::SearchSpec& spec) {
-  spec.set_policy(flags.policy);
-  for (const std::string& parameter : flags.policy_parameters) {
+// Adds parameters such as "margin=0.02" to `values`.
+absl::Status SetParameters(const std::string& option, const std::vector<std::string>& parameters,
+                           google::protobuf::Map<std::string, double>& values) {
+  for (const std::string& parameter : parameters) {
     const size_t equals = parameter.find('=');
     char* end = nullptr;
     const double value =
         equals == std::string::npos ? 0 : std::strtod(parameter.c_str() + equals + 1, &end);
     if (equals == 0 || equals == std::string::npos || end == parameter.c_str() + equals + 1 ||
         *end != '\0' || !std::isfinite(value)) {
-      return absl::InvalidArgumentError(absl::StrCat("--policy-parameter: '", OneLine(parameter),
-                                                     "' is not of the form NAME=NUMBER"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(option, ": '", OneLine(parameter), "' is not of the form NAME=NUMBER"));
     }
-    (*spec.mutable_policy_parameters())[parameter.substr(0, equals)] = value;
+    values[parameter.substr(0, equals)] = value;
   }
   return absl::OkStatus();
+}
+
+absl::Status SetPolicyAndStrategy(const SearchFlags& flags, v1::SearchSpec& spec) {
+  spec.set_policy(flags.policy);
+  KC_RETURN_IF_ERROR(SetParameters("--policy-parameter", flags.policy_parameters,
+                                   *spec.mutable_policy_parameters()));
+  spec.set_strategy(flags.strategy);
+  return SetParameters("--strategy-parameter", flags.strategy_parameters,
+                       *spec.mutable_strategy_parameters());
 }
 
 absl::Status SetBudget(const SearchFlags& flags, const Problem& problem, Console& console,
@@ -366,7 +380,7 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
     return absl::InvalidArgumentError(
         "--report: a search on several device models has a report for each; leave --report out");
   }
-  KC_RETURN_IF_ERROR(SetPolicy(flags, spec));
+  KC_RETURN_IF_ERROR(SetPolicyAndStrategy(flags, spec));
   if (!writes && SpacePoints(loaded.problem, target) == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         loaded.problem.name, " has no template space for ", target,
@@ -449,6 +463,14 @@ void AddSearchCommands(CLI::App& app, Context& context) {
   search
       ->add_option("--policy-parameter", flags->policy_parameters,
                    "A parameter of the policy; may be given more than once")
+      ->type_name("NAME=NUMBER");
+  search
+      ->add_option("--strategy", flags->strategy,
+                   "Strategy that chooses what candidates are derived from [selection]")
+      ->type_name(kStrategies);
+  search
+      ->add_option("--strategy-parameter", flags->strategy_parameters,
+                   "A parameter of the strategy; may be given more than once")
       ->type_name("NAME=NUMBER");
   search->add_option("--seed", flags->seed, "Seed of the proposals and audits")
       ->capture_default_str()

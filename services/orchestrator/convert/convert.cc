@@ -360,6 +360,10 @@ v1::SearchSpec ToProto(const SearchSpec& spec) {
   for (const auto& [name, value] : spec.policy_parameters) {
     (*message.mutable_policy_parameters())[name] = value;
   }
+  message.set_strategy(spec.strategy);
+  for (const auto& [name, value] : spec.strategy_parameters) {
+    (*message.mutable_strategy_parameters())[name] = value;
+  }
   message.set_seed(spec.seed);
   message.set_max_in_flight(spec.max_in_flight);
   message.set_measure_everything(spec.measure_everything);
@@ -420,6 +424,10 @@ absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& message) {
   spec.policy = message.policy();
   for (const auto& [name, value] : message.policy_parameters()) {
     spec.policy_parameters[name] = value;
+  }
+  spec.strategy = message.strategy();
+  for (const auto& [name, value] : message.strategy_parameters()) {
+    spec.strategy_parameters[name] = value;
   }
   spec.seed = message.seed();
   spec.max_in_flight = message.max_in_flight();

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace kernelcast::orchestrator {
 
-Archive::Archive(std::string reference_id) : reference_id_(std::move(reference_id)) {
+Archive::Archive(std::string reference_id, ArchiveLimits limits)
+    : reference_id_(std::move(reference_id)), limits_(limits) {
   nodes_.emplace_back().attempt.candidate.candidate_id = reference_id_;
 }
 
@@ -20,7 +20,7 @@ Archive::Node* Archive::FindNode(std::string_view candidate_id) {
   return found == nodes_.end() ? nullptr : &*found;
 }
 
-void Archive::Add(Attempt attempt) {
+void Archive::Add(Attempt attempt, uint64_t brood) {
   const std::string parent_id = attempt.candidate.parent_candidate_id;
   if (attempt.speedup <= 0) {
     setbacks_.push_back(std::move(attempt));
@@ -40,6 +40,7 @@ void Archive::Add(Attempt attempt) {
   }
   Node& node = nodes_.emplace_back();
   node.reward = reward;
+  node.brood = brood;
   node.attempt = std::move(attempt);
   Trim(parent_id);
 }
@@ -58,10 +59,10 @@ void Archive::Trim(const std::string& parent_id) {
     return node.attempt.candidate.parent_candidate_id == parent_id;
   };
   if (std::count_if(nodes_.begin() + 1, nodes_.end(), is_sibling) >
-      static_cast<std::ptrdiff_t>(kMaxChildren)) {
+      static_cast<std::ptrdiff_t>(limits_.children)) {
     drop_worst(is_sibling);
   }
-  if (nodes_.size() > kMaxParents) drop_worst([](const Node&) { return true; });
+  if (nodes_.size() > limits_.parents) drop_worst([](const Node&) { return true; });
 }
 
 void Archive::Expand(std::string_view parent_id) {
@@ -69,28 +70,12 @@ void Archive::Expand(std::string_view parent_id) {
   if (Node* parent = FindNode(parent_id)) ++parent->expansions;
 }
 
-const std::string& Archive::ChooseParent() const {
-  std::vector<size_t> order(nodes_.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(
-      order, [this](size_t a, size_t b) { return nodes_[a].reward > nodes_[b].reward; });
-  const double spread = nodes_[order.front()].reward - nodes_[order.back()].reward;
-  const double scale = spread > 0 ? spread : 1;
-  const auto count = static_cast<double>(nodes_.size());
-  const double all = std::sqrt(1 + static_cast<double>(expansions_));
-  size_t best = 0;
-  double best_score = 0;
-  for (size_t rank = 0; rank < order.size(); ++rank) {
-    const Node& node = nodes_[order[rank]];
-    const double prior = (count - static_cast<double>(rank)) / (count * (count + 1) / 2);
-    const double score = (node.has_children ? node.best_child : node.reward) +
-                         scale * prior * all / (1 + static_cast<double>(node.expansions));
-    if (rank == 0 || score > best_score) {
-      best = order[rank];
-      best_score = score;
-    }
-  }
-  return nodes_[best].attempt.candidate.candidate_id;
+std::vector<const Archive::Node*> Archive::BestFirst() const {
+  std::vector<const Node*> order;
+  for (const Node& node : nodes_) order.push_back(&node);
+  std::ranges::stable_sort(order,
+                           [](const Node* a, const Node* b) { return a->reward > b->reward; });
+  return order;
 }
 
 const Attempt* Archive::Find(std::string_view candidate_id) const {
@@ -122,10 +107,11 @@ std::vector<Attempt> Archive::Setbacks(std::string_view parent_id, size_t count)
 
 std::string Archive::Digest() const {
   std::string text =
-      absl::StrCat("  archive next ", ChooseParent(), " expansions ", expansions_, "\n");
+      absl::StrCat("  archive of ", reference_id_, " expansions ", expansions_, "\n");
   for (const Node& node : nodes_) {
     absl::StrAppend(&text, "   ", node.attempt.candidate.candidate_id, " ", node.reward, " ",
-                    node.expansions, " ", node.has_children ? node.best_child : -99, "\n");
+                    node.brood, " ", node.expansions, " ",
+                    node.has_children ? node.best_child : -99, "\n");
   }
   for (const Attempt& setback : setbacks_) {
     absl::StrAppend(&text, "   setback ", setback.candidate.candidate_id, " ", setback.outcome,

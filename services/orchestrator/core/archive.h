@@ -12,37 +12,46 @@
 
 namespace kernelcast::orchestrator {
 
-// A search's memory of its kernels, for writing new ones: the best measured kernels, which become
-// parents, and the latest failures.
+struct ArchiveLimits {
+  size_t parents = 64;
+  size_t children = 8;  // of the same parent
+};
+
+// A search's memory of its kernels, for deriving new ones: the best measured kernels, which become
+// parents, and the latest failures. A SearchStrategy chooses parents from it.
 //
-// Parents are chosen by PUCT without waiting for results. A request counts as an expansion of its
-// parent as soon as it is made, so that concurrent requests spread out and a slow one blocks
-// nobody.
+// A derivation counts as an expansion of its parent as soon as it begins, so that concurrent ones
+// spread out and a slow one blocks nobody.
 //
-//   score = Q + scale P sqrt(1 + T) / (1 + n)
-//
-// Q is the best reward among a kernel's own children, or its own reward if it has none. The reward
-// is log2 of the speedup; that of the reference is 0. P increases with the kernel's rank. n is the
-// number of the kernel's expansions, T the total number. scale is the spread of the rewards.
-//
-// Deterministic: depends only on the sequence of calls. Keeps kMaxParents kernels, of which at most
-// kMaxChildren have the same parent, and kMaxSetbacks setbacks. Not thread-safe.
+// Deterministic: depends only on the sequence of calls. Keeps as many kernels as the limits say,
+// and kMaxSetbacks setbacks. Not thread-safe.
 class Archive {
  public:
-  static constexpr size_t kMaxParents = 64;
-  static constexpr size_t kMaxChildren = 8;
   static constexpr size_t kMaxSetbacks = 16;
 
-  // The reference, given by its id, is always among the parents.
-  explicit Archive(std::string reference_id);
+  struct Node {
+    Attempt attempt;    // for the reference only the id
+    double reward = 0;  // log2 of the speedup
+    uint64_t brood = 0;
+    uint64_t expansions = 0;
+    bool has_children = false;
+    double best_child = 0;  // its reward
 
-  // Adds an attempt whose outcome is known.
-  void Add(Attempt attempt);
-  // A kernel derived from this parent is being requested. Unknown ids are ignored.
+    const std::string& id() const { return attempt.candidate.candidate_id; }
+  };
+
+  // The reference, given by its id, is always among the parents.
+  explicit Archive(std::string reference_id, ArchiveLimits limits = {});
+
+  // Adds an attempt of this brood whose outcome is known.
+  void Add(Attempt attempt, uint64_t brood = 0);
+  // Kernels are being derived from this parent. Unknown ids are ignored.
   void Expand(std::string_view parent_id);
 
-  // Returns the id of the reference or of a measured kernel.
-  const std::string& ChooseParent() const;
+  // The reference and the measured kernels, best first; of equal ones the earlier first. Never
+  // empty. Valid until the next Add.
+  std::vector<const Node*> BestFirst() const;
+  uint64_t expansions() const { return expansions_; }
 
   const std::string& reference_id() const { return reference_id_; }
   // Null for the reference and for kernels that are not among the parents.
@@ -57,18 +66,11 @@ class Archive {
   std::string Digest() const;
 
  private:
-  struct Node {
-    Attempt attempt;  // for the reference only the id
-    double reward = 0;
-    uint64_t expansions = 0;
-    bool has_children = false;
-    double best_child = 0;
-  };
-
   Node* FindNode(std::string_view candidate_id);
   void Trim(const std::string& parent_id);
 
   std::string reference_id_;
+  ArchiveLimits limits_;
   // In order of arrival. The reference is the first.
   std::vector<Node> nodes_;
   std::deque<Attempt> setbacks_;  // latest last

@@ -34,15 +34,15 @@ Decision Decide(const State& state, const Evaluation& evaluation, int64_t now_ns
   input.declined = evaluation.declined;
   input.reconsidered = evaluation.reconsidered;
   input.audit_draw = AuditDraw(search != nullptr ? search->spec.seed : 0, evaluation.request_id);
-  const bool selectable = search != nullptr && search->generator != nullptr &&
-                          evaluation.generated &&
-                          search->generator->Has(evaluation.candidate.candidate_id);
-  if (selectable) {
-    input.start = search->generator->IsStart(evaluation.candidate.candidate_id);
-  } else {
-    // A candidate outside the space is settled now, because no selection will consider it again.
-    input.selects = false;
-  }
+  const std::string& candidate_id = evaluation.candidate.candidate_id;
+  const bool in_space = search != nullptr && search->generator != nullptr && evaluation.generated &&
+                        search->generator->Has(candidate_id);
+  input.start = in_space && search->generator->IsStart(candidate_id);
+  // Others are settled now, because no selection will consider them again unless the forecaster
+  // learns.
+  const bool in_brood = search != nullptr && search->strategy != nullptr && evaluation.generated &&
+                        search->strategy->broods().has_value();
+  input.selects = input.selects && (in_space || in_brood);
 
   Decision decision = policy.Decide(input);
   auto overrule = [&](DecisionReason reason) {
@@ -91,9 +91,7 @@ std::shared_ptr<const AnchorKernel> AnchorFor(const State& state, const Candidat
   if (incumbent != nullptr && incumbent->speedup.value <= 1) incumbent = nullptr;
   const double best = incumbent != nullptr ? incumbent->speedup.value : 1;
   const Attempt* const parent =
-      search->generation != nullptr
-          ? search->generation->archive.Find(candidate.parent_candidate_id)
-          : nullptr;
+      search->archive != nullptr ? search->archive->Find(candidate.parent_candidate_id) : nullptr;
   // Compare with the parent, from which the candidate differs least. If the incumbent is much
   // faster, use the incumbent, because the answer would say little about whether the candidate
   // beats it.

@@ -25,12 +25,12 @@
 #include "common/base/crash_journal.h"
 #include "common/base/trace_context.h"
 #include "common/tracing/tracer.h"
+#include "services/orchestrator/core/candidate_source.h"
 #include "services/orchestrator/core/evaluation_traces.h"
 #include "services/orchestrator/core/event_store.h"
 #include "services/orchestrator/core/log_writer.h"
 #include "services/orchestrator/core/plan.h"
 #include "services/orchestrator/core/ports.h"
-#include "services/orchestrator/core/search_strategy.h"
 #include "services/orchestrator/core/state.h"
 
 namespace kernelcast::orchestrator {

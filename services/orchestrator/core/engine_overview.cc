@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "services/orchestrator/core/engine.h"
+#include "services/orchestrator/core/search_budget.h"
 
 namespace kernelcast::orchestrator {
 
@@ -72,7 +73,7 @@ EngineOverview Engine::MakeOverview() {
     figures.started_ns = search.started_ns;
     figures.ended_ns = search.ended_ns;
     figures.counts = search.counts;
-    figures.selects = search.generator != nullptr;
+    figures.selects = Selects(search);
     const std::optional<Incumbent>& best =
         search.confirmed.has_value() ? search.confirmed : search.incumbent;
     const Ratio* const speedup = best ? MeasuredSpeedup(best->measurement) : nullptr;

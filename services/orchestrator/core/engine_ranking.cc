@@ -11,8 +11,7 @@
 
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/engine_inbox.h"
-#include "services/orchestrator/core/search_strategy.h"
-#include "services/orchestrator/core/template_strategy.h"
+#include "services/orchestrator/core/ranking.h"
 
 namespace kernelcast::orchestrator {
 
@@ -49,8 +48,7 @@ void Engine::OnRanked(const std::string& search_id, const RankPruned& ranking,
   // The next tick tries again.
   if (!forecasts.ok() || forecasts->size() != ranking.candidate_ids.size()) return;
   const int64_t waited_ns = NowNs() - std::max(search->measured_ns, start_ns_);
-  std::optional<PrunedRanked> ranked =
-      TemplateStrategy::Conclude(*search, ranking, *forecasts, waited_ns);
+  std::optional<PrunedRanked> ranked = Conclude(*search, ranking, *forecasts, waited_ns);
   if (ranked) {
     Emit(*std::move(ranked));
   } else {

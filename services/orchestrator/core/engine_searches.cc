@@ -12,11 +12,11 @@
 #include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "services/orchestrator/core/candidate_source.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/engine_ids.h"
 #include "services/orchestrator/core/engine_inbox.h"
 #include "services/orchestrator/core/plan.h"
-#include "services/orchestrator/core/search_strategy.h"
 
 namespace kernelcast::orchestrator {
 
@@ -24,11 +24,15 @@ void Engine::StartSearch(std::string search_id, SearchSpec spec, SearchDone done
                          TraceContext trace) {
   absl::Status valid = search_id.empty() ? absl::OkStatus() : CheckId("search_id", search_id);
   if (valid.ok()) valid = MakePolicy(spec.policy, spec.policy_parameters).status();
+  const auto strategy = MakeStrategy(spec.strategy, spec.strategy_parameters);
+  if (valid.ok()) valid = strategy.status();
   if (!valid.ok()) {
     done(valid);
     return;
   }
   if (spec.policy.empty()) spec.policy = std::string(kDefaultPolicy);
+  if (spec.strategy.empty()) spec.strategy = std::string(kDefaultStrategy);
+  if ((*strategy)->measures_everything()) spec.measure_everything = true;
   auto shared_done = std::make_shared<SearchDone>(std::move(done));
   if (!inbox_->Post([this, id = std::move(search_id), spec = std::move(spec), shared_done,
                      trace = std::move(trace)]() mutable {
@@ -74,7 +78,7 @@ absl::StatusOr<SearchSnapshot> Engine::CreateSearch(const std::string& search_id
                                                    " has no reference for '", spec.target, "'"));
   }
   KC_RETURN_IF_ERROR(
-      StrategyFor(spec.generator).Check(spec, *problem, /*has_writer=*/writer_ != nullptr));
+      SourceFor(spec.generator).Check(spec, *problem, /*has_writer=*/writer_ != nullptr));
   std::string device_model =
       DeviceModelFor(spec.target, spec.device_models.empty() ? "" : spec.device_models.front());
   Emit(SearchCreated{search_id, std::move(spec), std::move(device_model)});
@@ -82,7 +86,10 @@ absl::StatusOr<SearchSnapshot> Engine::CreateSearch(const std::string& search_id
   traces_.BeginSearch(search, trace);
   const TraceScope scope(&trace);
   Log(LogLevel::kInfo, "search started",
-      {{"search_id", search_id}, {"problem", problem->name}, {"device", search.device_model}});
+      {{"search_id", search_id},
+       {"problem", problem->name},
+       {"device", search.device_model},
+       {"strategy", search.spec.strategy}});
   return SnapshotOf(search);
 }
 

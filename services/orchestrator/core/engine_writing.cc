@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "services/orchestrator/core/candidate_source.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/engine_inbox.h"
 #include "services/orchestrator/core/novelty.h"
-#include "services/orchestrator/core/search_strategy.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -32,12 +32,13 @@ void Engine::StartGeneration(const Search& search, uint64_t number) {
           state_.FindReference(search.spec.problem_id, search.spec.target, search.device_model)) {
     query.reference_facts = reference->facts;
   }
-  if (const Attempt* parent = generation.archive.Find(parent_id)) query.parent = *parent;
-  if (const Attempt* best = generation.archive.Best();
+  const Archive& archive = *search.archive;
+  if (const Attempt* parent = archive.Find(parent_id)) query.parent = *parent;
+  if (const Attempt* best = archive.Best();
       best != nullptr && best->candidate.candidate_id != parent_id) {
     query.best = *best;
   }
-  query.setbacks = generation.archive.Setbacks(parent_id, kReportedSetbacks);
+  query.setbacks = archive.Setbacks(parent_id, kReportedSetbacks);
   query.unusable_answers.assign(generation.reasons.begin(), generation.reasons.end());
   int64_t left_ns = absl::ToInt64Nanoseconds(options_.generation_timeout);
   if (search.spec.budget.max_wall_time_ns > 0) {

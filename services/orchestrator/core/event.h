@@ -52,6 +52,8 @@ struct SearchSpec {
   Budget budget;
   std::string policy;
   std::map<std::string, double> policy_parameters;
+  std::string strategy = {};
+  std::map<std::string, double> strategy_parameters = {};
   uint64_t seed = 0;
   uint32_t max_in_flight = 0;
   bool measure_everything = false;

@@ -191,8 +191,7 @@ std::optional<SearchAction> PlanSearch(const State& state, const Search& search,
     if (!budget.empty() && !GoesOnAfter(search, budget)) {
       return FinishSearch{absl::StrCat("budget: ", budget)};
     }
-    std::optional<StrategyAction> next =
-        StrategyFor(search.spec.generator).Next(state, search, inputs);
+    std::optional<SourceAction> next = SourceFor(search.spec.generator).Next(state, search, inputs);
     if (!next) return std::nullopt;
     return std::visit([](auto& action) { return SearchAction(std::move(action)); }, *next);
   }

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "services/orchestrator/core/candidate_source.h"
 #include "services/orchestrator/core/confirmation.h"
 #include "services/orchestrator/core/ports.h"
-#include "services/orchestrator/core/search_strategy.h"
 #include "services/orchestrator/core/state.h"
 
 namespace kernelcast::orchestrator {
@@ -128,7 +128,7 @@ struct CloseSearch {
 using SearchAction = std::variant<ChooseDevice, AbandonSearch, ProposeCandidate, RequestKernel,
                                   RankPruned, FinishSearch, MeasureFinals, CloseSearch>;
 
-struct SearchInputs : StrategyInputs {
+struct SearchInputs : SourceInputs {
   ConfirmationLimits confirmation;
   DeviceInputs device;
 };

@@ -20,7 +20,7 @@ SearchCalls PlanCalls(const State& state, const Search& search, const SearchInpu
   }
   const SearchSpec& spec = search.spec;
   calls.reference =
-      StrategyFor(spec.generator).ProposesByItself() &&
+      SourceFor(spec.generator).ProposesByItself() &&
       state.FindReference(spec.problem_id, spec.target, search.device_model) == nullptr;
   if (search.generation == nullptr || !inputs.has_writer) return calls;
   for (const auto& [number, request] : search.generation->in_flight) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "services/orchestrator/core/search_strategy.h"
+#include "services/orchestrator/core/candidate_source.h"
 
 namespace kernelcast::orchestrator {
 
@@ -43,17 +43,23 @@ PolicyInput CountsFor(const Search& search) {
   input.max_measurements = search.spec.budget.max_measurements;
   input.decided = search.counts.considered -
                   std::min(search.counts.considered, search.in_flight - search.measuring);
-  input.expected_decisions = StrategyFor(search.spec.generator).ExpectedDecisions(search);
+  input.expected_decisions = SourceFor(search.spec.generator).ExpectedDecisions(search);
   input.history = &search.routes;
-  if (search.generator != nullptr) {
-    input.selects = true;
-    input.start_size = search.generator->start_size();
-  }
+  input.selects = Selects(search);
+  if (search.generator != nullptr) input.start_size = search.generator->start_size();
   return input;
 }
 
+bool Selects(const Search& search) {
+  if (search.strategy == nullptr) return false;
+  if (search.strategy->broods().has_value()) return true;
+  return search.generator != nullptr &&
+         search.strategy->points() == SearchStrategy::Points::kGenerator;
+}
+
 bool MaySelect(const Search& search) {
-  if (search.spec.budget.max_wall_time_ns > 0) return true;
+  const bool knows_all = search.strategy->points() == SearchStrategy::Points::kGenerator;
+  if (search.spec.budget.max_wall_time_ns > 0 || !knows_all) return true;
   return search.policy->MaySelect(CountsFor(search));
 }
 

@@ -22,6 +22,10 @@ bool GoesOnAfter(const Search& search, std::string_view limit);
 // The inputs of the policy except the forecast. The search must be open.
 PolicyInput CountsFor(const Search& search);
 
+// Whether candidates of the search wait to be compared with others before they are settled, instead
+// of being decided at once. False for a closed search.
+bool Selects(const Search& search);
+
 // Whether a search may select from what it knows now, or must wait for more. The search must be
 // open.
 bool MaySelect(const Search& search);

@@ -1,34 +1,129 @@
 #include "services/orchestrator/core/search_strategy.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "services/orchestrator/core/external_strategy.h"
-#include "services/orchestrator/core/model_strategy.h"
-#include "services/orchestrator/core/template_strategy.h"
+#include "absl/strings/str_join.h"
+#include "services/orchestrator/core/draws.h"
 
 namespace kernelcast::orchestrator {
+namespace {
 
-const SearchStrategy& StrategyFor(GeneratorKind kind) {
-  static const TemplateStrategy template_space;
-  static const ModelStrategy model;
-  static const ExternalStrategy external;
-  switch (kind) {
-    case GeneratorKind::kTemplate: return template_space;
-    case GeneratorKind::kLlm: return model;
-    case GeneratorKind::kExternal: return external;
+// With a failure as bin 0, in halves.
+double ExpectedHalfBin(const Forecast& forecast) {
+  double expected = 0;
+  for (size_t i = 0; i < forecast.bin_probabilities.size(); ++i) {
+    expected += static_cast<double>(i + 1) * forecast.bin_probabilities[i];
   }
-  return external;
+  return std::round(2 * (1 - forecast.failure_probability) * expected);
 }
 
-uint64_t InFlightLimit(const Search& search, const Workers::Capacity& capacity) {
-  if (search.spec.max_in_flight > 0) return search.spec.max_in_flight;
-  return std::max<uint64_t>(2, capacity.compile_credits) +
-         2 * std::max<uint64_t>(1, capacity.measure_slots);
+std::string NamesOf(std::span<const StrategyKind> kinds) {
+  return absl::StrJoin(kinds, ", ",
+                       [](std::string* out, const StrategyKind& kind) { out->append(kind.name); });
 }
 
-std::string NextRequestId(const Search& search) {
-  return absl::StrCat(search.search_id, "/", search.counts.proposed + 1);
+absl::StatusOr<StrategyValues> ValuesOf(const StrategyKind& kind,
+                                        const std::map<std::string, double>& given) {
+  StrategyValues values;
+  for (const StrategyParameter& parameter : kind.parameters) {
+    values.emplace(parameter.name, parameter.value);
+  }
+  for (const auto& [name, value] : given) {
+    const auto known = std::ranges::find_if(
+        kind.parameters,
+        [&name = name](const StrategyParameter& each) { return each.name == name; });
+    if (known == kind.parameters.end()) {
+      const std::string names = absl::StrJoin(
+          kind.parameters, ", ",
+          [](std::string* out, const StrategyParameter& each) { out->append(each.name); });
+      return absl::InvalidArgumentError(
+          absl::StrCat("strategy_parameters: '", name, "' is not a parameter of strategy ",
+                       std::string(kind.name), "; it has ", names.empty() ? "none" : names));
+    }
+    const bool whole = !known->whole || std::floor(value) == value;
+    if (!(value >= known->low && value <= known->high) || !whole) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "strategy_parameters[", name, "]: ", value, " is not a ",
+          known->whole ? "whole number" : "number", " from ", known->low, " to ", known->high));
+    }
+    values[name] = value;
+  }
+  return values;
+}
+
+}  // namespace
+
+std::optional<size_t> SearchStrategy::ChooseMeasurement(std::span<const PrunedCandidate> pruned,
+                                                        double) const {
+  std::optional<size_t> best;
+  std::pair<double, double> most;
+  for (size_t i = 0; i < pruned.size(); ++i) {
+    const PrunedCandidate& candidate = pruned[i];
+    if (candidate.lost && candidate.win_probability < kReturnAbove) continue;
+    const std::pair merit(ExpectedHalfBin(*candidate.forecast), candidate.win_probability);
+    if (best.has_value() && merit <= most) continue;
+    best = i;
+    most = merit;
+  }
+  return best;
+}
+
+std::span<const StrategyKind> StrategyKinds() {
+  static const std::vector<StrategyKind> kinds = {SelectionKind(), PuctKind(), IslandsKind(),
+                                                  MapElitesKind(), BeamKind(), RandomKind(),
+                                                  MeasureAllKind()};
+  return kinds;
+}
+
+absl::StatusOr<std::unique_ptr<const SearchStrategy>> MakeStrategy(
+    std::string_view name, const std::map<std::string, double>& parameters) {
+  if (name.empty()) name = kDefaultStrategy;
+  const std::span<const StrategyKind> kinds = StrategyKinds();
+  const auto kind =
+      std::ranges::find_if(kinds, [&](const StrategyKind& each) { return each.name == name; });
+  if (kind == kinds.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("strategy: '", std::string(name), "' is not one of ", NamesOf(kinds)));
+  }
+  absl::StatusOr<StrategyValues> values = ValuesOf(*kind, parameters);
+  if (!values.ok()) return values.status();
+  const auto admit = values->find("admit");
+  if (admit != values->end() && admit->second > values->find("children")->second) {
+    return absl::InvalidArgumentError(absl::StrCat("strategy_parameters: admit ", admit->second,
+                                                   " must not exceed children ",
+                                                   values->find("children")->second));
+  }
+  return kind->make(*values);
+}
+
+std::vector<StrategyParameter> BroodParameters(const BroodLimits& defaults,
+                                               std::vector<StrategyParameter> others) {
+  std::vector<StrategyParameter> parameters = {
+      {"children", static_cast<double>(defaults.children), 1, 1000,
+       "candidates derived from a parent in one go"},
+      {"admit", static_cast<double>(defaults.admit), 1, 1000,
+       "of these, the number that the forecasts admit to be measured"},
+      {"parents", static_cast<double>(defaults.parents), 1, 100,
+       "parents whose candidates compete for measurements at a time"}};
+  parameters.insert(parameters.end(), others.begin(), others.end());
+  return parameters;
+}
+
+BroodLimits BroodLimitsOf(const StrategyValues& values) {
+  return {WholeValue(values, "children"), WholeValue(values, "admit"),
+          WholeValue(values, "parents")};
+}
+
+uint64_t WholeValue(const StrategyValues& values, std::string_view name) {
+  return static_cast<uint64_t>(values.find(name)->second);
+}
+
+size_t DrawRank(uint64_t& random, size_t count) {
+  const size_t first = Below(random, count);
+  return std::min(first, Below(random, count));
 }
 
 }  // namespace kernelcast::orchestrator

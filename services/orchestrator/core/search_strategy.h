@@ -1,96 +1,128 @@
 #ifndef KERNELCAST_SERVICES_ORCHESTRATOR_CORE_SEARCH_STRATEGY_H_
 #define KERNELCAST_SERVICES_ORCHESTRATOR_CORE_SEARCH_STRATEGY_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
-#include <variant>
+#include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/time/time.h"
-#include "services/orchestrator/core/event.h"
-#include "services/orchestrator/core/ports.h"
-#include "services/orchestrator/core/state.h"
+#include "absl/status/statusor.h"
+#include "common/domain/forecast.h"
+#include "services/orchestrator/core/archive.h"
 
 namespace kernelcast::orchestrator {
 
-// --- What a search does next ---
-
-// Accept a candidate. Event: EvaluationAccepted.
-struct ProposeCandidate {
-  std::string request_id;
-  EvaluateMode mode = EvaluateMode::kRoute;
-  Candidate candidate;
+// What a candidate is derived from: ids of kernels in the archive, or of the reference.
+struct Parents {
+  std::string first;
+  // Points of a template space may be crossed with this one. Empty or the same: a mutation.
+  std::string second = {};
 };
 
-// Ask a model for a kernel. Event: GenerationRequested.
-struct RequestKernel {
-  uint64_t number = 0;
-  std::string parent_candidate_id;
+// The n candidates derived from one parent in one go, of which the forecasts admit k.
+struct BroodLimits {
+  uint64_t children = 1;
+  uint64_t admit = 1;
+  // A brood is started while fewer than this many others compete for measurements.
+  uint64_t parents = 1;
 };
 
-// Forecast these pruned candidates again, to measure the best of them. Event: PrunedRanked.
-struct RankPruned {
-  std::vector<std::string> candidate_ids;
-  std::vector<ForecastQuery> queries;  // one per candidate
-  // PrunedRanked defines these.
-  uint64_t measurements = 0;
-  uint64_t pruned = 0;
+// A pruned candidate that may be measured.
+struct PrunedCandidate {
+  const Forecast* forecast = nullptr;
+  double win_probability = 0;
+  // It has lost against the others of its brood, or was pruned without one.
+  bool lost = false;
 };
 
-// Stop proposing. Event: SearchFinishing.
-struct FinishSearch {
-  std::string reason;
-};
-
-using StrategyAction = std::variant<ProposeCandidate, RequestKernel, RankPruned, FinishSearch>;
-
-// What a strategy takes into account except the state. Values of the outside world at one moment.
-struct StrategyInputs {
-  int64_t now_ns = 0;  // since the Unix epoch
-  Workers::Capacity capacity;
-  // A ranking is in progress, or waits for the forecaster to learn.
-  bool ranking = false;
-  // Whether there is a model that writes kernels.
-  bool has_writer = false;
-  // EngineOptions defines these.
-  absl::Duration generation_backoff = absl::Milliseconds(500);
-  absl::Duration max_generation_backoff = absl::Seconds(15);
-  absl::Duration generation_patience = absl::Minutes(2);
-};
-
-// A way to propose a search's candidates. Implementations have no state: everything they need is in
-// the search, and so follows from the events. Thread-safe.
+// Chooses what a search's candidates are derived from, and which of its pruned candidates are
+// measured. Where candidates come from is the business of CandidateSource. Implementations have no
+// state: everything follows from the arguments, and so from the search's events. Thread-safe.
 class SearchStrategy {
  public:
+  // How points of a template space are proposed.
+  enum class Points {
+    kGenerator,  // by TemplateGenerator's own rules
+    kDerived,    // derived from the parents
+    kUniform,    // at random
+  };
+
+  // A candidate that has lost returns when its win probability is at least this.
+  static constexpr double kReturnAbove = 0.5;
+
   virtual ~SearchStrategy() = default;
 
-  // Whether a search with this specification can start.
-  [[nodiscard]] virtual absl::Status Check(const SearchSpec& spec, const Problem& problem,
-                                           bool has_writer) const = 0;
-
-  // Whether the search proposes candidates by itself. Its reference is then compiled at the start,
-  // also if no forecast needs it, because the search's labels and records contain its facts.
-  virtual bool ProposesByItself() const = 0;
-
-  // The number of candidates that the search will decide on. 0: unknown.
-  virtual uint64_t ExpectedDecisions(const Search& search) const = 0;
-
-  // The next step of a running search that has budget. Nothing: it waits for results. Pure: the
-  // same state and inputs give the same step.
-  virtual std::optional<StrategyAction> Next(const State& state, const Search& search,
-                                             const StrategyInputs& inputs) const = 0;
+  virtual std::string_view name() const = 0;
+  // Parents of the next candidate. `brood` numbers the broods from 0; the first parent of a brood's
+  // first candidate is that of all of them. `random` is a state for draws.h.
+  virtual Parents ChooseParents(const Archive& archive, uint64_t brood, uint64_t random) const = 0;
+  virtual Points points() const { return Points::kDerived; }
+  virtual ArchiveLimits archive_limits() const { return {}; }
+  // Not set: each candidate is decided when it is known.
+  virtual std::optional<BroodLimits> broods() const { return std::nullopt; }
+  // Measures every candidate without a forecast.
+  virtual bool measures_everything() const { return false; }
+  // The candidate to measure next. `incumbent_speedup` is the best measured speedup, or 1. By
+  // default the one with the largest expected bin and, where these are about the same, win
+  // probability.
+  virtual std::optional<size_t> ChooseMeasurement(std::span<const PrunedCandidate> pruned,
+                                                  double incumbent_speedup) const;
 };
 
-// Lives until the process ends.
-const SearchStrategy& StrategyFor(GeneratorKind kind);
+struct StrategyParameter {
+  std::string_view name;
+  double value = 0;  // the default
+  double low = 0;
+  double high = 0;
+  std::string_view meaning;
+  bool whole = true;
+};
 
-// Maximum number of a search's candidates in flight.
-uint64_t InFlightLimit(const Search& search, const Workers::Capacity& capacity);
+// Values of all parameters.
+using StrategyValues = std::map<std::string, double, std::less<>>;
 
-// Request id of the next candidate that the search proposes.
-std::string NextRequestId(const Search& search);
+// A strategy that users can name.
+struct StrategyKind {
+  std::string_view name;
+  std::string_view meaning;
+  std::vector<StrategyParameter> parameters;
+  std::unique_ptr<const SearchStrategy> (*make)(const StrategyValues& values) = nullptr;
+};
+
+inline constexpr std::string_view kDefaultStrategy = "selection";
+
+// The default first.
+std::span<const StrategyKind> StrategyKinds();
+
+// An empty name is the default. INVALID_ARGUMENT: unknown name or parameter, or a value out of
+// range; the message lists what is allowed.
+[[nodiscard]] absl::StatusOr<std::unique_ptr<const SearchStrategy>> MakeStrategy(
+    std::string_view name, const std::map<std::string, double>& parameters);
+
+// Each is defined in the file of its strategy.
+StrategyKind SelectionKind();
+StrategyKind PuctKind();
+StrategyKind IslandsKind();
+StrategyKind MapElitesKind();
+StrategyKind BeamKind();
+StrategyKind RandomKind();
+StrategyKind MeasureAllKind();
+
+// The parameters `children`, `admit` and `parents` with these defaults, followed by others.
+std::vector<StrategyParameter> BroodParameters(const BroodLimits& defaults,
+                                               std::vector<StrategyParameter> others);
+BroodLimits BroodLimitsOf(const StrategyValues& values);
+
+// The whole-numbered value of a parameter.
+uint64_t WholeValue(const StrategyValues& values, std::string_view name);
+
+// The smaller of two draws, so that an early rank is drawn more often.
+size_t DrawRank(uint64_t& random, size_t count);
 
 }  // namespace kernelcast::orchestrator
 

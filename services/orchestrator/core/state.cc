@@ -9,7 +9,7 @@
 #include "common/base/status.h"
 #include "services/orchestrator/core/novelty.h"
 #include "services/orchestrator/core/search_budget.h"
-#include "services/orchestrator/core/template_strategy.h"
+#include "services/orchestrator/core/template_source.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -22,13 +22,49 @@ absl::Status DoesNotFit(std::string_view what, const std::string& id) {
 // search has looked further.
 void CountLookAhead(Search& search, const std::string& candidate_id) {
   if (search.spec.measure_everything || search.generator == nullptr ||
+      search.strategy->points() != SearchStrategy::Points::kGenerator ||
       search.history.contains(candidate_id) || !search.generator->Has(candidate_id)) {
     return;
   }
-  const uint64_t look_ahead = TemplateStrategy::LookAhead(search);
+  const uint64_t look_ahead = TemplateSource::LookAhead(search);
   if (search.counts.considered < look_ahead) return;
-  constexpr uint64_t kStep = TemplateStrategy::kLookAheadPerMeasurement;
+  constexpr uint64_t kStep = TemplateSource::kLookAheadPerMeasurement;
   search.looked_further += ((search.counts.considered - look_ahead) / kStep + 1) * kStep;
+}
+
+// What the search's candidates are derived from.
+void PrepareDerivation(Search& search, const Problem* problem) {
+  const SearchStrategy& strategy = *search.strategy;
+  const bool derives_points =
+      search.generator != nullptr && strategy.points() == SearchStrategy::Points::kDerived;
+  if (search.spec.generator != GeneratorKind::kLlm && !derives_points) return;
+  absl::StatusOr<Candidate> reference = absl::NotFoundError("");
+  if (problem != nullptr) reference = ReferenceCandidate(*problem, search.spec.target);
+  search.archive = std::make_unique<Archive>(
+      reference.ok() ? reference->candidate_id : std::string(), strategy.archive_limits());
+  if (const std::optional<BroodLimits> limits = strategy.broods()) {
+    // Without forecasts all children are measured.
+    search.broods = Broods(search.spec.measure_everything ? limits->admit : limits->children);
+  }
+  if (search.spec.generator != GeneratorKind::kLlm) return;
+  search.generation = std::make_unique<Generation>();
+  if (reference.ok()) {
+    search.generation->known.emplace(NoveltyKey(*reference), reference->candidate_id);
+  }
+}
+
+// The turn of a new candidate of the search, which it has taken before or takes now. Nothing: the
+// candidate is not derived.
+std::optional<uint64_t> TakeTurn(Search& search, const EvaluationAccepted& event) {
+  if (search.archive == nullptr || !event.generated) return std::nullopt;
+  if (search.generation != nullptr) {
+    auto written = search.generation->written.extract(event.request_id);
+    if (!written.empty()) return written.mapped();
+  }
+  if (search.strategy->points() != SearchStrategy::Points::kDerived) return std::nullopt;
+  const std::string& parent = event.candidate.parent_candidate_id;
+  if (search.broods.Starts()) search.archive->Expand(parent);
+  return search.broods.Take(parent);
 }
 
 }  // namespace
@@ -112,6 +148,10 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCr
   search.started_ns = time_ns;
   search.last_sequence = sequence;
   KC_ASSIGN_OR_RETURN(search.policy, MakePolicy(event.spec.policy, event.spec.policy_parameters));
+  KC_ASSIGN_OR_RETURN(search.strategy,
+                      MakeStrategy(event.spec.strategy, event.spec.strategy_parameters));
+  // Empty in logs from before strategies.
+  search.spec.strategy = std::string(search.strategy->name());
   search.routes = RouteHistory(search.policy->risk_options());
   // A reader that replays a single search has no problems and needs no generator.
   const auto problem = FindProblem(event.spec.problem_id);
@@ -121,15 +161,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCr
     search.generator =
         std::make_unique<TemplateGenerator>(problem, event.spec.target, event.spec.seed);
   }
-  if (event.spec.generator == GeneratorKind::kLlm) {
-    absl::StatusOr<Candidate> reference = absl::NotFoundError("");
-    if (problem != nullptr) reference = ReferenceCandidate(*problem, event.spec.target);
-    search.generation =
-        std::make_unique<Generation>(reference.ok() ? reference->candidate_id : std::string());
-    if (reference.ok()) {
-      search.generation->known.emplace(NoveltyKey(*reference), reference->candidate_id);
-    }
-  }
+  PrepareDerivation(search, problem.get());
   searches_.emplace(event.search_id, std::move(search));
   open_searches_.insert(event.search_id);
   return absl::OkStatus();
@@ -183,6 +215,14 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Evaluati
         }
         const bool decides = !evaluation.measured_by.empty() || !evaluation.duplicate_of.empty();
         if (decides) evaluation.over_budget.clear();
+      }
+      if (inserted) {
+        history.parent_candidate_id = event.candidate.parent_candidate_id;
+        history.turn = TakeTurn(search, event);
+        evaluation.turn = history.turn;
+      } else if (evaluation.reconsidered && history.turn) {
+        search.broods.Reconsider(*history.turn);
+        evaluation.turn = history.turn;
       }
       if (search.rankings.chosen == event.candidate.candidate_id) search.rankings.chosen.clear();
       if (evaluation.reconsidered && event.generated) {
@@ -264,7 +304,10 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationDecide
     Search& search = entry->second;
     search.last_sequence = sequence;
     if (!search.confirmation_requests.contains(event.request_id)) {
-      if (event.decision.kind == DecisionKind::kMeasure) ++search.measuring;
+      const bool measured = event.decision.kind == DecisionKind::kMeasure;
+      if (measured) ++search.measuring;
+      if (evaluation.turn && search.archive != nullptr)
+        search.broods.Decide(*evaluation.turn, measured);
       search.routes.Decide(event.request_id, event.decision,
                            evaluation.forecast ? &*evaluation.forecast : nullptr);
     }
@@ -346,9 +389,10 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns,
     return DoesNotFit("a kernel asked for out of turn", event.search_id);
   }
   ++search.counts.generation.requested;
-  search.generation->in_flight.emplace(event.number,
-                                       Generation::Request{event.parent_candidate_id, time_ns});
-  search.generation->archive.Expand(event.parent_candidate_id);
+  if (search.broods.Starts()) search.archive->Expand(event.parent_candidate_id);
+  const uint64_t turn = search.broods.Take(event.parent_candidate_id);
+  search.generation->in_flight.emplace(
+      event.number, Generation::Request{event.parent_candidate_id, time_ns, turn});
   search.last_sequence = sequence;
   return absl::OkStatus();
 }
@@ -361,8 +405,13 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Generati
   }
   Search& search = found->second;
   Generation& generation = *search.generation;
-  const int64_t requested_ns = generation.in_flight.at(event.number).requested_ns;
+  const Generation::Request request = generation.in_flight.at(event.number);
   generation.in_flight.erase(event.number);
+  if (event.outcome == GenerationOutcome::kWritten) {
+    generation.written[event.detail] = request.turn;
+  } else {
+    search.broods.Drop(request.turn);
+  }
   GenerationCounts& counts = search.counts.generation;
   counts.input_tokens += event.usage.input_tokens;
   counts.output_tokens += event.usage.output_tokens;
@@ -371,7 +420,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Generati
   if (event.outcome == GenerationOutcome::kUnanswered) {
     ++counts.unanswered;
     if (generation.outages == 0) generation.away_since_ns = time_ns;
-    if (generation.outages == 0 || requested_ns >= generation.last_outage_ns) {
+    if (generation.outages == 0 || request.requested_ns >= generation.last_outage_ns) {
       ++generation.outages;
     }
     generation.last_outage_ns = time_ns;
@@ -451,6 +500,9 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCl
   search.selection.clear();
   search.rankings = {};
   search.policy.reset();
+  search.strategy.reset();
+  search.archive.reset();
+  search.broods = Broods();
   search.generator.reset();
   if (search.generation != nullptr) {
     search.counts.generation.given_up += search.generation->in_flight.size();

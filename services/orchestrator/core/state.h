@@ -19,6 +19,7 @@
 #include "common/domain/candidate_counts.h"
 #include "common/domain/measuring_cost.h"
 #include "services/orchestrator/core/archive.h"
+#include "services/orchestrator/core/broods.h"
 #include "services/orchestrator/core/confirmation.h"
 #include "services/orchestrator/core/event.h"
 #include "services/orchestrator/core/event_store.h"
@@ -27,6 +28,7 @@
 #include "services/orchestrator/core/ports.h"
 #include "services/orchestrator/core/problem_history.h"
 #include "services/orchestrator/core/route_history.h"
+#include "services/orchestrator/core/search_strategy.h"
 #include "services/orchestrator/core/template_generator.h"
 
 namespace kernelcast::orchestrator {
@@ -50,6 +52,8 @@ struct Evaluation {
   // An earlier evaluation of the same search pruned this candidate.
   bool repeated = false;
   bool reconsidered = false;
+  // The turn whose candidate this evaluation decides.
+  std::optional<uint64_t> turn;
   // The model as the caller named it, empty for any; and the model of the evaluation, empty until
   // it is chosen.
   std::string wanted_device_model;
@@ -151,23 +155,29 @@ struct CandidateHistory {
   double speedup = 0;  // for candidates measured as correct
   // Number of the search's measurements when it last selected this candidate.
   std::optional<uint64_t> selected_after;
+  std::string parent_candidate_id;
+  // The turn (Broods) in which the search derived it.
+  std::optional<uint64_t> turn;
+  // While it is pruned and not in the template space: what may be evaluated again.
+  std::shared_ptr<const Candidate> source;
 };
 
 // State of the model that writes a search's kernels.
 struct Generation {
-  explicit Generation(std::string reference_id) : archive(std::move(reference_id)) {}
-
   struct Request {
     std::string parent_candidate_id;
     int64_t requested_ns = 0;
+    uint64_t turn = 0;
   };
 
   static constexpr size_t kMaxReasons = 4;
 
-  Archive archive;
   // NoveltyKey of every candidate of the search, and of the reference, to the candidate's id.
   std::map<std::string, std::string, std::less<>> known;
   std::map<uint64_t, Request> in_flight;  // by number
+  // Turns of kernels that are written and not accepted yet, by the request ids of their
+  // evaluations.
+  std::map<std::string, uint64_t> written;
   // Number of consecutive answers without a new kernel, and the reasons, latest last.
   uint64_t useless_answers = 0;
   std::deque<std::string> reasons;
@@ -241,11 +251,15 @@ struct Search {
   // Time of the last of them. 0: none.
   int64_t measured_ns = 0;
   // Candidates of the space that were considered beyond the look-ahead, because nothing else was
-  // worth measuring. A multiple of TemplateStrategy::kLookAheadPerMeasurement.
+  // worth measuring. A multiple of TemplateSource::kLookAheadPerMeasurement.
   uint64_t looked_further = 0;
   // For the problem's template space, if it has one and the search may use it.
   std::unique_ptr<TemplateGenerator> generator;
   std::unique_ptr<Generation> generation;  // for GeneratorKind::kLlm
+  std::unique_ptr<const SearchStrategy> strategy;
+  // If candidates are derived from others: the kernels that they are derived from, and how many.
+  std::unique_ptr<Archive> archive;
+  Broods broods;
 
   static constexpr size_t kMaxLeaders = 32;
 };

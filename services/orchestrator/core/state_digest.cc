@@ -61,16 +61,20 @@ std::string State::Digest() const {
       const Generation& g = *s.generation;
       absl::StrAppend(&text, "  known ", g.known.size(), " useless ", g.useless_answers,
                       " reasons ", g.reasons.size(), " outages ", g.outages, " since ",
-                      g.outages > 0 ? g.away_since_ns : 0, "\n", g.archive.Digest());
+                      g.outages > 0 ? g.away_since_ns : 0, " written ", g.written.size(), "\n");
       for (const auto& [number, request] : g.in_flight) {
         absl::StrAppend(&text, "  writing ", number, " from ", request.parent_candidate_id, "\n");
       }
+    }
+    if (s.archive != nullptr) {
+      absl::StrAppend(&text, s.archive->Digest(), s.broods.Digest());
     }
     for (const auto& [candidate_id, h] : s.history) {
       absl::StrAppend(&text, "  ", candidate_id, " ", static_cast<int>(h.standing), " ",
                       h.request_id, " ", h.facts.values.size(), " ", h.speedup,
                       h.selected_after ? absl::StrCat(" selected after ", *h.selected_after) : "",
-                      "\n");
+                      h.turn ? absl::StrCat(" turn ", *h.turn) : "",
+                      h.source != nullptr ? " with source" : "", "\n");
     }
     for (const Screened& leader : s.leaders) {
       absl::StrAppend(&text, "  leader ", leader.candidate_id, " ", leader.speedup.value, "\n");

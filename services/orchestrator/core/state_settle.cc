@@ -143,13 +143,22 @@ void State::SettleInSearch(Search& search, int64_t time_ns, const Evaluation& ev
                            search.policy->win_margin());
     }
   }
-  if (search.generation != nullptr && !event.reused) {
+  auto entry = search.history.find(evaluation.candidate.candidate_id);
+  // A candidate that waits for others is no failure.
+  const bool waits = evaluation.turn &&
+                     evaluation.decision->reason == DecisionReason::kBudgetPace &&
+                     search.strategy != nullptr && search.strategy->broods().has_value();
+  if (search.archive != nullptr && !event.reused && !waits) {
     if (std::optional<Attempt> attempt = AttemptOf(evaluation, event)) {
-      search.generation->archive.Add(*std::move(attempt));
+      const std::optional<uint64_t> turn =
+          entry != search.history.end() ? entry->second.turn : std::nullopt;
+      search.archive->Add(*std::move(attempt), search.broods.BroodOf(turn.value_or(0)));
     }
   }
-
-  auto entry = search.history.find(evaluation.candidate.candidate_id);
+  if (evaluation.turn && search.archive != nullptr &&
+      std::holds_alternative<Pruned>(event.result)) {
+    search.broods.Prune(*evaluation.turn);
+  }
   if (entry != search.history.end()) {
     entry->second.counted.Settle(evaluation.decision->reason, OutcomeOf(event.result),
                                  search.counts);
@@ -163,6 +172,7 @@ void State::SettleInSearch(Search& search, int64_t time_ns, const Evaluation& ev
     if (history != nullptr) {
       history->standing = CandidateHistory::Standing::kMeasured;
       history->facts = {};
+      history->source.reset();
     }
     const Ratio* speedup = MeasuredSpeedup(*measurement);
     if (speedup == nullptr) return;
@@ -183,9 +193,15 @@ void State::SettleInSearch(Search& search, int64_t time_ns, const Evaluation& ev
     if (history != nullptr) {
       history->standing = CandidateHistory::Standing::kPruned;
       history->facts = evaluation.facts;
+      const bool in_space =
+          search.generator != nullptr && search.generator->Has(evaluation.candidate.candidate_id);
+      if (search.archive != nullptr && evaluation.generated && !in_space) {
+        history->source = std::make_shared<const Candidate>(evaluation.candidate);
+      }
     }
   } else if (history != nullptr) {
     history->standing = CandidateHistory::Standing::kRejected;
+    history->source.reset();
   }
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "services/orchestrator/core/draws.h"
+
 namespace kernelcast::orchestrator {
 namespace {
 
@@ -17,21 +19,6 @@ constexpr int kVariationAttempts = 16;
 // not in the start set.
 constexpr double kLeastStartShare = 0.5;
 
-uint64_t SplitMix64(uint64_t& state) {
-  uint64_t z = (state += 0x9e3779b97f4a7c15ull);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
-}
-
-double UnitInterval(uint64_t& state) {
-  return static_cast<double>(SplitMix64(state) >> 11) * 0x1.0p-53;
-}
-
-size_t Below(uint64_t& state, size_t bound) {
-  return static_cast<size_t>(SplitMix64(state) % bound);
-}
-
 }  // namespace
 
 TemplateGenerator::TemplateGenerator(std::shared_ptr<const Problem> problem, std::string target,
@@ -41,7 +28,7 @@ TemplateGenerator::TemplateGenerator(std::shared_ptr<const Problem> problem, std
   seen_.assign(points_.size(), false);
   for (size_t i = 0; i < points_.size(); ++i) {
     index_by_point_[points_[i]] = i;
-    index_by_id_[CandidateFromPoint(space(), points_[i], problem_->problem_id).candidate_id] = i;
+    index_by_id_[CandidateAt(i).candidate_id] = i;
   }
   const double least = kLeastStartShare * static_cast<double>(points_.size()) /
                        static_cast<double>(std::max<size_t>(space().templates.size(), 1));
@@ -56,54 +43,88 @@ TemplateGenerator::TemplateGenerator(std::shared_ptr<const Problem> problem, std
 
 const Space& TemplateGenerator::space() const { return *problem_->targets.at(target_).space; }
 
+Candidate TemplateGenerator::CandidateAt(size_t point) const {
+  return CandidateFromPoint(space(), points_[point], problem_->problem_id);
+}
+
+std::optional<size_t> TemplateGenerator::UnseenStart() const {
+  const auto unseen = std::ranges::find_if(start_, [&](size_t point) { return !seen_[point]; });
+  return unseen == start_.end() ? std::nullopt : std::optional(*unseen);
+}
+
 std::optional<Candidate> TemplateGenerator::Next() const {
   if (proposed_ >= points_.size()) {
     return std::nullopt;
   }
-  uint64_t random = seed_ * 0x2545f4914f6cdd1dull + proposed_ + 1;
-  std::optional<size_t> index;
-  for (const size_t point : start_) {
-    if (seen_[point]) continue;
-    index = point;
-    break;
-  }
+  uint64_t random = DrawState(seed_, proposed_);
+  std::optional<size_t> index = UnseenStart();
   if (!index && elites_.size() >= kElitesBeforeVariation && UnitInterval(random) >= kRandomShare) {
-    index = Vary(random);
+    index = VaryElites(random);
   }
   if (!index) {
     index = RandomUnseen(random);
   }
-  return CandidateFromPoint(space(), points_[*index], problem_->problem_id);
+  return CandidateAt(*index);
 }
 
-std::optional<size_t> TemplateGenerator::Vary(uint64_t& random) const {
+std::optional<Candidate> TemplateGenerator::Random() const {
+  if (proposed_ >= points_.size()) return std::nullopt;
+  uint64_t random = DrawState(seed_, proposed_);
+  return CandidateAt(NthUnseen(Below(random, points_.size() - proposed_)));
+}
+
+std::optional<Candidate> TemplateGenerator::Derive(std::string_view first,
+                                                   std::string_view second) const {
+  if (proposed_ >= points_.size()) return std::nullopt;
+  uint64_t random = DrawState(seed_, proposed_);
+  std::optional<size_t> index;
+  const auto parent = index_by_id_.find(first);
+  if (parent == index_by_id_.end()) {
+    index = UnseenStart();
+  } else {
+    const auto other = index_by_id_.find(second);
+    const size_t mate = other == index_by_id_.end() ? parent->second : other->second;
+    for (int attempt = 0; attempt < kVariationAttempts && !index; ++attempt) {
+      index = Vary(parent->second, mate, random);
+    }
+  }
+  return CandidateAt(index ? *index : RandomUnseen(random));
+}
+
+std::optional<size_t> TemplateGenerator::VaryElites(uint64_t& random) const {
   for (int attempt = 0; attempt < kVariationAttempts; ++attempt) {
     // The smaller of two draws, so that better parents are drawn more often.
     const size_t rank = std::min(Below(random, elites_.size()), Below(random, elites_.size()));
-    SpacePoint point = points_[elites_[rank].point];
-    const auto& dimensions = space().templates[point.template_index].dimensions;
-    if (dimensions.empty()) continue;
-    const SpacePoint& other = points_[elites_[Below(random, elites_.size())].point];
-    if (UnitInterval(random) < kCrossoverShare && other.template_index == point.template_index) {
-      for (size_t d = 0; d < dimensions.size(); ++d) {
-        if (SplitMix64(random) & 1) point.values[d] = other.values[d];
-      }
-    } else {
-      const size_t d = Below(random, dimensions.size());
-      const int count = static_cast<int>(dimensions[d].values.size());
-      if (UnitInterval(random) < kNeighbourShare) {
-        const int step = (SplitMix64(random) & 1) ? 1 : -1;
-        point.values[d] = std::clamp(point.values[d] + step, 0, count - 1);
-      } else {
-        point.values[d] = static_cast<int>(Below(random, static_cast<size_t>(count)));
-      }
-    }
-    auto found = index_by_point_.find(point);
-    if (found != index_by_point_.end() && !seen_[found->second]) {
-      return found->second;
-    }
+    const size_t parent = elites_[rank].point;
+    if (space().templates[points_[parent].template_index].dimensions.empty()) continue;
+    const size_t mate = elites_[Below(random, elites_.size())].point;
+    if (const std::optional<size_t> point = Vary(parent, mate, random)) return point;
   }
   return std::nullopt;
+}
+
+std::optional<size_t> TemplateGenerator::Vary(size_t parent, size_t mate, uint64_t& random) const {
+  SpacePoint point = points_[parent];
+  const auto& dimensions = space().templates[point.template_index].dimensions;
+  if (dimensions.empty()) return std::nullopt;
+  const SpacePoint& other = points_[mate];
+  if (UnitInterval(random) < kCrossoverShare && other.template_index == point.template_index) {
+    for (size_t d = 0; d < dimensions.size(); ++d) {
+      if (SplitMix64(random) & 1) point.values[d] = other.values[d];
+    }
+  } else {
+    const size_t d = Below(random, dimensions.size());
+    const int count = static_cast<int>(dimensions[d].values.size());
+    if (UnitInterval(random) < kNeighbourShare) {
+      const int step = (SplitMix64(random) & 1) ? 1 : -1;
+      point.values[d] = std::clamp(point.values[d] + step, 0, count - 1);
+    } else {
+      point.values[d] = static_cast<int>(Below(random, static_cast<size_t>(count)));
+    }
+  }
+  const auto found = index_by_point_.find(point);
+  if (found == index_by_point_.end() || seen_[found->second]) return std::nullopt;
+  return found->second;
 }
 
 std::pair<size_t, size_t> TemplateGenerator::PointsOf(int template_index) const {
@@ -126,9 +147,12 @@ size_t TemplateGenerator::RandomUnseen(uint64_t& random) const {
     const size_t candidate = first + Below(random, last - first);
     if (!seen_[candidate]) return candidate;
   }
-  size_t nth = Below(random, points_.size() - proposed_);
+  return NthUnseen(Below(random, points_.size() - proposed_));
+}
+
+size_t TemplateGenerator::NthUnseen(size_t n) const {
   for (size_t i = 0;; ++i) {
-    if (!seen_[i] && nth-- == 0) return i;
+    if (!seen_[i] && n-- == 0) return i;
   }
 }
 
@@ -160,7 +184,7 @@ std::optional<Candidate> TemplateGenerator::Find(std::string_view candidate_id) 
   if (found == index_by_id_.end()) {
     return std::nullopt;
   }
-  return CandidateFromPoint(space(), points_[found->second], problem_->problem_id);
+  return CandidateAt(found->second);
 }
 
 bool TemplateGenerator::IsStart(std::string_view candidate_id) const {

@@ -33,6 +33,13 @@ class TemplateGenerator {
   // the generator: a proposal counts only after Accept.
   std::optional<Candidate> Next() const;
 
+  // The same with other rules. A point drawn from all that are left:
+  std::optional<Candidate> Random() const;
+  // A mutation of a point, or a crossover with a second one, each given by its candidate. If
+  // `first` is not in the space, the next point of the start set. A random point where none of
+  // these is left.
+  std::optional<Candidate> Derive(std::string_view first, std::string_view second) const;
+
   // A candidate was proposed. Candidates outside the space are ignored.
   void Accept(std::string_view candidate_id);
   // The candidate was measured as correct with this speedup.
@@ -53,8 +60,13 @@ class TemplateGenerator {
     double speedup;
   };
 
-  std::optional<size_t> Vary(uint64_t& random) const;
+  Candidate CandidateAt(size_t point) const;
+  std::optional<size_t> UnseenStart() const;
+  std::optional<size_t> VaryElites(uint64_t& random) const;
+  // Nothing: the variation was proposed before, or there is none.
+  std::optional<size_t> Vary(size_t parent, size_t mate, uint64_t& random) const;
   size_t RandomUnseen(uint64_t& random) const;
+  size_t NthUnseen(size_t n) const;
   // The points of a template, as a range of indices.
   std::pair<size_t, size_t> PointsOf(int template_index) const;
   const Space& space() const;

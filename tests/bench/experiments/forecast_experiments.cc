@@ -151,9 +151,6 @@ double Median(std::vector<double> values) {
 double Least(const std::vector<double>& values) {
   return values.empty() ? kNaN : *std::min_element(values.begin(), values.end());
 }
-double Mean(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
 
 class Experiment {
  public:

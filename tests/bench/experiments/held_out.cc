@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,13 +21,14 @@ void AddHeldOutOptions(CLI::App& app, HeldOutOptions& options, const std::string
   app.add_option("--output", options.output, "File for the figures, as JSON");
 }
 
+std::string RecordsFolder(const HeldOutOptions& options) {
+  if (!options.records.empty()) return options.records;
+  return absl::StrCat(KERNELCAST_SOURCE_DIR "/data/measured/",
+                      options.target == kCudaTargetName ? "nvidia-h200" : "amd-epyc", "/spaces");
+}
+
 absl::StatusOr<std::vector<MeasuredProblem>> ReadMeasured(const HeldOutOptions& options) {
-  const std::string records =
-      !options.records.empty()
-          ? options.records
-          : absl::StrCat(KERNELCAST_SOURCE_DIR "/data/measured/",
-                         options.target == kCudaTargetName ? "nvidia-h200" : "amd-epyc", "/spaces");
-  return ReadMeasuredProblems(records, options.problems);
+  return ReadMeasuredProblems(RecordsFolder(options), options.problems);
 }
 
 absl::StatusOr<std::shared_ptr<const SharedModel>> HeldOutModels::For(
@@ -54,6 +56,10 @@ absl::StatusOr<std::shared_ptr<const SharedModel>> HeldOutModels::For(
                errors.noise, errors.lengths.tunables, errors.lengths.facts);
   shared = std::make_shared<const SharedModel>(std::move(model));
   return shared;
+}
+
+double Mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 void WriteFigures(const HeldOutOptions& options, const std::string& figures) {

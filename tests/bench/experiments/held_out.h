@@ -35,6 +35,9 @@ struct HeldOutOptions {
 
 void AddHeldOutOptions(CLI::App& app, HeldOutOptions& options, const std::string& seeds);
 
+// The folder of the measured problems.
+std::string RecordsFolder(const HeldOutOptions& options);
+
 // Reads the measured problems. Errors are those of ReadMeasuredProblems.
 [[nodiscard]] absl::StatusOr<std::vector<MeasuredProblem>> ReadMeasured(
     const HeldOutOptions& options);
@@ -56,6 +59,9 @@ class HeldOutModels {
   const std::vector<MeasuredProblem>& problems_;
   std::map<std::string, std::shared_ptr<const SharedModel>> models_;
 };
+
+// Of at least one value.
+double Mean(const std::vector<double>& values);
 
 // Writes the figures to the output option's file, if set, and creates its folder.
 void WriteFigures(const HeldOutOptions& options, const std::string& figures);

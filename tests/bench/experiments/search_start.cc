@@ -3,11 +3,15 @@
 //
 //   bench_search_start [--target cuda] [--hold-out family] [--seeds 20] [--budget-shares 0.1 0.2]
 //                      [--output FILE]
+//   bench_search_start --strategies selection puct ... [the same options]
 //
 // Runs the selecting parts (TemplateGenerator, Policy, ChooseNext) and the forecasting parts
 // (ProblemModel with a SharedModel of other families, ScaleCalibration) like the services, one
 // measurement at a time, but without the services: bench_search_quality runs those. Measurements
 // are looked up in the records. Each figure is compared with the same number of random points.
+//
+// With --strategies these are compared at equal device time instead, each with and without
+// forecasts: strategy_comparison.h.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -16,22 +20,19 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
-#include "common/domain/bins.h"
 #include "common/domain/selection.h"
-#include "services/forecaster/core/calibration.h"
-#include "services/forecaster/embedded/problem_model.h"
-#include "services/forecaster/embedded/random.h"
 #include "services/orchestrator/core/next_measurement.h"
 #include "services/orchestrator/core/policy.h"
 #include "services/orchestrator/core/template_generator.h"
+#include "tests/bench/experiments/embedded_forecaster.h"
 #include "tests/bench/experiments/held_out.h"
+#include "tests/bench/experiments/strategy_comparison.h"
 
 namespace kernelcast::forecaster {
 namespace {
@@ -46,56 +47,37 @@ struct Goal {
 };
 constexpr Goal kGoals[] = {{0.1, 0.98, 0.92}, {0.2, 0.999, 0.99}};
 
-kernelcast::Forecast ToForecast(const ProblemModel::Prediction& prediction,
-                                const ScaleCalibration& calibration, uint64_t labels) {
-  StudentT distribution = prediction.log2_speedup;
-  distribution.scale *= calibration.multiplier;
-  kernelcast::Forecast forecast;
-  forecast.bin_probabilities =
-      BinsFromStudentT(BinScheme::Default(), distribution.location, distribution.scale,
-                       distribution.degrees_of_freedom);
-  forecast.failure_probability = prediction.failure_probability;
-  forecast.predicted_bin = ArgmaxBin(forecast.bin_probabilities);
-  forecast.expected_log2_speedup = distribution.location;
-  forecast.stddev_log2_speedup = StandardDeviation(distribution);
-  forecast.labels_seen = labels;
-  return forecast;
-}
-
 // One search of one problem's space.
 class Search {
  public:
   Search(const MeasuredProblem& task, std::shared_ptr<const SharedModel> shared, uint64_t seed,
          uint64_t budget)
       : task_(task),
-        encoder_(task.context->EncoderFor(task.target)),
-        shared_(std::move(shared)),
-        seed_(seed),
         budget_(budget),
+        forecaster_(task, std::move(shared), seed),
         problem_(std::make_shared<const Problem>(task.context->problem)),
         generator_(problem_, task.target, seed),
         policy_(*orchestrator::MakePolicy(orchestrator::kDefaultPolicy, {})) {}
 
   // The best measured speedup; 0 if all failed.
   double Run() {
-    Learn();
     // The first pass, in proposal order, ends with all points known and the start measured.
     std::vector<size_t> waiting;
     for (const size_t row : Proposals()) {
       orchestrator::PolicyInput input = Counts();
-      const kernelcast::Forecast forecast = Predict(row);
+      const kernelcast::Forecast forecast = forecaster_.Predict(row);
       input.forecast = &forecast;
       input.start = generator_.IsStart(task_.candidate_ids[row]);
       input.audit_draw = 1;
-      if (policy_->Decide(input).kind == DecisionKind::kMeasure && measured_.size() < budget_) {
+      if (policy_->Decide(input).kind == DecisionKind::kMeasure && measured_ < budget_) {
         Measure(row);
       } else {
         waiting.push_back(row);
       }
     }
-    while (measured_.size() < budget_ && !waiting.empty()) {
+    while (measured_ < budget_ && !waiting.empty()) {
       std::vector<kernelcast::Forecast> forecasts;
-      for (const size_t row : waiting) forecasts.push_back(Predict(row));
+      for (const size_t row : waiting) forecasts.push_back(forecaster_.Predict(row));
       std::vector<const kernelcast::Forecast*> measurable;
       for (const kernelcast::Forecast& forecast : forecasts) {
         orchestrator::PolicyInput input = Counts();
@@ -113,7 +95,7 @@ class Search {
     return best_;
   }
 
-  size_t measured() const { return measured_.size(); }
+  size_t measured() const { return measured_; }
 
  private:
   // Rows in the order in which the generator proposes them.
@@ -133,7 +115,7 @@ class Search {
   orchestrator::PolicyInput Counts() const {
     orchestrator::PolicyInput input;
     input.incumbent_speedup = std::max(1.0, best_);
-    input.measured = measured_.size();
+    input.measured = measured_;
     input.max_measurements = budget_;
     input.expected_decisions = task_.rows.size();
     input.selects = true;
@@ -141,47 +123,22 @@ class Search {
     return input;
   }
 
-  kernelcast::Forecast Predict(size_t row) const {
-    return ToForecast(model_.Predict(encoder_, task_.rows[row].features), FitScale(records_),
-                      measured_.size());
-  }
-
   void Measure(size_t row) {
     const TrainingRow& truth = task_.rows[row];
-    if (truth.log2_speedup.has_value()) {
-      if (!measured_.empty()) {
-        records_.push_back(
-            {model_.Predict(encoder_, truth.features).log2_speedup, *truth.log2_speedup, 1});
-      }
-      best_ = std::max(best_, std::exp2(*truth.log2_speedup));
-    }
-    measured_.push_back(&truth);
-    Learn();
-  }
-
-  void Learn() {
-    ProblemModelOptions options;
-    options.seed = DeriveSeed(seed_, task_.name, measured_.size());
-    model_ = ProblemModel::Train(encoder_, measured_, shared_, options);
+    if (truth.log2_speedup.has_value()) best_ = std::max(best_, std::exp2(*truth.log2_speedup));
+    ++measured_;
+    forecaster_.Learn(row);
   }
 
   const MeasuredProblem& task_;
-  const TunableEncoder& encoder_;
-  const std::shared_ptr<const SharedModel> shared_;
-  const uint64_t seed_;
   const uint64_t budget_;
+  EmbeddedForecaster forecaster_;
   const std::shared_ptr<const Problem> problem_;
   orchestrator::TemplateGenerator generator_;
   const std::unique_ptr<const orchestrator::Policy> policy_;
-  ProblemModel model_;
-  std::vector<const TrainingRow*> measured_;
-  std::vector<PrequentialRecord> records_;
+  size_t measured_ = 0;
   double best_ = 0;
 };
-
-double Mean(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
 
 absl::Status Run(const HeldOutOptions& options, const std::vector<double>& shares) {
   KC_ASSIGN_OR_RETURN(const std::vector<MeasuredProblem> tasks, ReadMeasured(options));
@@ -270,8 +227,12 @@ int main(int argc, char** argv) {
   std::vector<double> shares = {0.1, 0.2};
   kernelcast::forecaster::AddHeldOutOptions(app, options, "Seeds of each search");
   app.add_option("--budget-shares", shares, "Measured shares of the space");
+  std::vector<std::string> strategies;
+  app.add_option("--strategies", strategies, "Strategies to compare; all: every one");
   CLI11_PARSE(app, argc, argv);
-  const absl::Status status = kernelcast::forecaster::Run(options, shares);
+  const absl::Status status =
+      strategies.empty() ? kernelcast::forecaster::Run(options, shares)
+                         : kernelcast::forecaster::CompareStrategies(options, strategies, shares);
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", std::string(status.ToString()).c_str());
   return 1;

@@ -60,6 +60,16 @@ std::vector<Scenario> Scenarios() {
       scenario.slots = i == 2 ? 2 : 1;
     }
   }
+  uint64_t seed = 100;
+  for (const StrategyKind& kind : StrategyKinds()) {
+    if (kind.name == kDefaultStrategy) continue;
+    for (const GeneratorKind generator : {GeneratorKind::kTemplate, GeneratorKind::kLlm}) {
+      Scenario& scenario = scenarios.emplace_back();
+      scenario.kind = generator;
+      scenario.seed = ++seed;
+      scenario.strategy = kind.name;
+    }
+  }
   return scenarios;
 }
 

@@ -53,6 +53,12 @@ SearchSpec SpecOf(const Scenario& scenario, const std::string& problem_id) {
   spec.target = "cpu";
   spec.generator = scenario.kind;
   spec.policy = scenario.policy;
+  spec.strategy = scenario.strategy;
+  if (MakeStrategy(scenario.strategy, {}).value()->broods()) {
+    // So that a search has several broods. A single parameter, because the bytes of an event with
+    // more vary with their order.
+    spec.strategy_parameters = {{"children", 4}};
+  }
   spec.seed = scenario.seed;
   spec.max_in_flight = scenario.max_in_flight;
   spec.budget.max_measurements = 10;

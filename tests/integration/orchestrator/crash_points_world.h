@@ -153,6 +153,7 @@ struct Scenario {
   GeneratorKind kind = GeneratorKind::kTemplate;
   uint64_t seed = 0;
   std::string policy = "threshold";
+  std::string strategy = "";
   uint32_t max_in_flight = 0;  // 0: as many as the workers take
   uint32_t slots = 1;
 };

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <map>
 
+#include "services/orchestrator/core/puct.h"
+
 namespace kernelcast::orchestrator {
 namespace {
 
@@ -17,7 +19,7 @@ Attempt Made(const std::string& id, const std::string& parent, double speedup) {
 
 TEST_CASE("A search begins with the reference", "[orchestrator][archive]") {
   Archive archive("k_ref");
-  CHECK(archive.ChooseParent() == "k_ref");
+  CHECK(ChooseByPuct(archive, 1) == "k_ref");
   CHECK(archive.Best() == nullptr);
   CHECK(archive.Find("k_ref") == nullptr);
   CHECK(archive.Setbacks("k_ref", 4).empty());
@@ -33,7 +35,7 @@ TEST_CASE("Parents are the best candidates and pending requests spread over them
   CHECK(archive.Best()->candidate.candidate_id == "k_fast");
   std::map<std::string, int> chosen;
   for (int i = 0; i < 40; ++i) {
-    const std::string parent = archive.ChooseParent();
+    const std::string parent = ChooseByPuct(archive, 1);
     ++chosen[parent];
     archive.Expand(parent);
   }
@@ -56,7 +58,7 @@ TEST_CASE("A parent is valued by its children", "[orchestrator][archive]") {
   archive.Add(Made("k_b1", "k_b", 8));
   std::map<std::string, int> chosen;
   for (int i = 0; i < 20; ++i) {
-    const std::string parent = archive.ChooseParent();
+    const std::string parent = ChooseByPuct(archive, 1);
     ++chosen[parent];
     archive.Expand(parent);
   }
@@ -73,7 +75,7 @@ TEST_CASE("The archive is bounded and keeps the best", "[orchestrator][archive]"
   CHECK(archive.Best()->speedup == Approx(0.5 + 0.01 * 499));
   int kept = 0;
   for (int i = 1; i <= 500; ++i) kept += archive.Find("k_" + std::to_string(i)) != nullptr ? 1 : 0;
-  CHECK(kept == static_cast<int>(Archive::kMaxParents) - 1);
+  CHECK(kept == static_cast<int>(ArchiveLimits().parents) - 1);
 
   Archive siblings("k_ref");
   for (int i = 1; i <= 20; ++i) siblings.Add(Made("k_" + std::to_string(i), "k_ref", i));
@@ -100,7 +102,7 @@ TEST_CASE("The archive is deterministic", "[orchestrator][archive]") {
     Archive archive("k_ref");
     std::string digests;
     for (int i = 1; i <= 50; ++i) {
-      const std::string parent = archive.ChooseParent();
+      const std::string parent = ChooseByPuct(archive, 1);
       archive.Expand(parent);
       archive.Add(Made("k_" + std::to_string(i), parent, (i * 31) % 17 * 0.2));
       digests += archive.Digest();

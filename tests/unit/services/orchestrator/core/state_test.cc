@@ -84,7 +84,7 @@ TEST_CASE("ReferenceDescribed belongs to one device model, and the latest counts
   CHECK(history.state().FindReference(problem, "cpu", "another") == nullptr);
 }
 
-TEST_CASE("SearchCreated opens a search with what its strategy needs") {
+TEST_CASE("SearchCreated opens a search with what its source needs") {
   EventHistory history;
   const std::string problem = history.PutProblem();
   history.StartSearch(history.Spec(problem), "template");
@@ -365,7 +365,7 @@ TEST_CASE("GenerationRequested and GenerationSettled count requests and answers"
   EventHistory history;
   const std::string problem = history.PutProblem();
   history.StartSearch(history.Spec(problem, GeneratorKind::kLlm));
-  const std::string reference = history.search().generation->archive.reference_id();
+  const std::string reference = history.search().archive->reference_id();
   CheckRefused(history, GenerationRequested{"s1", 2, reference});
   CheckRefused(history, GenerationRequested{"unknown", 1, reference});
   CheckRefused(history, Answered(1, GenerationOutcome::kUnusable, ""));

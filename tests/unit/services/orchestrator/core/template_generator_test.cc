@@ -125,5 +125,47 @@ TEST_CASE("Foreign ids are ignored") {
   CHECK(generator.Find(first.candidate_id)->source == first.source);
 }
 
+TEST_CASE("A derived point is a variation of its parent or a mix of two, while there are any") {
+  TemplateGenerator generator(Toy(), "cpu", 3);
+  // Points of `blocked` have two dimensions.
+  std::vector<Candidate> blocked;
+  while (blocked.size() < 2) {
+    const Candidate next = *generator.Random();
+    generator.Accept(next.candidate_id);
+    if (next.tunables.size() == 2) blocked.push_back(next);
+  }
+  const Candidate child = *generator.Derive(blocked[0].candidate_id, blocked[1].candidate_id);
+  REQUIRE(child.tunables.size() == 2);
+  int same = 0;
+  for (size_t i = 0; i < 2; ++i) {
+    same += child.tunables[i].value == blocked[0].tunables[i].value ||
+                    child.tunables[i].value == blocked[1].tunables[i].value
+                ? 1
+                : 0;
+  }
+  CHECK(same >= 1);
+  CHECK(child.candidate_id != blocked[0].candidate_id);
+  // Nothing changes before the proposal is accepted.
+  CHECK(generator.Derive(blocked[0].candidate_id, blocked[1].candidate_id)->candidate_id ==
+        child.candidate_id);
+  std::set<std::string> proposed;
+  while (const auto next = generator.Derive(blocked[0].candidate_id, "")) {
+    CHECK(proposed.insert(next->candidate_id).second);
+    generator.Accept(next->candidate_id);
+  }
+  CHECK(generator.proposed() == generator.space_size());
+  CHECK_FALSE(generator.Random());
+}
+
+TEST_CASE("Without a parent in the space the start set comes first") {
+  TemplateGenerator generator(Toy(), "cpu", 3);
+  for (size_t i = 0; i < generator.start_size(); ++i) {
+    const Candidate next = *generator.Derive("the reference", "");
+    CHECK(generator.IsStart(next.candidate_id));
+    generator.Accept(next.candidate_id);
+  }
+  CHECK_FALSE(generator.IsStart(generator.Derive("the reference", "")->candidate_id));
+}
+
 }  // namespace
 }  // namespace kernelcast::orchestrator

@@ -26,6 +26,8 @@ std::vector<EventBody> EveryKind() {
   spec.problem_id = "p";
   spec.target = "cpu";
   spec.policy = "threshold";
+  spec.strategy = "puct";
+  spec.strategy_parameters = {{"children", 8}};
   spec.budget.max_measurements = 3;
   Decision decision;
   decision.kind = DecisionKind::kMeasure;

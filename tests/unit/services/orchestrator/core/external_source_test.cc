@@ -1,4 +1,4 @@
-#include "services/orchestrator/core/external_strategy.h"
+#include "services/orchestrator/core/external_source.h"
 
 #include <catch2/catch.hpp>
 #include <string>
@@ -16,12 +16,12 @@ TEST_CASE("An external search proposes nothing and needs neither space nor model
   const std::string problem = history.PutProblem(testing::ProblemFilesWithoutSpace());
   SearchSpec spec = history.Spec(problem, GeneratorKind::kExternal);
   spec.budget = {};
-  const ExternalStrategy strategy;
-  CHECK(strategy.Check(spec, *history.state().FindProblem(problem), false).ok());
-  CHECK_FALSE(strategy.ProposesByItself());
+  const ExternalSource source;
+  CHECK(source.Check(spec, *history.state().FindProblem(problem), false).ok());
+  CHECK_FALSE(source.ProposesByItself());
   history.StartSearch(spec);
-  CHECK_FALSE(strategy.Next(history.state(), history.search(), {}));
-  CHECK(strategy.ExpectedDecisions(history.search()) == 0);
+  CHECK_FALSE(source.Next(history.state(), history.search(), {}));
+  CHECK(source.ExpectedDecisions(history.search()) == 0);
 }
 
 TEST_CASE("An external search expects as many decisions as it may consider") {
@@ -29,7 +29,7 @@ TEST_CASE("An external search expects as many decisions as it may consider") {
   SearchSpec spec = history.Spec(history.PutProblem(), GeneratorKind::kExternal);
   spec.budget.max_candidates = 30;
   history.StartSearch(spec);
-  CHECK(ExternalStrategy().ExpectedDecisions(history.search()) == 30);
+  CHECK(ExternalSource().ExpectedDecisions(history.search()) == 30);
 }
 
 TEST_CASE("An external search continues without measurements, but not without candidates or time") {
@@ -46,10 +46,10 @@ TEST_CASE("An external search continues without measurements, but not without ca
   }
 }
 
-TEST_CASE("Each kind of search has its strategy") {
-  CHECK_FALSE(StrategyFor(GeneratorKind::kExternal).ProposesByItself());
-  CHECK(StrategyFor(GeneratorKind::kTemplate).ProposesByItself());
-  CHECK(StrategyFor(GeneratorKind::kLlm).ProposesByItself());
+TEST_CASE("Each kind of search has its source") {
+  CHECK_FALSE(SourceFor(GeneratorKind::kExternal).ProposesByItself());
+  CHECK(SourceFor(GeneratorKind::kTemplate).ProposesByItself());
+  CHECK(SourceFor(GeneratorKind::kLlm).ProposesByItself());
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
-#include "services/orchestrator/core/model_strategy.h"
+#include "services/orchestrator/core/model_source.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "services/orchestrator/core/ranking.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -21,7 +22,7 @@ struct Asking {
   std::string reason;
 };
 
-Asking AskingOf(const Search& search, const StrategyInputs& inputs) {
+Asking AskingOf(const Search& search, const SourceInputs& inputs) {
   const Generation& generation = *search.generation;
   const GenerationCounts& counts = search.counts.generation;
   const GeneratorLimits& limits = search.spec.generator_limits;
@@ -45,7 +46,7 @@ Asking AskingOf(const Search& search, const StrategyInputs& inputs) {
   if (!inputs.has_writer) {
     return {Asking::Kind::kNobody, "this orchestrator was started without a language model"};
   }
-  if (generation.useless_answers >= ModelStrategy::kMaxUselessAnswers) {
+  if (generation.useless_answers >= ModelSource::kMaxUselessAnswers) {
     return {Asking::Kind::kUseless,
             absl::StrCat("the last ", generation.useless_answers,
                          " answers of the model were unusable: ", generation.reasons.back())};
@@ -58,7 +59,7 @@ Asking AskingOf(const Search& search, const StrategyInputs& inputs) {
 }
 
 // Whether the delay after an outage is not over yet.
-bool WaitsAfterOutage(const Generation& generation, const StrategyInputs& inputs) {
+bool WaitsAfterOutage(const Generation& generation, const SourceInputs& inputs) {
   if (generation.outages == 0) return false;
   const int64_t backoff_ns = static_cast<int64_t>(
       std::min(static_cast<double>(absl::ToInt64Nanoseconds(inputs.max_generation_backoff)),
@@ -69,7 +70,7 @@ bool WaitsAfterOutage(const Generation& generation, const StrategyInputs& inputs
 
 // Whether there is room for one more request. Answers take long, so some are requested while others
 // are measured, but no more than can be handled when they arrive, because later requests know more.
-bool HasRoom(const Search& search, const StrategyInputs& inputs) {
+bool HasRoom(const Search& search, const SourceInputs& inputs) {
   const Generation& generation = *search.generation;
   // During an outage, candidates of the space in flight do not prevent another request.
   if (generation.outages > 0) return generation.in_flight.empty();
@@ -82,9 +83,13 @@ bool HasRoom(const Search& search, const StrategyInputs& inputs) {
          search.measuring < 2 * slots;
 }
 
+RequestKernel Request(const Search& search) {
+  return {search.counts.generation.requested + 1, NextParents(search).first};
+}
+
 }  // namespace
 
-absl::Status ModelStrategy::Check(const SearchSpec& spec, const Problem&, bool has_writer) const {
+absl::Status ModelSource::Check(const SearchSpec& spec, const Problem&, bool has_writer) const {
   if (!has_writer) {
     return absl::FailedPreconditionError(
         "spec.generator: this orchestrator was started without a language model (--llm); "
@@ -98,42 +103,50 @@ absl::Status ModelStrategy::Check(const SearchSpec& spec, const Problem&, bool h
   return absl::OkStatus();
 }
 
-uint64_t ModelStrategy::ExpectedDecisions(const Search& search) const {
+uint64_t ModelSource::ExpectedDecisions(const Search& search) const {
   const uint64_t most = search.spec.budget.max_candidates;
   const uint64_t requests = search.spec.generator_limits.max_requests;
   if (requests == 0) return most;
   return most == 0 ? requests : std::min(most, requests);
 }
 
-std::optional<StrategyAction> ModelStrategy::Next(const State& state, const Search& search,
-                                                  const StrategyInputs& inputs) const {
+std::optional<SourceAction> ModelSource::Next(const State& state, const Search& search,
+                                              const SourceInputs& inputs) const {
   if (search.generation == nullptr) return std::nullopt;
-  if (std::optional<ProposeCandidate> chosen = TemplateStrategy::Chosen(search)) {
-    return *std::move(chosen);
-  }
+  if (std::optional<ProposeCandidate> chosen = Chosen(search)) return *std::move(chosen);
   const Generation& generation = *search.generation;
   const Asking asking = AskingOf(search, inputs);
   const bool may_ask = asking.kind == Asking::Kind::kYes || asking.kind == Asking::Kind::kAway;
   const bool without_space = search.generator == nullptr || asking.kind == Asking::Kind::kSpent;
-  if (asking.kind != Asking::Kind::kYes && without_space) {
-    const bool none_will_answer =
-        asking.kind == Asking::Kind::kAway || asking.kind == Asking::Kind::kNobody;
-    if (search.in_flight == 0 && (generation.in_flight.empty() || none_will_answer)) {
-      return FinishSearch{asking.reason};
-    }
-  }
-  if (may_ask && !WaitsAfterOutage(generation, inputs) && HasRoom(search, inputs)) {
-    return RequestKernel{search.counts.generation.requested + 1, generation.archive.ChooseParent()};
-  }
+  const bool none_will_answer =
+      asking.kind == Asking::Kind::kAway || asking.kind == Asking::Kind::kNobody;
+  const bool over = asking.kind != Asking::Kind::kYes && without_space && search.in_flight == 0 &&
+                    (generation.in_flight.empty() || none_will_answer);
+  const bool can_ask =
+      may_ask && !over && !WaitsAfterOutage(generation, inputs) && HasRoom(search, inputs);
+  if (can_ask && MayDerive(search)) return Request(search);
   const bool uses_space = !without_space && (asking.kind != Asking::Kind::kYes ||
                                              generation.outages >= kOutagesBeforeTemplates);
-  if (!uses_space) return std::nullopt;
-  return space_.NextOfSpace(state, search, inputs,
-                            [&](const char* reason) -> std::optional<StrategyAction> {
-                              // Waits for a model that is briefly unavailable.
-                              if (asking.kind == Asking::Kind::kYes) return std::nullopt;
-                              return FinishSearch{absl::StrCat(reason, "; ", asking.reason)};
-                            });
+  if (uses_space) {
+    return space_.NextOfSpace(state, search, inputs,
+                              [&](const char* reason) -> std::optional<SourceAction> {
+                                // Waits for a model that is briefly unavailable.
+                                if (asking.kind == Asking::Kind::kYes) return std::nullopt;
+                                return FinishSearch{absl::StrCat(reason, "; ", asking.reason)};
+                              });
+  }
+  const uint64_t slots = std::max<uint64_t>(1, inputs.capacity.measure_slots);
+  const bool compares = search.strategy->broods().has_value() || HasLearnt(search);
+  if (search.measuring < slots && compares) {
+    const bool ended = asking.kind != Asking::Kind::kYes;
+    if (std::optional<RankPruned> ranking = PlanRanking(state, search, inputs, ended)) {
+      return *std::move(ranking);
+    }
+    // Nothing known is worth measuring.
+    if (can_ask && IsIdle(state, search, inputs)) return Request(search);
+  }
+  if (over && !inputs.ranking) return FinishSearch{asking.reason};
+  return std::nullopt;
 }
 
 }  // namespace kernelcast::orchestrator

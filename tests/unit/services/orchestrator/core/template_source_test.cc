@@ -1,4 +1,4 @@
-#include "services/orchestrator/core/template_strategy.h"
+#include "services/orchestrator/core/template_source.h"
 
 #include <catch2/catch.hpp>
 #include <set>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/orchestrator/core/ranking.h"
 #include "tests/unit/services/orchestrator/event_history.h"
 
 namespace kernelcast::orchestrator {
@@ -24,12 +25,12 @@ struct SpaceSearch {
     history.DescribeReference(problem);
     inputs.capacity = {4, 1};
   }
-  std::optional<StrategyAction> Next() const {
-    return TemplateStrategy().Next(history.state(), history.search(), inputs);
+  std::optional<SourceAction> Next() const {
+    return TemplateSource().Next(history.state(), history.search(), inputs);
   }
   template <class Action>
   std::optional<Action> NextAs() const {
-    const std::optional<StrategyAction> next = Next();
+    const std::optional<SourceAction> next = Next();
     if (!next || !std::holds_alternative<Action>(*next)) return std::nullopt;
     return std::get<Action>(*next);
   }
@@ -42,20 +43,20 @@ struct SpaceSearch {
 
   EventHistory history;
   std::string problem;
-  StrategyInputs inputs;
+  SourceInputs inputs;
 };
 
 TEST_CASE("A template search needs a space and a budget") {
   EventHistory history;
   const SearchSpec spec = history.Spec(history.PutProblem());
   const auto problem = history.state().FindProblem(spec.problem_id);
-  const TemplateStrategy strategy;
-  CHECK(strategy.Check(spec, *problem, false).ok());
+  const TemplateSource source;
+  CHECK(source.Check(spec, *problem, false).ok());
   SearchSpec unlimited = spec;
   unlimited.budget = {};
-  CHECK(strategy.Check(unlimited, *problem, false).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(source.Check(unlimited, *problem, false).code() == absl::StatusCode::kInvalidArgument);
   const Problem without = *ParseProblem(testing::ProblemFilesWithoutSpace());
-  CHECK(strategy.Check(spec, without, false).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(source.Check(spec, without, false).code() == absl::StatusCode::kInvalidArgument);
 }
 
 TEST_CASE("A template search proposes points until its workers are busy") {
@@ -95,8 +96,8 @@ TEST_CASE("A search that measures everything finishes after the last result") {
   spec.budget.max_candidates = 1;
   search.history.StartSearch(spec, "s2");
   const auto next = [&] {
-    return TemplateStrategy().Next(search.history.state(), search.history.search("s2"),
-                                   search.inputs);
+    return TemplateSource().Next(search.history.state(), search.history.search("s2"),
+                                 search.inputs);
   };
   const auto propose = std::get<ProposeCandidate>(*next());
   CHECK(propose.mode == EvaluateMode::kMeasure);
@@ -194,11 +195,11 @@ TEST_CASE("The best candidate of a ranking is measured next") {
   const auto ranking = search.NextAs<RankPruned>();
   std::vector<ForecastResult> forecasts(
       40, Abstention{Abstention::Cause::kEndpointUnavailable, "fake", ""});
-  CHECK_FALSE(TemplateStrategy::ChooseSelection(search.history.search(), forecasts));
+  CHECK_FALSE(ChooseSelection(search.history.search(), ranking->candidate_ids, forecasts));
   forecasts[3] = FakeForecasters::Make(ranking->queries[3].candidate, 1.5, 0.2, 0);
   forecasts[7] = FakeForecasters::Make(ranking->queries[7].candidate, 2.5, 0.2, 0);
   forecasts[9] = FakeForecasters::Make(ranking->queries[9].candidate, 2, 0.2, 0);
-  CHECK(TemplateStrategy::ChooseSelection(search.history.search(), forecasts) == 7u);
+  CHECK(ChooseSelection(search.history.search(), ranking->candidate_ids, forecasts) == 7u);
 }
 
 // A space with more points than a search looks ahead.
@@ -232,8 +233,8 @@ struct LargeSearch {
     history.DescribeReference(problem);
     inputs.capacity = {4, 1};
   }
-  std::optional<StrategyAction> Next() const {
-    return TemplateStrategy().Next(history.state(), history.search(), inputs);
+  std::optional<SourceAction> Next() const {
+    return TemplateSource().Next(history.state(), history.search(), inputs);
   }
   // Proposes and prunes at most this many candidates. Returns their number.
   uint64_t ProposePruned(uint64_t most = 10'000) {
@@ -249,13 +250,13 @@ struct LargeSearch {
   }
 
   EventHistory history;
-  StrategyInputs inputs;
+  SourceInputs inputs;
 };
 
 TEST_CASE("A search looks further only when nothing is worth measuring") {
   LargeSearch search;
   EventHistory& history = search.history;
-  CHECK(search.ProposePruned() == TemplateStrategy::kLookAhead);
+  CHECK(search.ProposePruned() == TemplateSource::kLookAhead);
   CHECK(std::get<RankPruned>(*search.Next()).candidate_ids.size() == 512);
   CHECK(history.search().looked_further == 0);
   history.Rank("");
@@ -269,7 +270,7 @@ TEST_CASE("A search looks further only when nothing is worth measuring") {
   history.Forecast("s1/521", 2);
   history.Decide("s1/521", DecisionReason::kSelected);
   history.Measure("s1/521", 2);
-  CHECK(TemplateStrategy::LookAhead(history.search()) == 528);
+  CHECK(TemplateSource::LookAhead(history.search()) == 528);
   CHECK(search.ProposePruned() == 8);
   CHECK(history.search().looked_further == 8);
 }
@@ -295,7 +296,7 @@ TEST_CASE("Candidates pruned since a ranking that found nothing are ranked some 
   // There is no room for more.
   CHECK_FALSE(search.Next());
   prune(first);
-  for (uint64_t pruned = 1; pruned < TemplateStrategy::kLookAheadPerMeasurement; ++pruned) {
+  for (uint64_t pruned = 1; pruned < TemplateSource::kLookAheadPerMeasurement; ++pruned) {
     prune(propose());
   }
   propose();
@@ -370,9 +371,9 @@ TEST_CASE("A ranking is repeated until the forecaster has learnt, for one second
         ranking.candidate_ids.size(),
         Abstention{Abstention::Cause::kEndpointUnavailable, "fake", ""});
     forecasts[7] = FakeForecasters::Make(ranking.queries[7].candidate, 2.5, 0.2, labels);
-    return TemplateStrategy::Conclude(history.search(), ranking, forecasts, waited_ns);
+    return Conclude(history.search(), ranking, forecasts, waited_ns);
   };
-  constexpr int64_t kPatience = TemplateStrategy::kLabelPatienceNs;
+  constexpr int64_t kPatience = kLabelPatienceNs;
   // No measurement yet, so there is nothing to learn.
   auto ranked = conclude(0, 0);
   REQUIRE(ranked);
@@ -406,11 +407,11 @@ TEST_CASE("A ranking is repeated until the forecaster has learnt, for one second
 }
 
 TEST_CASE("A template search expects to decide on its space, as far as it looks ahead") {
-  CHECK(TemplateStrategy().ExpectedDecisions(SpaceSearch().history.search()) == 40);
-  CHECK(TemplateStrategy().ExpectedDecisions(SpaceSearch(10, 7).history.search()) == 7);
+  CHECK(TemplateSource().ExpectedDecisions(SpaceSearch().history.search()) == 40);
+  CHECK(TemplateSource().ExpectedDecisions(SpaceSearch(10, 7).history.search()) == 7);
   EventHistory history;
   history.StartSearch(history.Spec(history.PutProblem(LargeProblemFiles())));
-  CHECK(TemplateStrategy().ExpectedDecisions(history.search()) == 512);
+  CHECK(TemplateSource().ExpectedDecisions(history.search()) == 512);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "services/orchestrator/core/model_strategy.h"
+#include "services/orchestrator/core/model_source.h"
 
 #include <catch2/catch.hpp>
 #include <string>
@@ -23,17 +23,17 @@ struct ModelSearch {
     inputs.capacity = {4, 1};
     inputs.has_writer = true;
   }
-  std::optional<StrategyAction> Next() {
+  std::optional<SourceAction> Next() {
     inputs.now_ns = history.now_ns() + later_ns;
-    return ModelStrategy().Next(history.state(), history.search(), inputs);
+    return ModelSource().Next(history.state(), history.search(), inputs);
   }
   template <class Action>
   std::optional<Action> NextAs() {
-    const std::optional<StrategyAction> next = Next();
+    const std::optional<SourceAction> next = Next();
     if (!next || !std::holds_alternative<Action>(*next)) return std::nullopt;
     return std::get<Action>(*next);
   }
-  // Requests what the strategy requests. Returns the number.
+  // Requests what the source requests. Returns the number.
   uint64_t Request() {
     const auto request = NextAs<RequestKernel>();
     REQUIRE(request);
@@ -53,7 +53,7 @@ struct ModelSearch {
 
   EventHistory history;
   std::string problem;
-  StrategyInputs inputs;
+  SourceInputs inputs;
   int64_t later_ns = 0;
 };
 
@@ -61,13 +61,13 @@ TEST_CASE("A model search needs a model and a limit") {
   EventHistory history;
   SearchSpec spec = history.Spec(history.PutProblem(), GeneratorKind::kLlm);
   const auto problem = history.state().FindProblem(spec.problem_id);
-  const ModelStrategy strategy;
-  CHECK(strategy.Check(spec, *problem, true).ok());
-  CHECK(strategy.Check(spec, *problem, false).code() == absl::StatusCode::kFailedPrecondition);
+  const ModelSource source;
+  CHECK(source.Check(spec, *problem, true).ok());
+  CHECK(source.Check(spec, *problem, false).code() == absl::StatusCode::kFailedPrecondition);
   spec.budget = {};
-  CHECK(strategy.Check(spec, *problem, true).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(source.Check(spec, *problem, true).code() == absl::StatusCode::kInvalidArgument);
   spec.generator_limits.max_tokens = 5;
-  CHECK(strategy.Check(spec, *problem, true).ok());
+  CHECK(source.Check(spec, *problem, true).ok());
 }
 
 TEST_CASE("Several kernels are requested at once, derived from the reference at first") {
@@ -76,8 +76,7 @@ TEST_CASE("Several kernels are requested at once, derived from the reference at 
     const auto request = search.NextAs<RequestKernel>();
     REQUIRE(request);
     CHECK(request->number == number);
-    CHECK(request->parent_candidate_id ==
-          search.history.search().generation->archive.reference_id());
+    CHECK(request->parent_candidate_id == search.history.search().archive->reference_id());
     search.Request();
   }
   CHECK_FALSE(search.Next());
@@ -175,7 +174,7 @@ TEST_CASE("During a longer outage the search uses the space") {
 TEST_CASE("Useless answers end the requests, and the search if it has no space") {
   const bool with_space = GENERATE(false, true);
   ModelSearch search({}, with_space);
-  for (uint64_t i = 0; i < ModelStrategy::kMaxUselessAnswers; ++i) {
+  for (uint64_t i = 0; i < ModelSource::kMaxUselessAnswers; ++i) {
     search.Answer(search.Request(), GenerationOutcome::kUnusable, "prose");
   }
   if (with_space) {
@@ -200,8 +199,8 @@ TEST_CASE("Without a model a search continues with its space or ends") {
 }
 
 TEST_CASE("A model search expects as many decisions as its limits allow") {
-  CHECK(ModelStrategy().ExpectedDecisions(ModelSearch().history.search()) == 0);
-  CHECK(ModelStrategy().ExpectedDecisions(ModelSearch({.max_requests = 5}).history.search()) == 5);
+  CHECK(ModelSource().ExpectedDecisions(ModelSearch().history.search()) == 0);
+  CHECK(ModelSource().ExpectedDecisions(ModelSearch({.max_requests = 5}).history.search()) == 5);
 }
 
 }  // namespace

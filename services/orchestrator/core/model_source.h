@@ -1,17 +1,17 @@
-#ifndef KERNELCAST_SERVICES_ORCHESTRATOR_CORE_MODEL_STRATEGY_H_
-#define KERNELCAST_SERVICES_ORCHESTRATOR_CORE_MODEL_STRATEGY_H_
+#ifndef KERNELCAST_SERVICES_ORCHESTRATOR_CORE_MODEL_SOURCE_H_
+#define KERNELCAST_SERVICES_ORCHESTRATOR_CORE_MODEL_SOURCE_H_
 
 #include <cstdint>
 #include <string>
 
-#include "services/orchestrator/core/search_strategy.h"
-#include "services/orchestrator/core/template_strategy.h"
+#include "services/orchestrator/core/candidate_source.h"
+#include "services/orchestrator/core/template_source.h"
 
 namespace kernelcast::orchestrator {
 
 // A language model writes the candidates, each derived from an earlier one. If the model is away or
 // its answers are useless, candidates come from the problem's template space, if it has one.
-class ModelStrategy final : public SearchStrategy {
+class ModelSource final : public CandidateSource {
  public:
   // Maximum consecutive answers of a model without a new kernel. After that it is not asked again.
   static constexpr uint64_t kMaxUselessAnswers = 24;
@@ -22,13 +22,13 @@ class ModelStrategy final : public SearchStrategy {
                      bool has_writer) const override;
   bool ProposesByItself() const override { return true; }
   uint64_t ExpectedDecisions(const Search& search) const override;
-  std::optional<StrategyAction> Next(const State& state, const Search& search,
-                                     const StrategyInputs& inputs) const override;
+  std::optional<SourceAction> Next(const State& state, const Search& search,
+                                   const SourceInputs& inputs) const override;
 
  private:
-  TemplateStrategy space_;
+  TemplateSource space_;
 };
 
 }  // namespace kernelcast::orchestrator
 
-#endif  // KERNELCAST_SERVICES_ORCHESTRATOR_CORE_MODEL_STRATEGY_H_
+#endif  // KERNELCAST_SERVICES_ORCHESTRATOR_CORE_MODEL_SOURCE_H_

@@ -1,0 +1,72 @@
+// Populations that evolve apart and exchange their best from time to time.
+
+#include <memory>
+#include <vector>
+
+#include "services/orchestrator/core/draws.h"
+#include "services/orchestrator/core/search_strategy.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+// Broods take turns: brood b is of island b mod `islands`.
+class IslandsStrategy final : public SearchStrategy {
+ public:
+  explicit IslandsStrategy(const StrategyValues& values)
+      : islands_(WholeValue(values, "islands")),
+        migrate_every_(WholeValue(values, "migrate_every")),
+        broods_(BroodLimitsOf(values)) {}
+
+  std::string_view name() const override { return "islands"; }
+  ArchiveLimits archive_limits() const override { return {1000, 1000}; }
+  std::optional<BroodLimits> broods() const override { return broods_; }
+
+  // Every `migrate_every`-th brood of an island derives from the best kernel of the island before
+  // it. Its children belong to their own island. An island without kernels starts from the
+  // reference.
+  Parents ChooseParents(const Archive& archive, uint64_t brood, uint64_t random) const override {
+    const uint64_t island = brood % islands_;
+    const uint64_t generation = brood / islands_;
+    const std::vector<const Archive::Node*> own = Members(archive, island);
+    const std::vector<const Archive::Node*> neighbours =
+        Members(archive, (island + islands_ - 1) % islands_);
+    const bool migrates = generation > 0 && generation % migrate_every_ == 0;
+    Parents parents{archive.reference_id()};
+    if (migrates && !neighbours.empty()) {
+      parents.first = neighbours.front()->id();
+    } else if (!own.empty()) {
+      parents.first = own[DrawRank(random, own.size())]->id();
+    }
+    if (!own.empty()) parents.second = own[DrawRank(random, own.size())]->id();
+    return parents;
+  }
+
+ private:
+  // Best first, without the reference.
+  std::vector<const Archive::Node*> Members(const Archive& archive, uint64_t island) const {
+    std::vector<const Archive::Node*> members = archive.BestFirst();
+    std::erase_if(members, [&](const Archive::Node* node) {
+      return node->id() == archive.reference_id() || node->brood % islands_ != island;
+    });
+    return members;
+  }
+
+  const uint64_t islands_;
+  const uint64_t migrate_every_;
+  const BroodLimits broods_;
+};
+
+}  // namespace
+
+StrategyKind IslandsKind() {
+  return {"islands", "populations that evolve apart, with migration",
+          BroodParameters({8, 2, 1},
+                          {{"islands", 4, 1, 100, "number of populations"},
+                           {"migrate_every", 3, 1, 1000,
+                            "generations of an island between migrations from its neighbour"}}),
+          [](const StrategyValues& values) -> std::unique_ptr<const SearchStrategy> {
+            return std::make_unique<IslandsStrategy>(values);
+          }};
+}
+
+}  // namespace kernelcast::orchestrator

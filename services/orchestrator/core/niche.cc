@@ -1,0 +1,116 @@
+#include "services/orchestrator/core/niche.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace kernelcast::orchestrator {
+namespace {
+
+constexpr int kMaxLaunches = 4;
+// Inner loops with fewer operations for each byte are bound by memory.
+constexpr double kFlopsPerByte = 1;
+
+constexpr std::array<std::string_view, 13> kTimes = {
+    "dram_ns", "l2_ns",      "load_store_ns", "issue_ns",  "float32_ns", "integer_ns", "float64_ns",
+    "half_ns", "special_ns", "conversion_ns", "tensor_ns", "atomics_ns", "latency_ns"};
+
+struct Access {
+  std::string_view fact;
+  int log2_bytes;
+};
+// Widest first.
+constexpr std::array<Access, 10> kAccesses = {{{"load_global_16", 4},
+                                               {"store_global_16", 4},
+                                               {"load_global_8", 3},
+                                               {"store_global_8", 3},
+                                               {"load_global_4", 2},
+                                               {"store_global_4", 2},
+                                               {"load_global_2", 1},
+                                               {"store_global_2", 1},
+                                               {"load_global_1", 0},
+                                               {"store_global_1", 0}}};
+
+// Values by name, 0 for names that the schema lacks.
+class NamedValues {
+ public:
+  NamedValues(const absl::StatusOr<const FactSchema*>& schema, std::span<const double> values)
+      : names_(schema.ok() ? (*schema)->names : std::span<const std::string_view>()),
+        values_(values) {}
+  double Of(std::string_view name) const {
+    const auto found = std::ranges::find(names_, name);
+    const auto i = static_cast<size_t>(found - names_.begin());
+    return i < std::min(names_.size(), values_.size()) ? values_[i] : 0;
+  }
+
+ private:
+  const std::span<const std::string_view> names_;
+  const std::span<const double> values_;
+};
+
+int Log2(double value) { return value >= 1 ? static_cast<int>(std::log2(value)) : 0; }
+
+// The launch of the first shape that takes longest.
+const LaunchSimulation* LongestLaunch(const CompileFacts& facts) {
+  const LaunchSimulation* longest = nullptr;
+  double most = 0;
+  if (facts.simulations.empty()) return longest;
+  const ShapeSimulation& shape = facts.simulations.front();
+  for (const LaunchSimulation& launch : shape.launches) {
+    const double time =
+        NamedValues(FindSimulationSchema(shape.schema), launch.values).Of("estimated_ns");
+    if (launch.values.empty() || (longest != nullptr && time <= most)) continue;
+    longest = &launch;
+    most = time;
+  }
+  return longest;
+}
+
+Niche DeviceNiche(const CompileFacts& facts, const NamedValues& values) {
+  Niche niche;
+  niche.launches = std::min(kMaxLaunches, static_cast<int>(values.Of("launches")));
+  niche.occupancy = static_cast<int>(std::ceil(4 * values.Of("launch_occupancy")));
+  double threads = values.Of("launch_block_threads");
+  for (const Access& access : kAccesses) {
+    if (values.Of(access.fact) == 0) continue;
+    niche.width = access.log2_bytes;
+    break;
+  }
+  if (const LaunchSimulation* launch = LongestLaunch(facts)) {
+    const NamedValues simulated(FindSimulationSchema(facts.simulations.front().schema),
+                                launch->values);
+    double most = 0;
+    for (size_t i = 0; i < kTimes.size(); ++i) {
+      const double time = simulated.Of(kTimes[i]);
+      if (time <= most) continue;
+      most = time;
+      niche.bound = static_cast<int>(i) + 1;
+    }
+    threads = 32 * simulated.Of("block_warps");
+  }
+  niche.tile = Log2(threads);
+  return niche;
+}
+
+Niche HostNiche(const NamedValues& values) {
+  Niche niche;
+  niche.bound = values.Of("inner_flops_per_byte") < kFlopsPerByte ? 1 : 2;
+  niche.width = Log2(values.Of("inner_vector_bytes"));
+  niche.tile = Log2(values.Of("inner_largest"));
+  return niche;
+}
+
+}  // namespace
+
+Niche NicheOf(const CompileFacts& facts) {
+  const NamedValues values(FindFactSchema(facts.schema), facts.values);
+  if (facts.schema == kCudaPtxSchemaId) return DeviceNiche(facts, values);
+  if (facts.schema == kCpuAssemblySchemaId) return HostNiche(values);
+  return {};
+}
+
+}  // namespace kernelcast::orchestrator

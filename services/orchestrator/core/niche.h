@@ -1,0 +1,33 @@
+#ifndef KERNELCAST_SERVICES_ORCHESTRATOR_CORE_NICHE_H_
+#define KERNELCAST_SERVICES_ORCHESTRATOR_CORE_NICHE_H_
+
+#include <compare>
+
+#include "common/domain/facts.h"
+
+namespace kernelcast::orchestrator {
+
+// What kind of kernel a candidate is, from its compile facts and simulation. 0 where unknown.
+struct Niche {
+  // The resource that takes longest by itself. Device code: by simulation, 1 + its position among
+  // the times of cuda-sim/1. Host code: 1 for memory, 2 for arithmetic in the inner loops.
+  int bound = 0;
+  // Device code: quarters of a multiprocessor's warps that are resident.
+  int occupancy = 0;
+  // Bytes of the widest accesses to global memory (device) or of vector registers (host), as a
+  // power of two.
+  int width = 0;
+  // Threads of a block (device) or instructions of the largest inner loop (host), as a power of
+  // two.
+  int tile = 0;
+  int launches = 0;  // at most 4
+
+  friend auto operator<=>(const Niche&, const Niche&) = default;
+};
+
+// Facts of other schemas have one niche.
+Niche NicheOf(const CompileFacts& facts);
+
+}  // namespace kernelcast::orchestrator
+
+#endif  // KERNELCAST_SERVICES_ORCHESTRATOR_CORE_NICHE_H_

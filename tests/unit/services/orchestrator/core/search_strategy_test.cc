@@ -1,0 +1,261 @@
+#include "services/orchestrator/core/search_strategy.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/file.h"
+#include "tests/unit/services/orchestrator/fakes.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+using testing::FakeForecasters;
+
+std::unique_ptr<const SearchStrategy> Make(const std::string& name,
+                                           const std::map<std::string, double>& parameters = {}) {
+  auto strategy = MakeStrategy(name, parameters);
+  INFO(strategy.status().ToString());
+  REQUIRE(strategy.ok());
+  return *std::move(strategy);
+}
+
+// A kernel of the archive.
+struct Kernel {
+  std::string id;
+  std::string parent;
+  double speedup = 0;
+  uint64_t brood = 0;
+  int expansions = 0;
+  CompileFacts facts = {};
+};
+
+Archive ArchiveOf(const std::vector<Kernel>& kernels, ArchiveLimits limits = {}) {
+  Archive archive("ref", limits);
+  for (const Kernel& kernel : kernels) {
+    Attempt attempt;
+    attempt.candidate.candidate_id = kernel.id;
+    attempt.candidate.parent_candidate_id = kernel.parent;
+    attempt.speedup = kernel.speedup;
+    attempt.facts = kernel.facts;
+    archive.Add(std::move(attempt), kernel.brood);
+    for (int i = 0; i < kernel.expansions; ++i) archive.Expand(kernel.id);
+  }
+  return archive;
+}
+
+// The first parents that many draws give.
+std::set<std::string> FirstParents(const SearchStrategy& strategy, const Archive& archive,
+                                   uint64_t brood = 0) {
+  std::set<std::string> parents;
+  for (uint64_t random = 0; random < 200; ++random) {
+    parents.insert(strategy.ChooseParents(archive, brood, random).first);
+  }
+  return parents;
+}
+
+using Ids = std::set<std::string>;
+
+TEST_CASE("Strategies are made by name") {
+  std::set<std::string_view> names;
+  for (const StrategyKind& kind : StrategyKinds()) {
+    CAPTURE(std::string(kind.name));
+    names.insert(kind.name);
+    std::map<std::string, double> defaults;
+    for (const StrategyParameter& each : kind.parameters) {
+      defaults[std::string(each.name)] = each.value;
+    }
+    CHECK(Make(std::string(kind.name), defaults)->name() == kind.name);
+  }
+  CHECK(names == std::set<std::string_view>{"selection", "puct", "islands", "map_elites", "beam",
+                                            "random", "measure_all"});
+  CHECK(Make("")->name() == "selection");
+}
+
+TEST_CASE("An error about a strategy lists what is allowed") {
+  struct Row {
+    std::string name;
+    std::map<std::string, double> parameters;
+    std::string message;
+  };
+  const Row row = GENERATE(
+      Row{"genetic",
+          {},
+          "strategy: 'genetic' is not one of selection, puct, islands, map_elites, beam, random, "
+          "measure_all"},
+      Row{"beam",
+          {{"depth", 1}},
+          "strategy_parameters: 'depth' is not a parameter of strategy beam; it has children, "
+          "admit, parents, width"},
+      Row{"random",
+          {{"width", 1}},
+          "strategy_parameters: 'width' is not a parameter of strategy random; it has none"},
+      Row{"beam",
+          {{"width", 0}},
+          "strategy_parameters[width]: 0 is not a whole number from 1 to 1000"},
+      Row{"beam",
+          {{"width", 2.5}},
+          "strategy_parameters[width]: 2.5 is not a whole number from 1 to 1000"},
+      Row{"puct",
+          {{"exploration", -1}},
+          "strategy_parameters[exploration]: -1 is not a number from 0 to 100"},
+      Row{"puct", {{"admit", 20}}, "strategy_parameters: admit 20 must not exceed children 16"});
+  const absl::Status status = MakeStrategy(row.name, row.parameters).status();
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  CHECK(std::string(status.message()) == row.message);
+}
+
+TEST_CASE("Every strategy starts from the reference and repeats its choices") {
+  for (const StrategyKind& kind : StrategyKinds()) {
+    CAPTURE(std::string(kind.name));
+    const auto strategy = Make(std::string(kind.name));
+    CHECK(FirstParents(*strategy, ArchiveOf({})) == Ids{"ref"});
+    const Archive archive = ArchiveOf({{"a", "ref", 2}, {"b", "a", 3, 1}});
+    for (uint64_t random = 0; random < 20; ++random) {
+      const Parents once = strategy->ChooseParents(archive, 5, random);
+      const Parents again = strategy->ChooseParents(archive, 5, random);
+      CHECK(once.first == again.first);
+      CHECK(once.second == again.second);
+    }
+  }
+}
+
+TEST_CASE("PUCT weighs the best child, the rank and the expansions of a parent") {
+  struct Row {
+    std::vector<Kernel> kernels;
+    double exploration;
+    std::string parent;
+  };
+  const Row row = GENERATE(
+      // Without exploration: the largest value, which is the best child's.
+      Row{{{"a", "ref", 4}, {"b", "ref", 2}, {"b1", "b", 8}}, 0, "b1"},
+      Row{{{"a", "ref", 4}, {"a1", "a", 0.5}, {"b", "ref", 3}}, 0, "ref"},
+      // Of equal values, the better kernel.
+      Row{{{"a", "ref", 4}, {"a1", "a", 4}}, 0, "a"},
+      // Exploration tries what was expanded less.
+      Row{{{"a", "ref", 4, 0, 30}, {"b", "ref", 3.9}}, 1, "b"},
+      Row{{{"a", "ref", 4}, {"b", "ref", 3.9, 0, 30}}, 1, "a"});
+  const auto strategy = Make("puct", {{"exploration", row.exploration}});
+  CHECK(FirstParents(*strategy, ArchiveOf(row.kernels)) == Ids{row.parent});
+}
+
+TEST_CASE("PUCT keeps an archive of 1,000") {
+  CHECK(Make("puct")->archive_limits().parents == 1000);
+  const auto small = Make("puct", {{"archive", 3}, {"kept", 1}});
+  const Archive archive = ArchiveOf({{"a", "ref", 2}, {"b", "ref", 3}}, small->archive_limits());
+  CHECK(archive.Find("a") == nullptr);
+  CHECK(archive.Find("b") != nullptr);
+  CHECK(Make("puct")->broods()->children == 16);
+  CHECK(Make("puct")->broods()->admit == 4);
+  CHECK(Make("puct")->broods()->parents == 2);
+}
+
+TEST_CASE("Islands take turns and exchange their best") {
+  const auto strategy = Make("islands", {{"islands", 2}, {"migrate_every", 3}});
+  const Archive archive =
+      ArchiveOf({{"a", "ref", 4, 0}, {"b", "ref", 2, 1}, {"a2", "a", 3, 2}, {"b2", "b", 5, 3}});
+  struct Row {
+    uint64_t brood;
+    Ids parents;
+  };
+  const Row row = GENERATE(Row{0, {"a", "a2"}}, Row{1, {"b", "b2"}}, Row{2, {"a", "a2"}},
+                           // The third generation comes from the neighbour's best.
+                           Row{6, {"b2"}}, Row{7, {"a"}}, Row{8, {"a", "a2"}}, Row{12, {"b2"}});
+  CAPTURE(row.brood);
+  CHECK(FirstParents(*strategy, archive, row.brood) == row.parents);
+  // An island without kernels starts from the reference until one immigrates.
+  const Archive alone = ArchiveOf({{"a", "ref", 4, 0}});
+  CHECK(FirstParents(*strategy, alone, 1) == Ids{"ref"});
+  CHECK(FirstParents(*strategy, alone, 7) == Ids{"a"});
+}
+
+TEST_CASE("MAP-Elites derives from the best of each niche and from the reference") {
+  const auto facts = [](double occupancy) {
+    const FactSchema& schema = **FindFactSchema(kCudaPtxSchemaId);
+    std::vector<double> values(schema.names.size(), 0);
+    const auto fact = std::ranges::find(schema.names, "launch_occupancy");
+    values[static_cast<size_t>(fact - schema.names.begin())] = occupancy;
+    return CompileFacts{std::string(kCudaPtxSchemaId), values};
+  };
+  const Archive archive = ArchiveOf({{"full", "ref", 2, 0, 0, facts(1)},
+                                     {"fuller", "ref", 3, 0, 0, facts(0.9)},
+                                     {"half", "ref", 1.1, 0, 0, facts(0.5)}});
+  CHECK(FirstParents(*Make("map_elites"), archive) == Ids{"ref", "fuller", "half"});
+}
+
+TEST_CASE("A beam derives from the best few, the least expanded first") {
+  const auto strategy = Make("beam", {{"width", 2}});
+  struct Row {
+    std::vector<Kernel> kernels;
+    Ids parents;
+  };
+  const Row row =
+      GENERATE(Row{{{"a", "ref", 4}}, {"a"}}, Row{{{"a", "ref", 4, 0, 1}}, {"ref"}},
+               Row{{{"a", "ref", 4, 0, 1}, {"b", "ref", 3}, {"c", "ref", 2}}, {"b"}},
+               Row{{{"a", "ref", 4, 0, 1}, {"b", "ref", 3, 0, 1}, {"c", "ref", 2}}, {"a"}},
+               // Slower kernels than the reference are parents too.
+               Row{{{"a", "ref", 0.5, 0, 1}, {"b", "ref", 0.4}}, {"b"}});
+  CHECK(FirstParents(*strategy, ArchiveOf(row.kernels)) == row.parents);
+}
+
+TEST_CASE("Random parents are all of the archive") {
+  const Archive archive = ArchiveOf({{"a", "ref", 4}, {"b", "ref", 0.1}});
+  CHECK(FirstParents(*Make("random"), archive) == Ids{"ref", "a", "b"});
+  CHECK_FALSE(Make("random")->broods().has_value());
+  CHECK(Make("measure_all")->measures_everything());
+}
+
+TEST_CASE("The expected bin and then the win probability choose the next measurement") {
+  struct Row {
+    std::vector<double> speedups;
+    std::vector<double> win_probabilities;
+    std::vector<bool> lost;
+    std::optional<size_t> chosen;
+    double failure_probability_of_last = 0;
+  };
+  const Row row = GENERATE(Row{{1.2, 3, 0.4}, {0.2, 0.1, 0.9}, {false, false, false}, 1},
+                           Row{{3, 3, 0.4}, {0.1, 0.3, 0.9}, {false, false, false}, 1},
+                           // Bins that are expected to be about the same.
+                           Row{{3.0, 2.98}, {0.1, 0.3}, {false, false}, 1},
+                           // A candidate that lost returns when it is likely to win.
+                           Row{{0.4, 3}, {0.2, 0.49}, {false, true}, 0},
+                           Row{{0.4, 3}, {0.2, 0.5}, {false, true}, 1},
+                           Row{{3}, {0.2}, {true}, std::nullopt}, Row{{}, {}, {}, std::nullopt},
+                           // A failure counts as bin 0.
+                           Row{{1.2, 3}, {0.2, 0.3}, {false, false}, 0, 0.9});
+  std::vector<Forecast> forecasts;
+  for (const double speedup : row.speedups) {
+    forecasts.push_back(FakeForecasters::Make(Candidate(), speedup, 0.2, 0));
+  }
+  for (Forecast& forecast : forecasts) forecast.failure_probability = 0;
+  if (!forecasts.empty()) forecasts.back().failure_probability = row.failure_probability_of_last;
+  std::vector<PrunedCandidate> pruned;
+  for (size_t i = 0; i < forecasts.size(); ++i) {
+    pruned.push_back({&forecasts[i], row.win_probabilities[i], row.lost[i]});
+  }
+  CHECK(Make("puct")->ChooseMeasurement(pruned, 1) == row.chosen);
+}
+
+TEST_CASE("docs/concepts/search.md lists every strategy with its parameters") {
+  std::string table = "| strategy | parameters with defaults |\n|---|---|\n";
+  for (const StrategyKind& kind : StrategyKinds()) {
+    absl::StrAppend(&table, "| `", std::string(kind.name), "` |");
+    const char* separator = " ";
+    for (const StrategyParameter& parameter : kind.parameters) {
+      absl::StrAppend(&table, separator, "`", std::string(parameter.name), "` ", parameter.value);
+      separator = ", ";
+    }
+    table += " |\n";
+  }
+  INFO(table);
+  CHECK_THAT(ReadFile(std::string(KERNELCAST_SOURCE_DIR) + "/docs/concepts/search.md").value(),
+             Catch::Contains(table));
+}
+
+}  // namespace
+}  // namespace kernelcast::orchestrator
