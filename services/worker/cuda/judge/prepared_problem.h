@@ -103,9 +103,9 @@ class CudaPreparedProblem {
   };
 
   // Draws inputs on the device, runs the oracle and the reference on all of them in `runner`, and
-  // checks the reference. FAILED_PRECONDITION: oracle or reference is at fault, or the problem needs
-  // more memory than the device has. RESOURCE_EXHAUSTED: it needs more than is free. Both are found
-  // before any memory is taken. UNAVAILABLE: the runner failed otherwise.
+  // checks the reference. FAILED_PRECONDITION: oracle or reference is at fault, or the problem
+  // needs more memory than the device has. RESOURCE_EXHAUSTED: it needs more than is free. Both are
+  // found before any memory is taken. UNAVAILABLE: the runner failed otherwise.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> Make(
       const Problem& problem, const CudaProgram& oracle, CudaProgram reference,
       const MeasureOptions& options, CudaDevice& device, JudgeKernels& kernels, CudaRunner& runner,
