@@ -226,6 +226,7 @@ struct OutcomeToProto {
     arm->set_runners(ok.runners);
     arm->mutable_runner_speedups()->Assign(ok.runner_speedups.begin(), ok.runner_speedups.end());
     arm->set_correctness_cases(ok.correctness_cases);
+    arm->set_rule(Utf8(ok.rule));
   }
 
   void operator()(const WrongResult& wrong) const {
@@ -241,6 +242,7 @@ struct OutcomeToProto {
     arm->set_expected(wrong.expected);
     arm->set_normwise_error(wrong.normwise_error);
     arm->set_entry_status(wrong.entry_status);
+    arm->set_rule(Utf8(wrong.rule));
   }
 
   void operator()(const Crash& crash) const {
@@ -289,6 +291,7 @@ absl::StatusOr<MeasureOutcome> OkFromProto(const v1::MeasuredOk& proto) {
   ok.runners = proto.runners();
   ok.runner_speedups.assign(proto.runner_speedups().begin(), proto.runner_speedups().end());
   ok.correctness_cases = proto.correctness_cases();
+  ok.rule = proto.rule();
   return ok;
 }
 
@@ -306,6 +309,7 @@ absl::StatusOr<MeasureOutcome> WrongFromProto(const v1::WrongResult& proto) {
   wrong.expected = proto.expected();
   wrong.normwise_error = proto.normwise_error();
   wrong.entry_status = proto.entry_status();
+  wrong.rule = proto.rule();
   return wrong;
 }
 

@@ -145,7 +145,7 @@ std::string StageText(const std::string& stage, const AxisValues& shape,
   return text;
 }
 
-std::string Feedback(const WrongResult& wrong) {
+std::string WrongText(const WrongResult& wrong) {
   const std::string where = CaseText(wrong.shape, wrong.distribution);
   const std::string output = "output " + Quoted(wrong.output);
   const std::string share = absl::StrCat(wrong.mismatches, " of ", wrong.elements, " elements");
@@ -173,6 +173,11 @@ std::string Feedback(const WrongResult& wrong) {
                           ": ", share, " are out of tolerance; ", first, ".");
   }
   return "Wrong result.";
+}
+
+std::string Feedback(const WrongResult& wrong) {
+  return wrong.rule.empty() ? WrongText(wrong)
+                            : absl::StrCat(WrongText(wrong), " The rule: ", wrong.rule, ".");
 }
 
 std::string SignalText(int32_t signal) {

@@ -123,6 +123,7 @@ struct MeasuredOk {
   uint32_t runners = 0;
   uint32_t correctness_cases = 0;
   std::vector<double> runner_speedups;
+  std::string rule = {};
 };
 
 struct WrongResult {
@@ -138,6 +139,7 @@ struct WrongResult {
   double expected = 0;
   double normwise_error = 0;
   int32_t entry_status = 0;
+  std::string rule = {};
 };
 
 struct Crash {

@@ -107,6 +107,18 @@ struct Tolerance {
   double normwise = 0;
   // Whether atol is multiplied by the root mean square of the expected values, if that is above 1.
   bool scaled = true;
+  // Rules of other projects' tasks. Whether an element agrees within the larger of the two bounds
+  // instead of within their sum.
+  bool larger_of_both = false;
+  // Share of the elements that must agree. Each must be written, and finite, even so.
+  double matched_ratio = 1;
+  // Largest error of any element; 0: unlimited.
+  double max_error = 0;
+  // Infinities that agree with the same infinity.
+  enum class Infinities { kBoth, kNegative, kNone };
+  Infinities infinities = Infinities::kBoth;
+  // Whether an output of zeros is wrong where not all expected values are zero.
+  bool not_all_zero = false;
 };
 
 // Expressions over the axes. Each one that is set replaces the constant.
@@ -210,10 +222,20 @@ struct ProblemFile {
 
 // A task of another project: Python code that defines a PyTorch reference and its inputs.
 struct PythonTask {
-  enum class Format { kKernelBench };
+  enum class Format { kKernelBench, kFlashInferBench, kSolExecBench, kGpuMode };
+  // One way to call the reference.
+  struct Case {
+    AxisValues axes;  // different in every case
+    // The rule for floating-point outputs, where the format has one for all dtypes.
+    std::optional<Tolerance> tolerance;
+  };
   Format format = Format::kKernelBench;
-  std::string file;
-  std::string source;  // its content
+  std::string file;    // of the reference, for messages
+  std::string source;  // of the reference
+  // What else the format's reader in the sandbox needs, as JSON; empty for KernelBench. `cases` is
+  // an array in the order of the cases below.
+  std::string details;
+  std::vector<Case> cases;
 };
 
 // An operation to optimise, as parsed from problem.yaml and the files that it names. Immutable once
@@ -247,16 +269,16 @@ inline constexpr int64_t kMaxTensorElements = int64_t{1} << 28;
 // "p_" and 32 hex digits over the files, sorted by path.
 std::string ProblemId(const std::vector<ProblemFile>& files);
 
-// Parses a problem. The files must be one Python task (python_task.h), or exactly problem.yaml and
+// Parses a problem. The files must be a Python task (python_task.h), or exactly problem.yaml and
 // the files that it and its spaces name. All check and bench shapes, and the corners of the
 // held-out ranges, must evaluate to legal tensor shapes. INVALID_ARGUMENT: "problem.yaml:12:
 // outputs[0].dtype: 'float31' is not one of
 // ...".
 [[nodiscard]] absl::StatusOr<Problem> ParseProblem(std::vector<ProblemFile> files);
 
-// Reads a Python task's file, or problem.yaml and the files that it names (oracle, references,
-// spaces, templates), sorted by path, for ParseProblem. NOT_FOUND: no such folder or file.
-// INVALID_ARGUMENT as for ParseProblem, or a path or link leaves the folder.
+// Reads the files of a Python task (task_files.h), or problem.yaml and the files that it names
+// (oracle, references, spaces, templates), sorted by path, for ParseProblem. NOT_FOUND: no such
+// folder or file. INVALID_ARGUMENT as for ParseProblem, or a path or link leaves the folder.
 [[nodiscard]] absl::StatusOr<std::vector<ProblemFile>> ReadProblemFolder(const std::string& path);
 
 // Sizes of a tensor for the given axes. Each is in [1, 2^40], and their product is at most

@@ -13,6 +13,7 @@
 #include "common/base/status.h"
 #include "common/domain/problem.h"
 #include "common/domain/python_task.h"
+#include "common/domain/task_files.h"
 #include "common/domain/tensor_parser.h"
 #include "common/domain/text.h"
 #include "common/domain/yaml_cursor.h"
@@ -833,13 +834,12 @@ absl::StatusOr<Problem> ParseProblem(std::vector<ProblemFile> files) {
 
 absl::StatusOr<std::vector<ProblemFile>> ReadProblemFolder(const std::string& path) {
   std::error_code error;
-  const std::filesystem::path task(path);
-  if (task.extension() == ".py" && std::filesystem::is_regular_file(task, error)) {
-    FolderFiles source(std::filesystem::absolute(task, error).parent_path());
-    KC_ASSIGN_OR_RETURN(std::string content, source.Read(task.filename().string()));
-    return std::vector<ProblemFile>{{task.filename().string(), std::move(content)}};
-  }
   const std::string& folder = path;
+  // problem.yaml wins where a folder has both.
+  if (!std::filesystem::exists(std::filesystem::path(path) / kProblemFileName, error) &&
+      IsTaskPath(path)) {
+    return ReadTaskFiles(path);
+  }
   const std::filesystem::path canonical = std::filesystem::canonical(folder, error);
   if (error || !std::filesystem::is_directory(canonical, error)) {
     return absl::NotFoundError(absl::StrCat("no folder ", Quoted(folder, 255)));

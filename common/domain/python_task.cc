@@ -1,24 +1,22 @@
 #include "common/domain/python_task.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/utf8.h"
+#include "common/base/status.h"
+#include "common/domain/task_problem.h"
 #include "common/domain/text.h"
 
 namespace kernelcast {
 namespace {
 
+using Format = PythonTask::Format;
+
 constexpr std::string_view kExtension = ".py";
 constexpr size_t kMaxTaskName = 60;
-
-// Whether a line at the source's top level starts with `text`.
-bool HasLine(std::string_view source, std::string_view text) {
-  return source.starts_with(text) ||
-         source.find(absl::StrCat("\n", std::string(text))) != std::string_view::npos;
-}
 
 struct Definition {
   std::string_view line;
@@ -28,57 +26,23 @@ constexpr Definition kKernelBench[] = {{"class Model(", "class Model"},
                                        {"def get_inputs(", "get_inputs()"},
                                        {"def get_init_inputs(", "get_init_inputs()"}};
 
-std::string Stem(const std::string& path) {
-  return path.substr(0, path.size() - kExtension.size());
-}
-
 // "19_ReLU" becomes "19_relu".
-std::string NameOf(const std::string& stem) {
+std::string NameOf(const std::string& title) {
   std::string name;
-  for (const char c : stem.substr(0, kMaxTaskName)) {
+  for (const char c : title.substr(0, kMaxTaskName)) {
     const auto byte = static_cast<unsigned char>(c);
     name += absl::ascii_isalnum(byte) ? absl::ascii_tolower(byte) : '_';
   }
   return name.empty() ? "task" : name;
 }
 
-}  // namespace
-
-std::string_view Name(PythonTask::Format format) {
-  switch (format) {
-    case PythonTask::Format::kKernelBench: return "kernelbench";
-  }
-  return "unknown";
-}
-
-std::string_view CandidateName(PythonTask::Format format) {
-  switch (format) {
-    case PythonTask::Format::kKernelBench: return "ModelNew";
-  }
-  return "";
-}
-
-std::string_view ReferenceName(PythonTask::Format format) {
-  switch (format) {
-    case PythonTask::Format::kKernelBench: return "Model";
-  }
-  return "";
-}
-
-bool IsPythonTask(const std::vector<ProblemFile>& files) {
+bool IsKernelBench(const std::vector<ProblemFile>& files) {
   return files.size() == 1 && files[0].path.ends_with(kExtension);
 }
 
-absl::StatusOr<Problem> ParsePythonTask(std::vector<ProblemFile> files) {
-  if (!IsPythonTask(files)) return absl::InvalidArgumentError("a task is one file NAME.py");
-  const ProblemFile& file = files[0];
-  if (file.path.find('/') != std::string::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("file ", Quoted(file.path), " is not in the task's folder"));
-  }
-  if (!IsValidUtf8(file.content) || file.content.find('\0') != std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat(file.path, ": is not UTF-8 text"));
-  }
+absl::StatusOr<Problem> ParseKernelBenchTask(std::vector<ProblemFile> files) {
+  const ProblemFile file = files[0];
+  KC_RETURN_IF_ERROR(CheckTaskSource(file.path, file.content));
   for (const Definition& definition : kKernelBench) {
     if (!HasLine(file.content, definition.line)) {
       return absl::InvalidArgumentError(
@@ -87,37 +51,172 @@ absl::StatusOr<Problem> ParsePythonTask(std::vector<ProblemFile> files) {
                        "get_init_inputs() at its top level"));
     }
   }
-  if (std::ssize(file.content) > kMaxSourceBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(file.path, ": has ", file.content.size(),
-                                                   " bytes; at most ", kMaxSourceBytes));
+  TaskParts parts;
+  parts.title = PathStem(file.path);
+  parts.task.format = Format::kKernelBench;
+  parts.task.file = file.path;
+  parts.task.source = file.content;
+  // A task has one shape, which no axis varies.
+  parts.task.cases.emplace_back();
+  parts.checked = {0};
+  parts.timed = {0};
+  return MakeTaskProblem(std::move(parts), std::move(files), "");
+}
+
+std::string BoundText(const Tolerance& tolerance) {
+  const std::string atol = NumberText(tolerance.atol);
+  const std::string rtol = NumberText(tolerance.rtol);
+  return tolerance.larger_of_both ? absl::StrCat("with an absolute error of at most ", atol,
+                                                 " or a relative error of at most ", rtol)
+                                  : absl::StrCat("within ", atol, " + ", rtol, " * abs(expected)");
+}
+
+}  // namespace
+
+std::string_view Name(Format format) {
+  switch (format) {
+    case Format::kKernelBench: return "kernelbench";
+    case Format::kFlashInferBench: return "flashinfer_bench";
+    case Format::kSolExecBench: return "sol_execbench";
+    case Format::kGpuMode: return "gpu_mode";
+  }
+  return "unknown";
+}
+
+std::string_view CandidateName(Format format) {
+  switch (format) {
+    case Format::kKernelBench: return "ModelNew";
+    case Format::kFlashInferBench:
+    case Format::kSolExecBench: return "run";
+    case Format::kGpuMode: return "custom_kernel";
+  }
+  return "";
+}
+
+std::string_view ReferenceName(Format format) {
+  switch (format) {
+    case Format::kKernelBench: return "Model";
+    case Format::kFlashInferBench:
+    case Format::kSolExecBench: return "run";
+    case Format::kGpuMode: return "ref_kernel";
+  }
+  return "";
+}
+
+bool HasChecker(Format format) { return format == Format::kGpuMode; }
+
+bool IsPythonTask(const std::vector<ProblemFile>& files) {
+  return IsKernelBench(files) || IsGpuMode(files) || IsSolExecBench(files) ||
+         IsFlashInferBench(files);
+}
+
+absl::StatusOr<Problem> ParsePythonTask(std::vector<ProblemFile> files) {
+  std::set<std::string> paths;
+  for (const ProblemFile& file : files) {
+    if (file.path.empty() || file.path.find('/') != std::string::npos) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("file ", Quoted(file.path), " is not in the task's folder"));
+    }
+    if (!paths.insert(file.path).second) {
+      return absl::InvalidArgumentError(absl::StrCat("file ", Quoted(file.path), " occurs twice"));
+    }
+  }
+  std::ranges::sort(files, {}, &ProblemFile::path);
+  if (IsKernelBench(files)) return ParseKernelBenchTask(std::move(files));
+  if (IsGpuMode(files)) return ParseGpuModeTask(std::move(files));
+  if (IsSolExecBench(files)) return ParseDefinitionTask(Format::kSolExecBench, std::move(files));
+  if (IsFlashInferBench(files)) {
+    return ParseDefinitionTask(Format::kFlashInferBench, std::move(files));
+  }
+  return absl::InvalidArgumentError("the files are no task of a known format");
+}
+
+Problem MakeTaskProblem(TaskParts parts, std::vector<ProblemFile> files,
+                        const std::string& axis_name) {
+  std::vector<PythonTask::Case>& cases = parts.task.cases;
+  std::set<AxisValues> different;
+  for (const PythonTask::Case& one : cases) different.insert(one.axes);
+  for (size_t i = 0; i < cases.size() && different.size() < cases.size(); ++i) {
+    cases[i].axes[axis_name] = static_cast<int64_t>(i);
   }
   Problem problem;
   problem.problem_id = ProblemId(files);
-  const std::string stem = Stem(file.path);
-  problem.name = NameOf(stem);
-  problem.title = stem;
+  problem.name = NameOf(parts.title);
+  problem.title = std::move(parts.title);
+  problem.description = std::move(parts.description);
   problem.family = "pytorch";
-  problem.task = PythonTask{PythonTask::Format::kKernelBench, file.path, file.content};
-  // A task has one shape, which no axis varies.
-  problem.check_shapes = {AxisValues()};
-  problem.bench_shapes = {AxisValues()};
+  for (const size_t i : parts.checked) problem.check_shapes.push_back(cases[i].axes);
+  for (const size_t i : parts.timed) problem.bench_shapes.push_back(cases[i].axes);
   ProblemTarget target;
   target.kind = CandidateKind::kPython;
-  target.reference.file = file.path;
-  target.reference.source = file.content;
+  target.reference.file = parts.task.file;
+  target.reference.source = parts.task.source;
   target.check_shapes = problem.check_shapes;
   target.bench_shapes = problem.bench_shapes;
   problem.targets.emplace(kCpuTargetName, std::move(target));
+  problem.task = std::move(parts.task);
   problem.files = std::move(files);
   return problem;
 }
 
-Tolerance TaskTolerance(PythonTask::Format, DataType dtype) {
+std::vector<size_t> Spread(const std::vector<size_t>& items, size_t most) {
+  if (items.size() <= most || most < 2) return items;
+  std::vector<size_t> spread;
+  for (size_t i = 0; i < most; ++i) {
+    spread.push_back(items[i * (items.size() - 1) / (most - 1)]);
+  }
+  return spread;
+}
+
+absl::Status CheckTaskSource(const std::string& file, const std::string& content) {
+  if (!IsSourceText(content)) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": is not UTF-8 text"));
+  }
+  if (std::ssize(content) > kMaxSourceBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ": has ", content.size(), " bytes; at most ", kMaxSourceBytes));
+  }
+  return absl::OkStatus();
+}
+
+bool HasLine(std::string_view source, std::string_view text) {
+  return source.starts_with(text) ||
+         source.find(absl::StrCat("\n", std::string(text))) != std::string_view::npos;
+}
+
+std::string PathStem(const std::string& path) { return path.substr(0, path.rfind('.')); }
+
+const std::string* FindFile(const std::vector<ProblemFile>& files, std::string_view path) {
+  const auto found = std::ranges::find(files, path, &ProblemFile::path);
+  return found == files.end() ? nullptr : &found->content;
+}
+
+Tolerance TaskTolerance(const PythonTask& task, const PythonTask::Case& task_case, DataType dtype) {
+  if (task_case.tolerance) return *task_case.tolerance;
   const bool narrow = dtype == DataType::kFloat16 || dtype == DataType::kBfloat16 ||
                       dtype == DataType::kFloat8E4m3 || dtype == DataType::kFloat8E5m2;
+  if (HasChecker(task.format)) {
+    const double bound = narrow ? 5e-2 : 1e-2;
+    return {.atol = bound, .rtol = bound};
+  }
   // KernelBench, eval.py: get_tolerance_for_precision.
   const double bound = narrow ? 1e-2 : 1e-4;
   return {.atol = bound, .rtol = bound, .normwise = 0, .scaled = false};
+}
+
+std::string RuleText(Format format, const Tolerance& tolerance) {
+  const std::string name(Name(format));
+  if (HasChecker(format)) return absl::StrCat(name, ": check_implementation accepts every output");
+  std::string text = absl::StrCat(
+      name, ": ",
+      tolerance.matched_ratio < 1
+          ? absl::StrCat("at least ", NumberText(100 * tolerance.matched_ratio), "% of elements ")
+          : std::string("every element "),
+      BoundText(tolerance));
+  if (tolerance.max_error > 0) {
+    absl::StrAppend(&text, ", none off by more than ", NumberText(tolerance.max_error));
+  }
+  return text;
 }
 
 }  // namespace kernelcast

@@ -13,22 +13,32 @@ namespace kernelcast {
 // Tasks of other projects, read as they are. Their code runs only in a worker's sandbox, which also
 // finds out what their inputs and outputs are.
 
-// "kernelbench".
+// "kernelbench", "flashinfer_bench", "sol_execbench", "gpu_mode".
 std::string_view Name(PythonTask::Format format);
 
-// Whether the files are a task and not a folder with problem.yaml.
+// Whether the files are a task and not a folder with problem.yaml: NAME.py (KernelBench), NAME.json
+// and NAME.jsonl (a flashinfer-bench definition and its workloads), definition.json and
+// workload.jsonl (SOL-ExecBench), or task.yml (GPU MODE).
 bool IsPythonTask(const std::vector<ProblemFile>& files);
 
-// Makes a problem of a task's file. INVALID_ARGUMENT: "relu.py: does not define 'get_inputs' ...".
+// Makes a problem of a task's files. INVALID_ARGUMENT: "relu.py: does not define 'get_inputs' ...".
 [[nodiscard]] absl::StatusOr<Problem> ParsePythonTask(std::vector<ProblemFile> files);
 
-// What a candidate's source defines: "ModelNew".
+// What a candidate's source defines: "ModelNew", "run" or "custom_kernel".
 std::string_view CandidateName(PythonTask::Format format);
-// What a task's source defines for its reference: "Model".
+// What a task's source defines for its reference: "Model", "run" or "ref_kernel".
 std::string_view ReferenceName(PythonTask::Format format);
 
-// The format's own rule for floating-point outputs: |got - expected| <= atol + rtol * |expected|.
-Tolerance TaskTolerance(PythonTask::Format format, DataType dtype);
+// Whether the task's own code decides if outputs are right. Tolerances then only say which elements
+// are suspicious.
+bool HasChecker(PythonTask::Format format);
+
+// The rule for floating-point outputs of a case.
+Tolerance TaskTolerance(const PythonTask& task, const PythonTask::Case& task_case, DataType dtype);
+
+// The format's rule of passing, for results: "kernelbench: every element within 0.0001 + 0.0001 *
+// abs(expected)".
+std::string RuleText(PythonTask::Format format, const Tolerance& tolerance);
 
 }  // namespace kernelcast
 

@@ -6,7 +6,9 @@ from pathlib import Path
 import kernelcast
 import pytest
 from conftest import judged
+from kernelcast._problems import read_problem
 
+EXAMPLES = Path(__file__).parents[3] / "examples/tasks"
 TASKS = Path(__file__).parents[3] / "examples/tasks/kernelbench"
 PYTHON = "/usr/bin/python3"  # Debian's, for which PyTorch is a package
 
@@ -24,3 +26,20 @@ def test_a_task_is_judged_as_it_is(tmp_path):
         broken = client.evaluate(task, "class ModelNew(:\n", mode="measure")
         assert isinstance(broken, kernelcast.Rejection) and broken.cause == "compile_error"
         assert "candidate.py" in broken.feedback
+
+
+@pytest.mark.parametrize("path, names", [
+    ("flashinfer_bench/definitions/gemm/gemm_n192_k256.json", ["gemm_n192_k256.json", "gemm_n192_k256.jsonl"]),
+    ("sol_execbench/gated_projection", ["definition.json", "reference.py", "workload.jsonl"]),
+    ("gpu_mode/row_argmax", ["task.yml", "task.py", "utils.py", "reference.py"]),
+])
+def test_tasks_of_other_formats_are_read_as_they_are(path, names):
+    problem = read_problem(EXAMPLES / path)
+    assert [file.path for file in problem.files] == names
+    assert all(file.content for file in problem.files)
+
+
+def test_task_yml_may_be_in_block_style(tmp_path):
+    (tmp_path / "task.yml").write_text("files:\n- name: reference.py\n  source: reference.py\n- name: a.py\n  source: \"@SUBMISSION@\"\n")
+    (tmp_path / "reference.py").write_text("x = 1\n")
+    assert [file.path for file in read_problem(tmp_path).files] == ["task.yml", "reference.py"]

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/domain/task_files.h"
 #include "services/cli/core/paths.h"
 #include "services/cli/core/text.h"
 
@@ -25,7 +26,7 @@ absl::StatusOr<LoadedProblem> LoadProblemFolder(const std::string& folder) {
   }
   // Messages name files relative to the folder.
   std::string message(status.message());
-  if (folder.ends_with(kTaskExtension)) return absl::Status(status.code(), message);
+  if (IsTaskPath(folder)) return absl::Status(status.code(), message);
   if (message.find(folder) == std::string::npos) message = absl::StrCat(folder, "/", message);
   return absl::Status(status.code(), message);
 }
@@ -58,7 +59,8 @@ uint64_t SpacePoints(const Problem& problem, const std::string& target) {
 
 void AddProblemArgument(CLI::App& app, std::string& problem) {
   app.add_option("PROBLEM", problem,
-                 "A problem's folder, a KernelBench task (FILE.py), or a problem's name in "
+                 "A problem's folder, a task of KernelBench (FILE.py), flashinfer-bench "
+                 "(DEFINITION.json), SOL-ExecBench or GPU MODE (a folder), or a problem's name in "
                  "$KERNELCAST_PROBLEMS, ./examples/problems or the installed problems")
       ->required();
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
 #include "common/base/gzip_file.h"
 #include "common/base/status.h"
 #include "common/domain/candidate_json.h"
@@ -95,6 +96,33 @@ absl::StatusOr<NamedCandidate> ReadSourceFile(const fs::path& path, const std::s
   return named;
 }
 
+// Whether a JSON file is a solution of flashinfer-bench or SOL-ExecBench, which is a candidate.
+bool IsSolution(std::string_view text) {
+  const Json json = ParseBoundedJson<Json>(text);
+  return json.is_object() && json.contains("spec") && json["spec"].is_object() &&
+         json["spec"].contains("entry_point") && json.contains("sources");
+}
+
+absl::StatusOr<NamedCandidate> ReadSolution(const fs::path& path, const std::string& problem_id,
+                                            const std::string& target) {
+  NamedCandidate named;
+  named.name = path.stem().string();
+  Candidate& candidate = named.candidate;
+  candidate.problem_id = problem_id;
+  candidate.target = target;
+  candidate.kind = CandidateKind::kPython;
+  candidate.name = named.name;
+  candidate.origin = absl::StrCat("file:", path.filename().string());
+  KC_ASSIGN_OR_RETURN(candidate.source, ReadFile(path.string(), kMaxSourceBytes));
+  if (!IsSolution(candidate.source)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path.string(), ": no source next to it, such as ", named.name,
+                     ".cc, and not a solution with spec.entry_point and sources"));
+  }
+  KC_RETURN_IF_ERROR(WithFile(path.string(), ValidateCandidate(candidate)));
+  return named;
+}
+
 absl::StatusOr<std::vector<NamedCandidate>> ReadFolder(const fs::path& folder,
                                                        const std::string& problem_id,
                                                        const std::string& target) {
@@ -119,17 +147,17 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadFolder(const fs::path& folder,
                        ": another source of the same name is in the folder; names must be unique"));
     }
   }
-  for (const fs::path& json : descriptions) {
-    if (stems.count(json.stem().string()) == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          json.string(), ": no source next to it, such as ", json.stem().string(), ".cc"));
-    }
-  }
-  if (sources.empty()) {
-    return absl::NotFoundError(absl::StrCat(
-        folder.string(), " holds no candidate; sources end in .cc, .cpp, .cxx, .cu or .py"));
-  }
   std::vector<NamedCandidate> candidates;
+  for (const fs::path& json : descriptions) {
+    if (stems.count(json.stem().string()) != 0) continue;
+    KC_ASSIGN_OR_RETURN(NamedCandidate named, ReadSolution(json, problem_id, target));
+    candidates.push_back(std::move(named));
+  }
+  if (sources.empty() && candidates.empty()) {
+    return absl::NotFoundError(absl::StrCat(
+        folder.string(),
+        " holds no candidate; sources end in .cc, .cpp, .cxx, .cu or .py, solutions in .json"));
+  }
   for (const fs::path& source : sources) {
     KC_ASSIGN_OR_RETURN(NamedCandidate named, ReadSourceFile(source, problem_id, target));
     candidates.push_back(std::move(named));
@@ -253,8 +281,16 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadCandidates(const std::string& pa
     candidates.push_back(std::move(named));
     return candidates;
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      path, ": not a folder, a source (.cc, .cpp, .cxx, .cu, .py) or a .jsonl or .jsonl.gz file"));
+  if (file.extension() == ".json") {
+    KC_ASSIGN_OR_RETURN(NamedCandidate named, ReadSolution(file, problem_id, target));
+    std::vector<NamedCandidate> candidates;
+    candidates.push_back(std::move(named));
+    return candidates;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(path,
+                   ": not a folder, a source (.cc, .cpp, .cxx, .cu, .py), a solution (.json) "
+                   "or a .jsonl or .jsonl.gz file"));
 }
 
 }  // namespace kernelcast::cli

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
+#include "common/domain/task_files.h"
 #include "common/domain/text.h"
 
 namespace kernelcast::cli {
@@ -89,12 +90,17 @@ absl::StatusOr<std::string> FindProblemFolder(const std::string& argument,
   if (fs::is_regular_file(path, error) && path.filename() == "problem.yaml") {
     return path.has_parent_path() ? path.parent_path().string() : std::string(".");
   }
-  if (argument.ends_with(kTaskExtension)) {
-    if (fs::is_regular_file(path, error)) return argument;
+  const std::string file = path.filename().string();
+  if (fs::is_regular_file(path, error) && (file == "task.yml" || file == "definition.json")) {
+    return path.has_parent_path() ? path.parent_path().string() : std::string(".");
+  }
+  if (IsTaskPath(argument)) return argument;
+  if (path.extension() == ".py" || path.extension() == ".json") {
     return absl::NotFoundError(absl::StrCat("there is no file '", argument, "'"));
   }
   if (fs::is_directory(path, error)) {
-    return absl::NotFoundError(absl::StrCat("'", argument, "' holds no problem.yaml"));
+    return absl::NotFoundError(absl::StrCat(
+        "'", argument, "' holds no problem.yaml, task.yml, or definition.json and workload.jsonl"));
   }
   if (argument.find('/') != std::string::npos) {
     return absl::NotFoundError(absl::StrCat("there is no folder '", argument, "'"));

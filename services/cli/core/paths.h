@@ -28,12 +28,9 @@ std::string ProgramFolder();
 std::vector<std::string> ProblemFolders(const Environment& environment,
                                         const std::string& program_folder);
 
-// Ends the name of a file that is a task in Python.
-inline constexpr std::string_view kTaskExtension = ".py";
-
 // Returns the path of a problem: `argument` is the path of a folder that contains problem.yaml or
-// of a task in Python, or a name to find in `folders`. NOT_FOUND: says where it searched and
-// suggests similar names.
+// of a Python task (common/domain/task_files.h), or a name to find in `folders`. NOT_FOUND: says
+// where it searched and suggests similar names.
 [[nodiscard]] absl::StatusOr<std::string> FindProblemFolder(
     const std::string& argument, const std::vector<std::string>& folders);
 

@@ -66,9 +66,12 @@ json TensorsOf(const std::vector<TensorSpec>& tensors) {
 std::string ReferenceOf(const Served& served) {
   const std::string& source = served.problem.targets.at(served.target).reference.source;
   if (served.problem.task.has_value()) {
-    return absl::StrCat(source, "\n\ndef run(*inputs):\n    return ",
-                        std::string(ReferenceName(served.problem.task->format)),
-                        "(*get_init_inputs())(*inputs)\n");
+    const PythonTask::Format format = served.problem.task->format;
+    const std::string name(ReferenceName(format));
+    if (name == "run") return source;
+    const char* const call =
+        format == PythonTask::Format::kGpuMode ? "(inputs)\n" : "(*get_init_inputs())(*inputs)\n";
+    return absl::StrCat(source, "\n\ndef run(*inputs):\n    return ", name, call);
   }
   const std::string inputs =
       absl::StrJoin(served.problem.inputs, ", ",

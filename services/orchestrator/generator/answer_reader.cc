@@ -22,7 +22,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kEntry = "kernelcast_run";
 constexpr std::string_view kKernelMark = "__global__";
 constexpr std::string_view kPythonWords[] = {"", "python", "py", "python3"};
-constexpr std::string_view kPythonEntry = "ModelNew";
+// Of the formats of tasks.
+constexpr std::string_view kPythonEntries[] = {"ModelNew", "def run(", "custom_kernel"};
 constexpr std::string_view kThinkEnd = "</think>";
 constexpr size_t kMaxBlocks = 64;
 constexpr int kMaxInlined = 16;
@@ -316,7 +317,11 @@ class Reader {
   }
 
   bool IsKernel(std::string_view source) {
-    if (wants_python()) return source.find(kPythonEntry) != std::string_view::npos;
+    if (wants_python()) {
+      return std::ranges::any_of(kPythonEntries, [&](std::string_view entry) {
+        return source.find(entry) != std::string_view::npos;
+      });
+    }
     const std::string normalized = NormalizedSource(source);
     const bool device = Defines(normalized, /*device=*/true);
     const bool entry = Defines(normalized, /*device=*/false);
@@ -363,7 +368,7 @@ class Reader {
     }
     if (has_code_) {
       return Faulty(ReadFault::kNoEntry,
-                    wants_python() ? "no block of code defines ModelNew"
+                    wants_python() ? "no block of code defines ModelNew, run or custom_kernel"
                     : wants_device()
                         ? "no block of code has a kernel that is extern \"C\" __global__"
                         : "no block of code defines kernelcast_run");

@@ -19,11 +19,23 @@ namespace {
 // Must change when this file or common/prompt produce different bytes for the same input.
 constexpr std::string_view kRenderingVersion = "1";
 
-constexpr std::string_view kKinds[] = {"cpu", "cuda", "cuda_host", "python"};
-constexpr std::string_view kFileNames[] = {
-    "prompt.json",     "system.txt",           "user.txt",         "cpu.txt",
-    "cuda.txt",        "cuda_host.txt",        "python.txt",       "cpu_answer.txt",
-    "cuda_answer.txt", "cuda_host_answer.txt", "python_answer.txt"};
+constexpr std::string_view kKinds[] = {"cpu",    "cuda",       "cuda_host",
+                                       "python", "python_run", "python_kernel"};
+constexpr std::string_view kFileNames[] = {"prompt.json",
+                                           "system.txt",
+                                           "user.txt",
+                                           "cpu.txt",
+                                           "cuda.txt",
+                                           "cuda_host.txt",
+                                           "python.txt",
+                                           "cpu_answer.txt",
+                                           "cuda_answer.txt",
+                                           "cuda_host_answer.txt",
+                                           "python_answer.txt",
+                                           "python_run.txt",
+                                           "python_run_answer.txt",
+                                           "python_kernel.txt",
+                                           "python_kernel_answer.txt"};
 constexpr std::string_view kSystemNames[] = {"contract", "answer_form"};
 constexpr std::string_view kKindNames[] = {"abi", "flags"};
 constexpr std::string_view kUserNames[] = {"hardware", "task",     "shapes", "reference",
@@ -59,7 +71,14 @@ absl::StatusOr<std::string> ParseVersion(std::string_view text) {
 }
 
 std::string_view KindOf(const Problem& problem, std::string_view target) {
-  if (problem.task) return "python";
+  if (problem.task) {
+    switch (problem.task->format) {
+      case PythonTask::Format::kKernelBench: return "python";
+      case PythonTask::Format::kFlashInferBench:
+      case PythonTask::Format::kSolExecBench: return "python_run";
+      case PythonTask::Format::kGpuMode: return "python_kernel";
+    }
+  }
   if (target == kCpuTargetName) return "cpu";
   const auto found = problem.targets.find(target);
   const bool host =

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "services/worker/core/narrow_float.h"
 #include "services/worker/core/random.h"
@@ -14,6 +15,17 @@ namespace {
 
 double AbsoluteTolerance(const Tolerance& tolerance, double rms) {
   return tolerance.atol * (tolerance.scaled ? std::max(1.0, rms) : 1.0);
+}
+
+// Keeps relative errors finite, as the rule that takes the larger bound does.
+constexpr double kRelativeFloor = 1e-8;
+
+// The largest error of an element that agrees. `absolute`: of AbsoluteTolerance.
+double Bound(const Tolerance& tolerance, double absolute, double expected) {
+  const double magnitude = std::abs(expected);
+  return tolerance.larger_of_both
+             ? std::max(absolute, tolerance.rtol * (magnitude + kRelativeFloor))
+             : absolute + tolerance.rtol * magnitude;
 }
 
 constexpr int kReportedDigits = 4;
@@ -40,6 +52,28 @@ void Store(std::span<std::byte> data, int64_t i, T value) {
   std::memcpy(data.data() + static_cast<size_t>(i) * sizeof(T), &value, sizeof(T));
 }
 
+// A value of a type that C++ lacks.
+template <DataType kType>
+struct Narrow {
+  using Bits = std::conditional_t<kType == DataType::kFloat16 || kType == DataType::kBfloat16,
+                                  uint16_t, uint8_t>;
+  Narrow() = default;
+  explicit Narrow(double value) : bits(static_cast<Bits>(EncodeNarrow(kType, value))) {}
+  explicit operator double() const {
+    if constexpr (kType == DataType::kBfloat16) {
+      return std::bit_cast<float>(uint32_t{bits} << 16);
+    } else {
+      return DecodeNarrow(kType, bits);
+    }
+  }
+  Bits bits = 0;
+};
+
+template <class T>
+inline constexpr bool kIsReal = std::is_floating_point_v<T>;
+template <DataType kType>
+inline constexpr bool kIsReal<Narrow<kType>> = true;
+
 // Calls f with a value of the C++ type of `dtype`.
 template <class F>
 decltype(auto) WithType(DataType dtype, F&& f) {
@@ -49,6 +83,10 @@ decltype(auto) WithType(DataType dtype, F&& f) {
     case DataType::kInt32: return f(int32_t{});
     case DataType::kInt8: return f(int8_t{});
     case DataType::kUint8: return f(uint8_t{});
+    case DataType::kFloat16: return f(Narrow<DataType::kFloat16>{});
+    case DataType::kBfloat16: return f(Narrow<DataType::kBfloat16>{});
+    case DataType::kFloat8E4m3: return f(Narrow<DataType::kFloat8E4m3>{});
+    case DataType::kFloat8E5m2: return f(Narrow<DataType::kFloat8E5m2>{});
     default: return f(float{});
   }
 }
@@ -60,11 +98,13 @@ double LargestFinite(DataType dtype) {
 
 template <class T>
 T PoisonValue(PoisonKind kind, double scale, Random& random) {
-  if constexpr (std::is_floating_point_v<T>) {
+  if constexpr (kIsReal<T>) {
     if (kind == PoisonKind::kPlausible) {
       return static_cast<T>(scale * (0.25 + random.Uniform()) * (random.Next() & 1 ? 1 : -1));
     }
-    if constexpr (sizeof(T) == 8) {
+    if constexpr (sizeof(T) < 4) {
+      return T(std::copysign(std::numeric_limits<double>::quiet_NaN(), random.Next() & 1 ? 1 : -1));
+    } else if constexpr (sizeof(T) == 8) {
       return std::bit_cast<T>((random.Next() & 0x800fffffffffffffu) | 0x7ff8000000000000u);
     } else {
       return std::bit_cast<T>(static_cast<uint32_t>(random.Next() & 0x803fffffu) | 0x7fc00000u);
@@ -89,25 +129,34 @@ uint64_t Bits(T value) {
   return bits;
 }
 
-// Number of positions that disagree, and the squared error over finite elements.
+// Number of positions that disagree, and the errors of those that agree.
 struct Pass {
   uint64_t bad = 0;
   double error_squares = 0;
+  double largest_error = 0;
 };
 
 template <class T>
 Pass CountReal(const ExpectedTensor& expected, double absolute, const T* got) {
   const double* want = expected.real().data();
-  const double rtol = expected.tolerance().rtol;
+  const Tolerance tolerance = expected.tolerance();
   const size_t n = expected.real().size();
   Pass pass;
   for (size_t i = 0; i < n; ++i) {
     const double error = std::abs(static_cast<double>(got[i]) - want[i]);
-    const bool good = error <= absolute + rtol * std::abs(want[i]) && error < HUGE_VAL;
+    const bool good = error <= Bound(tolerance, absolute, want[i]) && error < HUGE_VAL;
     pass.bad += good ? 0 : 1;
     pass.error_squares += good ? error * error : 0;
+    pass.largest_error = good ? std::max(pass.largest_error, error) : pass.largest_error;
   }
   return pass;
+}
+
+bool AllZero(DataType dtype, std::span<const std::byte> output, int64_t elements) {
+  for (int64_t i = 0; i < elements; ++i) {
+    if (ElementAt(dtype, output, i) != 0) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -135,7 +184,7 @@ ExpectedTensor::ExpectedTensor(const TensorLayout& layout, const Tolerance& tole
   } else {
     integer_.resize(static_cast<size_t>(n));
     WithType(layout.dtype, [&]<class T>(T) {
-      if constexpr (!std::is_floating_point_v<T>) {
+      if constexpr (!kIsReal<T>) {
         for (int64_t i = 0; i < n; ++i) {
           integer_[static_cast<size_t>(i)] = Load<T>(oracle, i);
         }
@@ -154,25 +203,30 @@ ExpectedTensor::ExpectedTensor(const TensorLayout& layout, const Tolerance& tole
 bool ExpectedTensor::Agrees(int64_t i, double got) const {
   const double want = real_[static_cast<size_t>(i)];
   if (std::isinf(want)) {
-    return got == want;
+    const bool allowed = tolerance_.infinities == Tolerance::Infinities::kBoth ||
+                         (tolerance_.infinities == Tolerance::Infinities::kNegative && want < 0);
+    return got == want && allowed;
   }
-  const double error = std::abs(got - want);
-  return error <= absolute_ + tolerance_.rtol * std::abs(want);
+  return std::abs(got - want) <= Bound(tolerance_, absolute_, want);
 }
 
 bool ExpectedTensor::AgreesAt(int64_t i, std::span<const std::byte> output) const {
   if (is_float()) {
     return Agrees(i, ElementAt(layout_.dtype, output, i));
   }
-  return WithType(layout_.dtype, [&]<class T>(T) {
-    const int64_t want = integer_[static_cast<size_t>(i)];
-    const auto got = static_cast<int64_t>(Load<T>(output, i));
-    // Exact even where a double is not.
-    const uint64_t error = got > want ? static_cast<uint64_t>(got) - static_cast<uint64_t>(want)
-                                      : static_cast<uint64_t>(want) - static_cast<uint64_t>(got);
-    return static_cast<double>(error) <=
-           tolerance_.atol + tolerance_.rtol * std::abs(static_cast<double>(want));
+  const int64_t want = integer_[static_cast<size_t>(i)];
+  const int64_t got = WithType(layout_.dtype, [&]<class T>(T) -> int64_t {
+    if constexpr (kIsReal<T>) {
+      return 0;
+    } else {
+      return static_cast<int64_t>(Load<T>(output, i));
+    }
   });
+  // Exact even where a double is not.
+  const uint64_t error = got > want ? static_cast<uint64_t>(got) - static_cast<uint64_t>(want)
+                                    : static_cast<uint64_t>(want) - static_cast<uint64_t>(got);
+  return static_cast<double>(error) <=
+         Bound(tolerance_, tolerance_.atol, static_cast<double>(want));
 }
 
 void FillPoison(PoisonKind kind, uint64_t seed, const ExpectedTensor& expected,
@@ -194,6 +248,11 @@ TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std:
   const int64_t n = expected.elements();
   TensorVerdict verdict;
   bool over_budget = false;
+  const bool zeros = tolerance.not_all_zero && expected.norm() > 0 && AllZero(dtype, output, n);
+  const auto over_limit = [&](int64_t i) {
+    return tolerance.max_error > 0 &&
+           std::abs(ElementAt(dtype, output, i) - expected.value(i)) > tolerance.max_error;
+  };
 
   if (expected.is_float()) {
     const double absolute = AbsoluteTolerance(tolerance, expected.rms());
@@ -204,7 +263,8 @@ TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std:
     verdict.normwise_error = expected.norm() > 0 ? error_norm / expected.norm() : error_norm;
     over_budget = tolerance.normwise > 0 && expected.rms() > tolerance.atol &&
                   verdict.normwise_error > tolerance.normwise;
-    if (pass.bad == 0) {
+    const bool within = tolerance.max_error <= 0 || pass.largest_error <= tolerance.max_error;
+    if (pass.bad == 0 && within && !zeros) {
       verdict.ok = !over_budget;
       verdict.cause = WrongResult::Cause::kNormwise;
       return verdict;
@@ -212,9 +272,9 @@ TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std:
   } else {
     bool equal = true;
     for (int64_t i = 0; i < n && equal; ++i) {
-      equal = expected.AgreesAt(i, output);
+      equal = expected.AgreesAt(i, output) && !over_limit(i);
     }
-    if (equal) {
+    if (equal && !zeros) {
       return verdict;
     }
   }
@@ -224,21 +284,27 @@ TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std:
   bool any_unwritten = false;
   uint64_t first_unwritten = 0;
   uint64_t non_finite = 0;
+  // Whether an element is wrong whatever share of the elements may be.
+  bool intolerable = zeros;
   Random random(poison ? poison->seed : 0);
   const double scale = PoisonScale(expected);
   WithType(dtype, [&]<class T>(T) {
     for (int64_t i = 0; i < n; ++i) {
       const T got = Load<T>(output, i);
       const T left = poison ? PoisonValue<T>(poison->kind, scale, random) : T{};
-      if (expected.AgreesAt(i, output)) {
+      const bool beyond = over_limit(i);
+      intolerable = intolerable || beyond;
+      if (expected.AgreesAt(i, output) && !beyond && !(zeros && expected.value(i) != 0)) {
         continue;
       }
       if (verdict.mismatches == 0) {
         verdict.index = static_cast<uint64_t>(i);
       }
       ++verdict.mismatches;
-      if constexpr (std::is_floating_point_v<T>) {
-        non_finite += std::isfinite(got) ? 0 : 1;
+      if constexpr (kIsReal<T>) {
+        const bool finite = std::isfinite(static_cast<double>(got));
+        non_finite += finite ? 0 : 1;
+        intolerable = intolerable || !finite;
       }
       if (poison && Bits(got) == Bits(left)) {
         if (!any_unwritten) {
@@ -255,8 +321,11 @@ TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std:
     verdict.cause = WrongResult::Cause::kNormwise;
     return verdict;
   }
-  verdict.ok = false;
-  if (all_unwritten) {
+  const double matched = 1 - static_cast<double>(verdict.mismatches) / static_cast<double>(n);
+  const bool enough = tolerance.matched_ratio < 1 && matched >= tolerance.matched_ratio;
+  verdict.ok = enough && !intolerable && !any_unwritten && !over_budget;
+  if (verdict.ok) return verdict;
+  if (all_unwritten || (enough && any_unwritten)) {
     verdict.cause = WrongResult::Cause::kNotWritten;
     verdict.index = first_unwritten;
   } else if (non_finite == verdict.mismatches) {
@@ -285,7 +354,7 @@ void Sentinels::Plant(const ExpectedTensor& expected, int count, SecretRandom& r
       const double right = expected.value(i);
       double other = expected.value(static_cast<int64_t>(random.Below(n)));
       T wrong{};
-      if constexpr (std::is_floating_point_v<T>) {
+      if constexpr (kIsReal<T>) {
         if (!std::isfinite(other)) {
           other = scale;
         }
@@ -302,7 +371,7 @@ void Sentinels::Plant(const ExpectedTensor& expected, int count, SecretRandom& r
       Store<T>(output, i, wrong);
       // Rounding to the dtype may have moved it back within the tolerance.
       for (int attempt = 1; expected.AgreesAt(i, output) && attempt < 64; ++attempt) {
-        if constexpr (std::is_floating_point_v<T>) {
+        if constexpr (kIsReal<T>) {
           wrong = static_cast<T>(right + std::ldexp(scale, attempt - 4) * (1 + random.Uniform()));
         } else {
           wrong = static_cast<T>(static_cast<uint64_t>(right) +

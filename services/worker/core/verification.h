@@ -80,8 +80,9 @@ struct TensorVerdict {
 // with nothing, an infinity only with the same infinity. The tensor agrees when all elements do and
 // ||got - expected|| <= normwise * ||expected|| over the finite elements; the norm is not checked
 // if the expected values are within atol of zero. Integers are compared exactly if no tolerance is
-// given. `poison` is what the output held before the call; it distinguishes "not written" from
-// "wrong".
+// given. Tolerance has further rules, among them a share of elements that may disagree: a verdict
+// that is ok may then have mismatches. `poison` is what the output held before the call; it
+// distinguishes "not written" from "wrong".
 struct Poison {
   PoisonKind kind = PoisonKind::kNonFinite;
   uint64_t seed = 0;

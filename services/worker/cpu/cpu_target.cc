@@ -280,8 +280,10 @@ absl::StatusOr<PreparedProblem*> CpuTarget::Prepare(const Problem& problem,
   const int64_t start_ns = Clock::Real().MonotonicNs();
   std::unique_ptr<PreparedProblem> prepared;
   if (problem.task) {
-    KC_ASSIGN_OR_RETURN(const PythonTaskPrograms task,
-                        PythonTaskPrograms::Describe(problem, options_.runner, placement_, cancel));
+    KC_ASSIGN_OR_RETURN(
+        const PythonTaskPrograms task,
+        PythonTaskPrograms::Describe(problem, options_.runner, placement_,
+                                     SecretRandom("held-out cases").Next(), cancel));
     KC_ASSIGN_OR_RETURN(prepared, PreparedProblem::MakeTask(task, options_.measure, options_.runner,
                                                             placement_, NewSecretKey(), cancel));
   } else {
@@ -365,8 +367,8 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
     if (prepared->task() != nullptr) {
       // The reference itself can be judged too.
       program = candidate.source == problem.task->source
-                    ? prepared->task()->Reference()
-                    : prepared->task()->Candidate(candidate.source);
+                    ? prepared->TaskReference()
+                    : prepared->TaskCandidate(candidate.source);
     }
     outcome = Judge(*prepared, program, level, spread_, cancel, times);
     if (!outcome.ok()) {

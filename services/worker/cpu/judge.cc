@@ -29,6 +29,9 @@ constexpr double kBurstNs = 500'000;
 // Bursts of empty calls per side during warm-up.
 constexpr int kWarmUpBursts = 8;
 
+// Which no task states.
+constexpr const char* kWrittenRule = "kernelcast: every element is written";
+
 int64_t NowNs() { return Clock::Real().MonotonicNs(); }
 
 class Judgement {
@@ -123,7 +126,12 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
   if (calls_.outcome()) {
     return *calls_.outcome();
   }
-  return Conclude(results_, options_, prepared_.problem().problem_id, correctness_cases_, spread_);
+  MeasureOutcome outcome =
+      Conclude(results_, options_, prepared_.problem().problem_id, correctness_cases_, spread_);
+  if (auto* const ok = std::get_if<MeasuredOk>(&outcome)) {
+    ok->rule = prepared_.RuleOf(prepared_.check_cases().front().expected.front().tolerance());
+  }
+  return outcome;
 }
 
 bool Judgement::CheckCorrectness() {
@@ -175,10 +183,18 @@ bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
     wrong.entry_status = result.status;
     return calls_.Settle(wrong);
   }
+  bool refused = false;
+  if (!calls_.AskChecker(check.index, wrong.rule, refused)) {
+    return false;
+  }
   for (size_t i = 0; i < problem.outputs.size(); ++i) {
     const TensorVerdict verdict = CompareTensor(
         check.expected[i], prepared_.Output(Owner::kCandidate, check.index, i), poisons[i]);
-    if (!verdict.ok) {
+    const bool unwritten = verdict.cause == WrongResult::Cause::kNotWritten;
+    // The task's checker may allow other results than the reference's.
+    if (!verdict.ok && (refused || unwritten || !prepared_.has_checker())) {
+      if (unwritten) wrong.rule = prepared_.task() != nullptr ? kWrittenRule : "";
+      if (wrong.rule.empty()) wrong.rule = prepared_.RuleOf(check.expected[i].tolerance());
       wrong.cause = verdict.cause;
       wrong.output = problem.outputs[i].name;
       wrong.mismatches = verdict.mismatches;
@@ -191,7 +207,8 @@ bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
       return calls_.Settle(wrong);
     }
   }
-  return true;
+  wrong.output = problem.outputs.front().name;
+  return !refused || calls_.Settle(wrong);
 }
 
 bool Judgement::WarmUp(const PreparedProblem::BenchShape& shape, double& candidate_ns,

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
+#include "common/domain/python_task.h"
 #include "common/process/available_memory.h"
 #include "services/worker/core/random.h"
 #include "services/worker/core/tensor.h"
@@ -85,6 +86,7 @@ absl::StatusOr<std::unique_ptr<PreparedProblem>> PreparedProblem::Make(
     const SecretKey& key, const CancelToken& cancel) {
   std::unique_ptr<PreparedProblem> prepared(
       new PreparedProblem(problem, reference, options, runner, placement, key));
+  KC_RETURN_IF_ERROR(prepared->PlanCases());
   KC_RETURN_IF_ERROR(prepared->Prepare(oracle, cancel));
   return prepared;
 }
@@ -93,15 +95,19 @@ absl::StatusOr<std::unique_ptr<PreparedProblem>> PreparedProblem::MakeTask(
     const PythonTaskPrograms& task, const MeasureOptions& options, const RunnerOptions& runner,
     const Placement& placement, const SecretKey& key, const CancelToken& cancel) {
   std::unique_ptr<PreparedProblem> prepared(
-      new PreparedProblem(task.problem(), task.Reference(), options, runner, placement, key));
+      new PreparedProblem(task.problem(), PythonProgram(), options, runner, placement, key));
   prepared->task_ = std::make_unique<PythonTaskPrograms>(task);
+  KC_RETURN_IF_ERROR(prepared->PlanCases());
+  prepared->reference_program_ = prepared->TaskReference();
   KC_ASSIGN_OR_RETURN(prepared->task_inputs_, PythonInputs::Start(task, runner, placement, cancel));
-  KC_RETURN_IF_ERROR(prepared->Prepare(task.Reference(), cancel));
+  if (HasChecker(task.problem().task->format)) {
+    KC_ASSIGN_OR_RETURN(prepared->checker_, PythonChecker::Start(task, runner, placement, cancel));
+  }
+  KC_RETURN_IF_ERROR(prepared->Prepare(prepared->reference_program_, cancel));
   return prepared;
 }
 
 absl::Status PreparedProblem::Prepare(const Program& oracle, const CancelToken& cancel) {
-  KC_RETURN_IF_ERROR(PlanCases());
   KC_RETURN_IF_ERROR(FillCases());
   KC_RETURN_IF_ERROR(RunOracle(oracle, cancel));
   KC_RETURN_IF_ERROR(RenewProcesses(cancel));
@@ -124,8 +130,9 @@ absl::Status PreparedProblem::PlanCases() {
 
   const auto add_case = [&](const AxisValues& axes, Arranger& outputs,
                             Arranger& oracle_outputs) -> absl::StatusOr<uint32_t> {
-    KC_ASSIGN_OR_RETURN(auto input_layouts, Layouts(problem_.inputs, axes));
-    KC_ASSIGN_OR_RETURN(auto output_layouts, Layouts(problem_.outputs, axes));
+    KC_ASSIGN_OR_RETURN(auto input_layouts, InputLayouts(axes));
+    KC_ASSIGN_OR_RETURN(auto output_layouts, OutputLayouts(axes));
+    if (task_ != nullptr) task_calls_.push_back(task_->IndexOf(axes));
     runner::CaseRecord record{};
     record.inputs = static_cast<uint32_t>(input_layouts.size());
     record.outputs = static_cast<uint32_t>(output_layouts.size());
@@ -154,7 +161,10 @@ absl::Status PreparedProblem::PlanCases() {
     return static_cast<uint32_t>(table_.size() - 1);
   };
 
-  for (CaseSpec& spec : CorrectnessCases(problem_, target->second, options_, shapes_random_)) {
+  std::vector<CaseSpec> specs =
+      task_ != nullptr ? task_->CorrectnessCases(options_.min_seeds)
+                       : CorrectnessCases(problem_, target->second, options_, shapes_random_);
+  for (CaseSpec& spec : specs) {
     Arranger outputs(0);
     Arranger oracle_outputs(0);
     CheckCase check;
@@ -177,11 +187,10 @@ absl::Status PreparedProblem::PlanCases() {
       KC_ASSIGN_OR_RETURN(shape.flops, problem_.flops->Evaluate(ToVariables(axes)));
     }
     int64_t set_bytes = 0;
-    for (const auto* tensors : {&problem_.inputs, &problem_.outputs}) {
-      KC_ASSIGN_OR_RETURN(const auto layouts, Layouts(*tensors, axes));
-      for (const TensorLayout& layout : layouts) {
-        set_bytes += layout.bytes();
-      }
+    KC_ASSIGN_OR_RETURN(const auto input_layouts, InputLayouts(axes));
+    KC_ASSIGN_OR_RETURN(const auto output_layouts, OutputLayouts(axes));
+    for (const auto* layouts : {&input_layouts, &output_layouts}) {
+      for (const TensorLayout& layout : *layouts) set_bytes += layout.bytes();
     }
     shape.set_bytes = set_bytes;
     const int64_t affordable = options_.input_sets_bytes / std::max<int64_t>(1, set_bytes);
@@ -199,6 +208,24 @@ absl::Status PreparedProblem::PlanCases() {
   KC_ASSIGN_OR_RETURN(inputs_, MemoryFile::Create("kernelcast-inputs", inputs_bytes_,
                                                   MemoryFile::Sharing::kReadOnly));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<TensorLayout>> PreparedProblem::InputLayouts(
+    const AxisValues& axes) const {
+  if (task_ != nullptr) return task_->cases()[task_->IndexOf(axes)].inputs;
+  return Layouts(problem_.inputs, axes);
+}
+
+absl::StatusOr<std::vector<TensorLayout>> PreparedProblem::OutputLayouts(
+    const AxisValues& axes) const {
+  if (task_ != nullptr) return task_->cases()[task_->IndexOf(axes)].outputs;
+  return Layouts(problem_.outputs, axes);
+}
+
+absl::StatusOr<Tolerance> PreparedProblem::ToleranceOf(size_t output,
+                                                       const AxisValues& axes) const {
+  if (task_ != nullptr) return task_->cases()[task_->IndexOf(axes)].tolerances[output];
+  return ToleranceAt(problem_.outputs[output], axes);
 }
 
 absl::Status PreparedProblem::CheckMemory() const {
@@ -226,7 +253,9 @@ absl::Status PreparedProblem::CheckMemory() const {
 }
 
 absl::StatusOr<std::vector<std::string>> PreparedProblem::DrawInputs(const CaseSpec& spec) {
-  if (task_inputs_ != nullptr) return task_inputs_->Draw(values_random_.Next(), CancelToken());
+  if (task_inputs_ != nullptr) {
+    return task_inputs_->Draw(task_->IndexOf(spec.axes), values_random_.Next(), CancelToken());
+  }
   KC_ASSIGN_OR_RETURN(const auto layouts, Layouts(problem_.inputs, spec.axes));
   std::vector<std::string> inputs;
   for (size_t i = 0; i < layouts.size(); ++i) {
@@ -306,7 +335,7 @@ absl::Status PreparedProblem::RunOracle(const Program& oracle, const CancelToken
     expected.clear();
     for (size_t i = 0; i < problem_.outputs.size(); ++i) {
       const auto& record = oracle_table_[index].tensors[problem_.inputs.size() + i];
-      KC_ASSIGN_OR_RETURN(const Tolerance tolerance, ToleranceAt(problem_.outputs[i], spec.axes));
+      KC_ASSIGN_OR_RETURN(const Tolerance tolerance, ToleranceOf(i, spec.axes));
       expected.emplace_back(output_layouts_[index][i], tolerance,
                             outputs.Span(record.offset, static_cast<int64_t>(record.bytes)));
       if (expected.back().has_nan()) {
@@ -383,6 +412,13 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
             verdict.expected, "; normwise error ", verdict.normwise_error));
       }
     }
+    if (has_checker()) {
+      KC_ASSIGN_OR_RETURN(const auto reason, AskChecker(Owner::kReference, index, cancel));
+      if (reason) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "the task's check_implementation refuses its own reference (", what, "): ", *reason));
+      }
+    }
     return absl::OkStatus();
   };
 
@@ -394,6 +430,25 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
     KC_RETURN_IF_ERROR(run(shape.slots[0], spec, shape.current()[0].expected, shape.reference_ns));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<std::string>> PreparedProblem::AskChecker(Owner owner,
+                                                                       uint32_t case_index,
+                                                                       const CancelToken& cancel) {
+  PythonChecker::Tensors inputs;
+  PythonChecker::Tensors outputs;
+  for (size_t i = 0; i < problem_.inputs.size(); ++i) {
+    const runner::TensorRecord& record = table_[case_index].tensors[i];
+    inputs.emplace_back(inputs_.Span(record.offset, static_cast<int64_t>(record.bytes)));
+  }
+  for (size_t i = 0; i < problem_.outputs.size(); ++i) {
+    outputs.emplace_back(Output(owner, case_index, i));
+  }
+  return checker_->Check(task_calls_[case_index], inputs, outputs, cancel);
+}
+
+std::string PreparedProblem::RuleOf(const Tolerance& tolerance) const {
+  return task_ == nullptr ? "" : RuleText(problem_.task->format, tolerance);
 }
 
 absl::StatusOr<std::vector<std::string>> PreparedProblem::DrawUnseen(const BenchShape& shape) {

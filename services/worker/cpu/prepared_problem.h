@@ -4,8 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -123,8 +125,20 @@ class PreparedProblem {
   // Correctness cases share the memory of their outputs, so guards are set before each.
   void ResetGuards(uint32_t case_index);
 
-  // Programs of a Python task; null for other problems.
+  // Of a Python task; null for other problems.
   const PythonTaskPrograms* task() const { return task_.get(); }
+  PythonProgram TaskReference() const { return task_->Reference(task_calls_); }
+  PythonProgram TaskCandidate(const std::string& source) const {
+    return task_->Candidate(source, task_calls_);
+  }
+  // Whether the task's own code decides about outputs.
+  bool has_checker() const { return checker_ != nullptr; }
+  // Why the task's checker refuses the outputs of a case; nothing if it accepts them.
+  [[nodiscard]] absl::StatusOr<std::optional<std::string>> AskChecker(Owner owner,
+                                                                      uint32_t case_index,
+                                                                      const CancelToken& cancel);
+  // The task's rule of passing, for results; empty for other problems.
+  std::string RuleOf(const Tolerance& tolerance) const;
   // Time limit for the start of a process.
   int64_t start_limit_ns() const {
     return task_ != nullptr ? kPythonStartLimitNs : options_.load_limit_ns;
@@ -137,10 +151,10 @@ class PreparedProblem {
   int candidates_served = 0;
 
  private:
-  PreparedProblem(const Problem& problem, const Program& reference, const MeasureOptions& options,
+  PreparedProblem(const Problem& problem, Program reference, const MeasureOptions& options,
                   const RunnerOptions& runner, const Placement& placement, const SecretKey& key)
       : problem_(problem),
-        reference_program_(reference),
+        reference_program_(std::move(reference)),
         options_(options),
         runner_options_(runner),
         placement_(placement),
@@ -148,8 +162,12 @@ class PreparedProblem {
         values_random_(key, "input values") {}
 
   absl::Status PlanCases();
+  absl::StatusOr<std::vector<TensorLayout>> InputLayouts(const AxisValues& axes) const;
+  absl::StatusOr<std::vector<TensorLayout>> OutputLayouts(const AxisValues& axes) const;
+  absl::StatusOr<Tolerance> ToleranceOf(size_t output, const AxisValues& axes) const;
   // FAILED_PRECONDITION: the planned cases do not fit into this worker's memory.
   absl::Status CheckMemory() const;
+  // After PlanCases.
   absl::Status Prepare(const Program& oracle, const CancelToken& cancel);
   absl::Status FillCases();
   absl::Status RunOracle(const Program& oracle, const CancelToken& cancel);
@@ -163,7 +181,7 @@ class PreparedProblem {
       const MemoryFile& outputs, const std::string& who, const CancelToken& cancel) const;
 
   const Problem problem_;
-  const Program reference_program_;
+  Program reference_program_;
   const MeasureOptions options_;
   const RunnerOptions runner_options_;
   const Placement placement_;
@@ -187,7 +205,9 @@ class PreparedProblem {
   std::unique_ptr<RunnerProcess> reference_;
   // Python tasks only.
   std::unique_ptr<const PythonTaskPrograms> task_;
+  std::vector<size_t> task_calls_;  // the task's case of each entry of the case table
   std::unique_ptr<PythonInputs> task_inputs_;
+  std::unique_ptr<PythonChecker> checker_;
   std::vector<std::string> missing_protections_;
 };
 

@@ -1,7 +1,7 @@
 #include "services/worker/cpu/python_task.h"
 
 #include <algorithm>
-#include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -11,33 +11,18 @@
 #include "common/base/bounded_json.h"
 #include "common/base/status.h"
 #include "common/domain/python_task.h"
+#include "common/domain/text.h"
 #include "nlohmann/json.hpp"
-#include "services/worker/core/inputs.h"
-#include "services/worker/native/dlpack_type.h"
+#include "services/worker/cpu/python_task_process.h"
 
 namespace kernelcast::worker {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kDescriptionBytes = 64 << 10;
-constexpr int64_t kCallLimitNs = 60'000'000'000;
-constexpr int64_t kTensorAlignment = 64;
-// Seeds of PyTorch and NumPy are less than this.
-constexpr uint64_t kSeeds = uint64_t{1} << 32;
-
-absl::Status Unsupported(const std::string& what) {
-  return absl::FailedPreconditionError(absl::StrCat("the task ", what));
-}
-
-// Why a process that runs the task's code ended.
-absl::Status TaskFailure(RunnerProcess& process, RunnerProcess::End end, const std::string& stage,
-                         const CancelToken& cancel) {
-  if (end == RunnerProcess::End::kStopped) return cancel.Check();
-  Measurement measurement;
-  KC_ASSIGN_OR_RETURN(measurement.outcome, process.Failure(end, stage, kCallLimitNs));
-  return Unsupported(absl::StrCat("failed (", stage, "): ", MeasurementFeedback(measurement)));
-}
+constexpr int64_t kDescriptionBytes = 1 << 20;
+constexpr size_t kMaxDescribedCases = 96;
+constexpr size_t kMaxTreeDepth = 16;
 
 // PyTorch's bool is stored as bytes that are 0 or 1.
 absl::StatusOr<DataType> TorchType(const std::string& name) {
@@ -46,88 +31,204 @@ absl::StatusOr<DataType> TorchType(const std::string& name) {
   return ParseDataType(name);
 }
 
-absl::StatusOr<TensorSpec> ReadTensor(const Json& json, const std::string& name) {
-  TensorSpec tensor;
-  tensor.name = name;
-  if (!json.is_object() || !json.contains("dtype") || !json["dtype"].is_string() ||
-      !json.contains("shape") || !json["shape"].is_array()) {
-    return Unsupported(absl::StrCat("gave no description of ", name));
+// A tensor of a description: its name and layout.
+struct Described {
+  std::string name;
+  TensorLayout layout;
+};
+
+absl::StatusOr<Described> ReadTensor(const Json& json, const std::string& default_name) {
+  Described tensor;
+  const bool is_named = json.contains("name") && json["name"].is_string() &&
+                        IsIdentifier(json["name"].get<std::string>());
+  tensor.name = is_named ? json["name"].get<std::string>() : default_name;
+  if (!json["dtype"].is_string() || !json.contains("shape") || !json["shape"].is_array()) {
+    return Unsupported(absl::StrCat("gave no description of ", tensor.name));
   }
   const absl::StatusOr<DataType> dtype = TorchType(json["dtype"].get<std::string>());
   if (!dtype.ok()) {
-    return Unsupported(absl::StrCat("has ", name, " of ", json["dtype"].get<std::string>(),
+    return Unsupported(absl::StrCat("has ", tensor.name, " of ", json["dtype"].get<std::string>(),
                                     ", which is not supported"));
   }
-  tensor.dtype = *dtype;
+  tensor.layout.dtype = *dtype;
   if (json["shape"].size() > size_t{runner::kMaxDimensions}) {
-    return Unsupported(absl::StrCat("has ", name, " of ", json["shape"].size(),
+    return Unsupported(absl::StrCat("has ", tensor.name, " of ", json["shape"].size(),
                                     " dimensions; at most ", runner::kMaxDimensions));
   }
+  int64_t elements = 1;
   for (const Json& size : json["shape"]) {
-    if (!size.is_number_unsigned()) {
-      return Unsupported(absl::StrCat("gave no description of ", name));
+    const int64_t extent = size.is_number_unsigned() ? size.get<int64_t>() : 0;
+    if (extent < 1 || extent > kMaxTensorElements / elements) {
+      return Unsupported(
+          absl::StrCat("has ", tensor.name, " with no elements or more than ", kMaxTensorElements));
     }
-    KC_ASSIGN_OR_RETURN(Expression extent,
-                        Expression::Parse(absl::StrCat(size.get<uint64_t>()), {}));
-    tensor.shape.push_back(std::move(extent));
+    elements *= extent;
+    tensor.layout.shape.push_back(extent);
   }
-  const auto shape = TensorShape(tensor, {});
-  if (!shape.ok()) return Unsupported(absl::StrCat("has ", std::string(shape.status().message())));
   return tensor;
 }
 
-// Places tensors one after the other and returns the end of the last.
-int64_t Arrange(const std::vector<TensorLayout>& layouts,
-                std::vector<runner::TensorRecord>& records) {
-  int64_t end = 0;
-  for (const TensorLayout& layout : layouts) {
-    runner::TensorRecord& record = records.emplace_back();
-    record.offset =
-        static_cast<uint64_t>((end + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment);
-    record.bytes = static_cast<uint64_t>(layout.bytes());
-    record.dlpack_code = DlpackCode(layout.dtype);
-    record.dlpack_bits = static_cast<uint8_t>(8 * SizeBytes(layout.dtype));
-    record.dimensions = static_cast<uint16_t>(layout.shape.size());
-    std::copy(layout.shape.begin(), layout.shape.end(), record.shape);
-    end = static_cast<int64_t>(record.offset + record.bytes);
+// Adds the tensors of a tree (task_values.py), in its order.
+absl::Status ReadTree(const Json& tree, const std::string& name, size_t depth,
+                      std::vector<Described>& tensors) {
+  if (!tree.is_object() || depth > kMaxTreeDepth || tensors.size() > size_t{runner::kMaxTensors}) {
+    return Unsupported(absl::StrCat("gave no description of ", name));
   }
-  return end;
-}
-
-absl::Status Finish(RunnerProcess& process, const std::string& stage, const CancelToken& cancel) {
-  const RunnerProcess::Result result = process.Call(runner::kRun, 0, false, kCallLimitNs, cancel);
-  if (result.end != RunnerProcess::End::kDone) {
-    return TaskFailure(process, result.end, stage, cancel);
+  if (tree.contains("dtype")) {
+    KC_ASSIGN_OR_RETURN(tensors.emplace_back(),
+                        ReadTensor(tree, absl::StrCat(name, tensors.size())));
+    return absl::OkStatus();
+  }
+  for (const char* const kind : {"tuple", "list", "dict"}) {
+    if (!tree.contains(kind)) continue;
+    if (!tree[kind].is_array()) return Unsupported(absl::StrCat("gave no description of ", name));
+    for (const Json& item : tree[kind]) {
+      const bool keyed = std::string_view(kind) == "dict" && item.is_array() && item.size() == 2;
+      KC_RETURN_IF_ERROR(ReadTree(keyed ? item[1] : item, name, depth + 1, tensors));
+    }
   }
   return absl::OkStatus();
 }
 
-absl::Status AwaitReady(RunnerProcess& process, const std::string& stage,
-                        const CancelToken& cancel) {
-  const RunnerProcess::End end = process.WaitReady(kPythonStartLimitNs, cancel);
-  return end == RunnerProcess::End::kDone ? absl::OkStatus()
-                                          : TaskFailure(process, end, stage, cancel);
+absl::StatusOr<std::vector<Described>> ReadTrees(const Json& description, const char* field,
+                                                 const std::string& name) {
+  if (!description.is_object() || !description.contains(field) || !description[field].is_array()) {
+    return Unsupported(absl::StrCat("gave no description of its ", field));
+  }
+  std::vector<Described> tensors;
+  for (const Json& tree : description[field]) {
+    KC_RETURN_IF_ERROR(ReadTree(tree, name, 0, tensors));
+  }
+  return tensors;
+}
+
+absl::StatusOr<TensorSpec> SpecOf(const Described& described) {
+  TensorSpec spec;
+  spec.name = described.name;
+  spec.dtype = described.layout.dtype;
+  for (const int64_t extent : described.layout.shape) {
+    KC_ASSIGN_OR_RETURN(spec.shape.emplace_back(), Expression::Parse(absl::StrCat(extent), {}));
+  }
+  return spec;
+}
+
+// The axes that a held-out case of a task names.
+absl::StatusOr<AxisValues> ReadAxes(const Json& json) {
+  AxisValues axes;
+  for (const auto& [name, value] : json.items()) {
+    if (!value.is_number_unsigned()) return Unsupported("gave sizes that are no numbers");
+    axes[name] = value.get<int64_t>();
+  }
+  return axes;
+}
+
+std::vector<TensorLayout> LayoutsOf(const std::vector<Described>& tensors) {
+  std::vector<TensorLayout> layouts;
+  for (const Described& tensor : tensors) layouts.push_back(tensor.layout);
+  return layouts;
+}
+
+bool SameTypes(const std::vector<TensorLayout>& a, const std::vector<TensorLayout>& b) {
+  return std::ranges::equal(a, b, {}, &TensorLayout::dtype, &TensorLayout::dtype);
 }
 
 }  // namespace
 
-PythonProgram PythonTaskPrograms::Make(const char* role, const std::string& candidate) const {
+PythonProgram PythonTaskPrograms::Make(const char* role, const std::string& candidate,
+                                       const Calls& calls) const {
   Json json;
   json["role"] = role;
   json["format"] = Name(problem_.task->format);
   json["task"] = problem_.task->source;
+  json["details"] = problem_.task->details;
   json["candidate"] = candidate;
-  if (!inputs_.empty()) json["inputs"] = ParseBoundedJson(inputs_);
-  if (!outputs_.empty()) json["outputs"] = ParseBoundedJson(outputs_);
+  json["held_out_seed"] = held_out_seed_;
+  json["cases"] = Json::array();
+  for (const TaskCase& one : cases_) json["cases"].push_back(ParseBoundedJson(one.description));
+  json["calls"] = calls;
   return {json.dump()};
+}
+
+PythonTaskPrograms::Calls PythonTaskPrograms::AllCalls() const {
+  Calls calls(cases_.size());
+  std::iota(calls.begin(), calls.end(), size_t{0});
+  return calls;
+}
+
+size_t PythonTaskPrograms::IndexOf(const AxisValues& axes) const {
+  const auto found = std::ranges::find(cases_, axes, &TaskCase::axes);
+  return static_cast<size_t>(found - cases_.begin());
+}
+
+std::vector<CaseSpec> PythonTaskPrograms::CorrectnessCases(int least) const {
+  const ProblemTarget& target = problem_.targets.at(std::string(kCpuTargetName));
+  std::vector<CaseSpec> specs;
+  for (const AxisValues& axes : target.check_shapes) specs.push_back({.axes = axes});
+  for (const TaskCase& one : cases_) {
+    if (one.held_out) specs.push_back({.axes = one.axes, .held_out = true});
+  }
+  for (const AxisValues& axes : target.bench_shapes) specs.push_back({.axes = axes});
+  for (size_t i = 0; std::ssize(specs) < least; ++i) specs.push_back({.axes = specs[i].axes});
+  return specs;
+}
+
+absl::Status PythonTaskPrograms::AddCase(const std::string& description) {
+  const Json json = ParseBoundedJson(description);
+  TaskCase one;
+  one.description = description;
+  KC_ASSIGN_OR_RETURN(const auto inputs, ReadTrees(json, "inputs", "input"));
+  KC_ASSIGN_OR_RETURN(const auto outputs, ReadTrees(json, "outputs", "output"));
+  if (outputs.empty()) return Unsupported("gave no description of its inputs and outputs");
+  // The checker has one more.
+  if (inputs.size() + outputs.size() >= size_t{runner::kMaxTensors}) {
+    return Unsupported(absl::StrCat("has ", inputs.size() + outputs.size(),
+                                    " inputs and outputs; at most ", runner::kMaxTensors - 1));
+  }
+  one.inputs = LayoutsOf(inputs);
+  one.outputs = LayoutsOf(outputs);
+  const PythonTask& task = *problem_.task;
+  // Held-out cases come last and have the rule of the first.
+  one.held_out = cases_.size() >= task.cases.size();
+  PythonTask::Case given = one.held_out ? task.cases.front() : task.cases[cases_.size()];
+  if (one.held_out) {
+    if (!json.contains("axes") || !json["axes"].is_object()) {
+      return Unsupported("gave more cases than it lists");
+    }
+    KC_ASSIGN_OR_RETURN(given.axes, ReadAxes(json["axes"]));
+    // One that the task lists, or drawn twice.
+    if (IndexOf(given.axes) != cases_.size()) return absl::OkStatus();
+  }
+  one.axes = given.axes;
+  for (const TensorLayout& output : one.outputs) {
+    one.tolerances.push_back(IsFloat(output.dtype) ? TaskTolerance(task, given, output.dtype)
+                                                   : Tolerance());
+  }
+  if (!cases_.empty()) {
+    if (!SameTypes(one.inputs, cases_[0].inputs) || !SameTypes(one.outputs, cases_[0].outputs)) {
+      return Unsupported("has cases with different numbers of tensors or dtypes");
+    }
+    cases_.push_back(std::move(one));
+    return absl::OkStatus();
+  }
+  for (const Described& input : inputs) {
+    KC_ASSIGN_OR_RETURN(problem_.inputs.emplace_back(), SpecOf(input));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    KC_ASSIGN_OR_RETURN(problem_.outputs.emplace_back(), SpecOf(outputs[i]));
+    problem_.outputs.back().tolerance = one.tolerances[i];
+  }
+  cases_.push_back(std::move(one));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<PythonTaskPrograms> PythonTaskPrograms::Describe(const Problem& problem,
                                                                 const RunnerOptions& options,
                                                                 const Placement& placement,
+                                                                uint64_t held_out_seed,
                                                                 const CancelToken& cancel) {
   PythonTaskPrograms task;
   task.problem_ = problem;
+  task.held_out_seed_ = held_out_seed;
   KC_ASSIGN_OR_RETURN(const MemoryFile inputs,
                       MemoryFile::Create("kernelcast-task", 1, MemoryFile::Sharing::kReadOnly));
   KC_ASSIGN_OR_RETURN(
@@ -135,89 +236,23 @@ absl::StatusOr<PythonTaskPrograms> PythonTaskPrograms::Describe(const Problem& p
       MemoryFile::Create("kernelcast-task", kDescriptionBytes, MemoryFile::Sharing::kReadWrite));
   runner::CaseRecord call{};
   call.outputs = 1;
-  call.tensors[0] = {.offset = 0,
-                     .bytes = kDescriptionBytes,
-                     .dlpack_code = DlpackCode(DataType::kUint8),
-                     .dlpack_bits = 8,
-                     .dimensions = 1,
-                     .reserved = 0,
-                     .shape = {kDescriptionBytes}};
+  call.tensors[0] = BytesRecord(0, kDescriptionBytes);
   KC_ASSIGN_OR_RETURN(const auto process,
-                      RunnerProcess::Start(options, placement, task.Make("describe", ""),
+                      RunnerProcess::Start(options, placement, task.Make("describe", "", {}),
                                            {&call, 1}, inputs, outputs));
-  KC_RETURN_IF_ERROR(AwaitReady(*process, "description", cancel));
-  KC_RETURN_IF_ERROR(Finish(*process, "description", cancel));
+  KC_RETURN_IF_ERROR(AwaitTaskReady(*process, "description", cancel));
+  KC_RETURN_IF_ERROR(CallTask(*process, 0, "description", cancel).status());
   // The task's own process writes it, so it may be anything, and change while it is read.
   const std::string text(reinterpret_cast<const char*>(outputs.data()), kDescriptionBytes);
   const Json json = ParseBoundedJson(text.substr(0, text.find('\0')));
-  if (!json.is_object() || !json.contains("inputs") || !json["inputs"].is_array() ||
-      !json.contains("outputs") || !json["outputs"].is_array() || json["outputs"].empty()) {
+  if (!json.is_object() || !json.contains("cases") || !json["cases"].is_array() ||
+      json["cases"].size() < problem.task->cases.size() ||
+      json["cases"].size() > kMaxDescribedCases) {
     return Unsupported("gave no description of its inputs and outputs");
   }
-  if (json["inputs"].size() + json["outputs"].size() > size_t{runner::kMaxTensors}) {
-    return Unsupported(absl::StrCat("has ", json["inputs"].size() + json["outputs"].size(),
-                                    " inputs and outputs; at most ", runner::kMaxTensors));
-  }
-  for (size_t i = 0; i < json["inputs"].size(); ++i) {
-    const Json& input = json["inputs"][i];
-    if (input.is_object() && input.contains("value") && !input["value"].is_structured()) continue;
-    KC_ASSIGN_OR_RETURN(TensorSpec tensor, ReadTensor(input, absl::StrCat("input", i)));
-    task.problem_.inputs.push_back(std::move(tensor));
-  }
-  for (size_t i = 0; i < json["outputs"].size(); ++i) {
-    KC_ASSIGN_OR_RETURN(TensorSpec tensor,
-                        ReadTensor(json["outputs"][i], absl::StrCat("output", i)));
-    if (IsFloat(tensor.dtype)) {
-      tensor.tolerance = TaskTolerance(problem.task->format, tensor.dtype);
-    }
-    task.problem_.outputs.push_back(std::move(tensor));
-  }
-  task.inputs_ = json["inputs"].dump();
-  task.outputs_ = json["outputs"].dump();
+  for (const Json& one : json["cases"]) KC_RETURN_IF_ERROR(task.AddCase(one.dump()));
+  task.held_out_seed_ = 0;  // processes of candidates do not get it
   return task;
-}
-
-absl::StatusOr<std::unique_ptr<PythonInputs>> PythonInputs::Start(const PythonTaskPrograms& task,
-                                                                  const RunnerOptions& options,
-                                                                  const Placement& placement,
-                                                                  const CancelToken& cancel) {
-  std::unique_ptr<PythonInputs> inputs(new PythonInputs());
-  KC_ASSIGN_OR_RETURN(const auto layouts, Layouts(task.problem().inputs, {}));
-  const int64_t bytes = Arrange(layouts, inputs->tensors_);
-  KC_ASSIGN_OR_RETURN(inputs->seed_, MemoryFile::Create("kernelcast-seed", sizeof(int64_t),
-                                                        MemoryFile::Sharing::kReadOnly));
-  KC_ASSIGN_OR_RETURN(inputs->made_,
-                      MemoryFile::Create("kernelcast-inputs", std::max<int64_t>(1, bytes),
-                                         MemoryFile::Sharing::kReadWrite));
-  runner::CaseRecord call{};
-  call.inputs = 1;
-  call.outputs = static_cast<uint32_t>(inputs->tensors_.size());
-  call.tensors[0] = {.offset = 0,
-                     .bytes = sizeof(int64_t),
-                     .dlpack_code = DlpackCode(DataType::kInt64),
-                     .dlpack_bits = 64,
-                     .dimensions = 1,
-                     .reserved = 0,
-                     .shape = {1}};
-  std::copy(inputs->tensors_.begin(), inputs->tensors_.end(), call.tensors + 1);
-  KC_ASSIGN_OR_RETURN(inputs->process_,
-                      RunnerProcess::Start(options, placement, task.Inputs(), {&call, 1},
-                                           inputs->seed_, inputs->made_));
-  KC_RETURN_IF_ERROR(AwaitReady(*inputs->process_, "inputs", cancel));
-  return inputs;
-}
-
-absl::StatusOr<std::vector<std::string>> PythonInputs::Draw(uint64_t seed,
-                                                            const CancelToken& cancel) {
-  const auto bounded = static_cast<int64_t>(seed % kSeeds);
-  std::memcpy(seed_.data(), &bounded, sizeof(bounded));
-  KC_RETURN_IF_ERROR(Finish(*process_, "inputs", cancel));
-  std::vector<std::string> drawn;
-  for (const runner::TensorRecord& tensor : tensors_) {
-    const auto bytes = made_.Span(tensor.offset, static_cast<int64_t>(tensor.bytes));
-    drawn.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
-  return drawn;
 }
 
 CompileFacts CountPythonSource(std::string_view source) {

@@ -86,6 +86,10 @@ class RunnerCalls {
   bool VerifySlot(const BenchShape& shape, size_t slot, const Set& set, const Set* stale,
                   double wrong_share = 0);
 
+  // Lets a task's own checker, where it has one, decide about the candidate's outputs of a case.
+  // `rule`: set to the rule and the reason where it refuses.
+  bool AskChecker(uint32_t index, std::string& rule, bool& refused);
+
   // Marks the start of a time in which the candidate's process must sleep.
   bool MarkIdle();
   // Marks again, once the process surely sleeps.
@@ -128,6 +132,10 @@ class RunnerCalls {
     int64_t sum_ns = 0;
   };
   Waited WaitedNow(Side side);
+  // Whether outputs that differ from the reference's in some elements may be right.
+  bool MayDiffer(const ExpectedTensor& expected) const {
+    return prepared_.has_checker() || expected.tolerance().matched_ratio < 1;
+  }
   bool EntrySucceeded(const RunnerProcess::Result& result);
 
   PreparedProblem& prepared_;

@@ -3,12 +3,16 @@
     PYTHON -I -S -c SOURCE LIBRARY PACKAGES... -- READABLE...
 
 LIBRARY is the native part (runner_library.cc). PACKAGES are folders to import from, and READABLE what
-the process may read. Descriptor 6 holds the program, as python_program.h describes it.
+the process may read. Descriptor 6 holds the program, as python_task.h describes it. SOURCE starts with
+the files of the formats: task_values.py, definition_task.py and gpu_mode_task.py.
 """
 
+import contextlib
 import ctypes
+import importlib
 import json
 import linecache
+import math
 import os
 import random
 import sys
@@ -79,6 +83,10 @@ def on_cpu(device):
 def remap_devices():
     """Tasks often name a GPU, which the cpu target does not have."""
 
+    class CpuGenerator(torch.Generator):
+        def __new__(cls, device="cpu"):
+            return super().__new__(cls, on_cpu(device))
+
     class OnCpu(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, function, types, args=(), kwargs=None):
             kwargs = dict(kwargs or {})
@@ -91,21 +99,44 @@ def remap_devices():
                 args = tuple(on_cpu(a) if isinstance(a, (str, torch.device)) else a for a in args)
             return function(*args, **kwargs)
 
-    return OnCpu()
+    stack = contextlib.ExitStack()
+    for place, name, replacement in (
+        (torch, "Generator", CpuGenerator),
+        (torch.cuda, "synchronize", lambda device=None: None),
+    ):
+        stack.callback(setattr, place, name, getattr(place, name))
+        setattr(place, name, replacement)
+    stack.enter_context(OnCpu())
+    return stack
 
 
 class KernelBench:
     """class Model, get_inputs() and get_init_inputs(); a candidate has class ModelNew."""
 
-    def __init__(self, source):
-        self.module = load("task", source)
+    passes_outputs = False
+    zeroed_outputs = False
+
+    def __init__(self, given):
+        self.module = load("task", given["task"])
         for name in ("Model", "get_inputs", "get_init_inputs"):
             if not callable(self.module.__dict__.get(name)):
                 raise TaskError(f"the task does not define {name}")
 
-    def make_inputs(self, seed):
+    def cases(self):
+        return [{}]
+
+    def held_out_cases(self, seed):
+        return []
+
+    def names(self):
+        return [], []
+
+    def make_inputs(self, seed, case):
         seed_all(seed)
         return list(self.module.get_inputs())
+
+    def outputs_of(self, result):
+        return outputs_of(result)
 
     def construct(self, model):
         # KernelBench seeds before each constructor, so that the weights of both agree.
@@ -124,21 +155,16 @@ class KernelBench:
         return self.construct(module.ModelNew)
 
 
-FORMATS = {"kernelbench": KernelBench}
+FORMATS = {
+    "kernelbench": KernelBench,
+    "flashinfer_bench": FlashInferBench,
+    "sol_execbench": SolExecBench,
+    "gpu_mode": GpuMode,
+}
 
 
 def dtype_name(dtype):
     return str(dtype).removeprefix("torch.")
-
-
-def describe_value(what, value):
-    if isinstance(value, torch.Tensor):
-        if value.layout != torch.strided:
-            raise TaskError(f"{what} has the layout {value.layout}; only dense tensors are supported")
-        return {"dtype": dtype_name(value.dtype), "shape": list(value.shape)}
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return {"value": value}
-    raise TaskError(f"{what} is a {type(value).__name__}; allowed are tensors, numbers, strings and None")
 
 
 def outputs_of(result):
@@ -154,29 +180,25 @@ def view(memory, spec):
     for size in spec["shape"]:
         count *= size
     data = (ctypes.c_char * (count * torch.empty((), dtype=dtype).element_size())).from_address(memory.data)
-    return torch.frombuffer(data, dtype=dtype, count=count).view(spec["shape"])
+    flat = torch.frombuffer(data, dtype=dtype, count=count)
+    return flat.as_strided(spec["shape"], spec["strides"]) if "strides" in spec else flat.view(spec["shape"])
 
 
 class Program:
     def __init__(self, given, library):
         self.given = given
         self.cases = []
-        for index in range(library.kernelcast_case_count()):
+        for index, spec in enumerate(given["calls"]):
             case = library.kernelcast_case(index).contents
-            self.cases.append([case.tensors[t] for t in range(case.inputs + case.outputs)])
+            self.cases.append(([case.tensors[t] for t in range(case.inputs + case.outputs)], given["cases"][spec]))
 
-    def arguments(self, case):
-        """The arguments of a call, over the judge's memory."""
-        tensors = iter(case)
-        return [
-            view(next(tensors), spec) if "dtype" in spec else spec["value"] for spec in self.given["inputs"]
-        ]
+    @staticmethod
+    def input_views(memory, spec):
+        return [view(place, leaf) for place, leaf in zip(memory, leaves(spec["inputs"]))]
 
-    def results(self, case):
-        return [
-            view(memory, dict(spec, dtype=self.output_dtype(memory, spec)))
-            for memory, spec in zip(case[-len(self.given["outputs"]) :], self.given["outputs"])
-        ]
+    def output_views(self, memory, spec, skipped=0):
+        places = memory[len(memory) - len(spec["outputs"]) - skipped :]
+        return [view(m, dict(leaf, dtype=self.output_dtype(m, leaf))) for m, leaf in zip(places, spec["outputs"])]
 
     @staticmethod
     def output_dtype(memory, spec):
@@ -186,26 +208,43 @@ class Program:
 
 
 class Describe:
-    """Writes what the task's inputs and outputs are, as JSON, to the only output."""
+    """Writes what the task's cases, inputs and outputs are, as JSON, to the only output."""
 
     def __init__(self, given, library):
-        task = FORMATS[given["format"]](given["task"])
+        task = FORMATS[given["format"]](given)
         with remap_devices():
-            inputs = task.make_inputs(SEED)
-            model = task.reference()
-        found = {"inputs": [describe_value(f"get_inputs()[{i}]", value) for i, value in enumerate(inputs)]}
-        outputs = outputs_of(model(*inputs))
-        found["outputs"] = []
+            reference = task.reference()
+            found = [self.describe(task, reference, case) for case in task.cases()]
+            for case in task.held_out_cases(given["held_out_seed"]):
+                found.append(dict(self.describe(task, reference, case), axes=case["axes"]))
+        self.text = json.dumps({"cases": found}).encode()
+        self.place = library.kernelcast_case(0).contents.tensors[0]
+
+    @staticmethod
+    def describe(task, reference, case):
+        inputs = task.make_inputs(SEED, case)
+        given = list(tensors(inputs))
+        before = [tensor._version for tensor in given]
+        result = reference(*inputs)
+        outputs = task.outputs_of(result)
+        names = task.names()
+        found = {"case": case, "inputs": [], "outputs": [], "single": isinstance(result, torch.Tensor)}
+        for i, value in enumerate(inputs):
+            found["inputs"].append(tree_of(f"input {i}", value))
+            if names[0] and "dtype" in found["inputs"][i]:
+                found["inputs"][i]["name"] = names[0][i]
+        found["written"] = [i for i, tensor in enumerate(given) if tensor._version != before[i]]
         for i, value in enumerate(outputs):
             if not isinstance(value, torch.Tensor):
                 raise TaskError(f"output {i} is a {type(value).__name__}; only tensors are supported")
-            found["outputs"].append(describe_value(f"output {i}", value))
-        self.text = json.dumps(found).encode()
-        self.place = library.kernelcast_case(0).contents.tensors[0]
+            found["outputs"].append({"dtype": dtype_name(value.dtype), "shape": list(value.shape)})
+            if names[1]:
+                found["outputs"][i]["name"] = names[1][i]
+        return found
 
     def __call__(self, index):
         if len(self.text) + 1 > self.place.shape[0]:
-            raise TaskError("the task has too many inputs or outputs")
+            raise TaskError("the task has too many cases, inputs or outputs")
         ctypes.memmove(self.place.data, self.text + b"\0", len(self.text) + 1)
         return 0
 
@@ -215,54 +254,100 @@ class Inputs(Program):
 
     def __init__(self, given, library):
         super().__init__(given, library)
-        self.task = FORMATS[given["format"]](given["task"])
+        self.task = FORMATS[given["format"]](given)
 
     def __call__(self, index):
-        case = self.cases[index]
-        seed = ctypes.c_int64.from_address(case[0].data).value
+        memory, spec = self.cases[index]
+        seed = ctypes.c_int64.from_address(memory[0].data).value
         with remap_devices():
-            made = self.task.make_inputs(seed)
-        wanted = [spec for spec in self.given["inputs"] if "dtype" in spec]
-        tensors = [value for value in made if isinstance(value, torch.Tensor)]
-        if [describe_value("input", tensor) for tensor in tensors] != wanted:
-            raise TaskError("get_inputs() gives other dtypes or shapes with another seed")
-        for memory, spec, tensor in zip(case[1:], wanted, tensors):
-            view(memory, spec).copy_(tensor)
+            made = self.task.make_inputs(seed, spec["case"])
+        found = leaves([tree_of("input", value) for value in made])
+        if [(leaf["dtype"], leaf["shape"]) for leaf in found] != [
+            (leaf["dtype"], leaf["shape"]) for leaf in leaves(spec["inputs"])
+        ]:
+            raise TaskError("the task makes inputs of other dtypes or shapes with another seed")
+        for place, tensor in zip(self.input_views(memory[1:], spec), tensors(made)):
+            place.copy_(tensor)
         return 0
 
 
-class Run(Program):
-    """Calls the model. Its results are copied to the judge's memory."""
+class Check(Program):
+    """Lets the task's own code decide about a candidate's outputs. No code of the candidate is in this process."""
 
     def __init__(self, given, library):
         super().__init__(given, library)
-        calls = [(self.arguments(case), self.results(case)) for case in self.cases]
-        outputs = [(getattr(torch, spec["dtype"]), torch.Size(spec["shape"])) for spec in given["outputs"]]
-        task = FORMATS[given["format"]](given["task"])
+        self.task = FORMATS[given["format"]](given)
+
+    def __call__(self, index):
+        memory, spec = self.cases[index]
+        data = [clone(build(tree, given)) for given in [iter(self.input_views(memory, spec))] for tree in spec["inputs"]]
+        outputs = [output.clone() for output in self.output_views(memory, spec, skipped=1)]
+        seed_all(SEED)
+        try:
+            with remap_devices():
+                reason = self.task.check(*data, outputs[0] if spec["single"] else tuple(outputs))
+        except Exception as error:
+            # For example an index that is out of range.
+            reason = f"{type(error).__name__}: {error}"
+        message = memory[-1]
+        text = (reason or "").encode(errors="replace")[: message.shape[0] - 1] + b"\0"
+        ctypes.memmove(message.data, text, len(text))
+        return 0 if reason is None else 1
+
+
+class Run(Program):
+    """Calls the reference or the candidate. Its results are copied to the judge's memory."""
+
+    def __init__(self, given, library):
+        super().__init__(given, library)
+        calls = [self.prepare(memory, spec) for memory, spec in self.cases]
+        task = FORMATS[given["format"]](given)
         with remap_devices():
             if given["role"] == "candidate":
                 model = task.candidate(given["candidate"])
             else:
                 model = task.reference()
-        Tensor, copy = torch.Tensor, torch.Tensor.copy_
+        Tensor, Parameter, copy = torch.Tensor, torch.nn.Parameter, torch.Tensor.copy_
+        passes_outputs, zeroed, outputs_of = task.passes_outputs, task.zeroed_outputs, task.outputs_of
 
         def call(index):
-            arguments, places = calls[index]
+            arguments, rebuild, places, wanted = calls[index]
+            if rebuild is not None:
+                arguments = rebuild()
+            if passes_outputs:
+                if zeroed:
+                    for place in places:
+                        place.zero_()
+                model(*arguments, *places)
+                return 0
             results = outputs_of(model(*arguments))
             if len(results) != len(places):
                 raise TaskError(f"{len(results)} outputs instead of {len(places)}")
             for i, (result, place) in enumerate(zip(results, places)):
-                if not isinstance(result, Tensor):
+                # A subclass could compute when it is copied.
+                if type(result) is not Tensor and type(result) is not Parameter:
                     raise TaskError(f"output {i} is a {type(result).__name__} instead of a tensor")
-                if (result.dtype, result.shape) != outputs[i]:
+                if (result.dtype, result.shape) != wanted[i]:
                     raise TaskError(
                         f"output {i} is {dtype_name(result.dtype)} {list(result.shape)} instead of "
-                        f"{dtype_name(outputs[i][0])} {list(outputs[i][1])}"
+                        f"{dtype_name(wanted[i][0])} {list(wanted[i][1])}"
                     )
                 copy(place, result)
             return 0
 
         self.call = call
+
+    def prepare(self, memory, spec):
+        views, trees, written = self.input_views(memory, spec), spec["inputs"], set(spec["written"])
+
+        def rebuild():
+            given = iter([tensor.clone() if i in written else tensor for i, tensor in enumerate(views)])
+            return [build(tree, given) for tree in trees]
+
+        wanted = [(getattr(torch, leaf["dtype"]), torch.Size(leaf["shape"])) for leaf in spec["outputs"]]
+        places = self.output_views(memory, spec)
+        # Inputs that the reference writes into are copied for each call.
+        return (None, rebuild, places, wanted) if written else (rebuild(), None, places, wanted)
 
 
 def print_error(error):
@@ -293,6 +378,8 @@ def main():
             call = Describe(given, library)
         elif given["role"] == "inputs":
             call = Inputs(given, library)
+        elif given["role"] == "check":
+            call = Check(given, library)
         else:
             call = Run(given, library).call
 

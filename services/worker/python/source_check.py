@@ -1,29 +1,68 @@
 """Checks a source without running it: PYTHON -c SOURCE FILE NAME...
 
-It must have no syntax errors and define one of the names at its top level.
+It must have no syntax errors and define one of the names at its top level. It may also be a solution of
+flashinfer-bench or SOL-ExecBench, as JSON, where a name is run; then its entry point must be defined.
 """
 
 import ast
+import json
 import sys
 import traceback
 
-file, names = sys.argv[1], sys.argv[2:]
-with open(file, encoding="utf-8") as opened:
-    source = opened.read()
-try:
-    # Compiling finds errors that parsing does not, such as a return outside a function.
-    tree = ast.parse(source, file)
-    compile(tree, file, "exec", dont_inherit=True)
-except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-    sys.exit("".join(traceback.format_exception_only(type(error), error)).rstrip())
+LANGUAGES = ("python", "pytorch", "triton", "cute_dsl", "cutile", "cudnn_frontend", "tilelang")
 
-defined = set()
-for node in tree.body:
-    if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
-        defined.add(node.name)
-    elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        defined.update(alias.asname or alias.name for alias in node.names)
+
+def check(file, source, names):
+    try:
+        # Compiling finds errors that parsing does not, such as a return outside a function.
+        tree = ast.parse(source, file)
+        compile(tree, file, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        sys.exit("".join(traceback.format_exception_only(type(error), error)).rstrip())
+    if not names:
+        return
+    defined = set()
+    for node in tree.body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            defined.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            defined.update(alias.asname or alias.name for alias in node.names)
+        else:
+            defined.update(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    if not defined.intersection(names):
+        sys.exit(f"{file} does not define {names[0]} at its top level")
+
+
+def check_solution(text):
+    try:
+        solution = json.loads(text)
+        spec, sources = solution["spec"], {source["path"]: source["content"] for source in solution["sources"]}
+        path, _, entry = spec["entry_point"].rpartition("::")
+        languages = spec["languages"] if "languages" in spec else [spec["language"]]
+        for part in [path, entry, *languages, *sources, *sources.values()]:
+            part.encode()
+    except (ValueError, RecursionError) as error:
+        sys.exit(f"the solution is not JSON: {error}")
+    except (AttributeError, KeyError, TypeError):
+        sys.exit("the solution needs spec with language (or languages) and entry_point, and sources with path and content")
+    unknown = [language for language in languages if language.lower() not in LANGUAGES]
+    if unknown:
+        sys.exit(f"spec: the language {unknown[0]} is not supported; supported are {', '.join(LANGUAGES)}")
+    if path not in sources or not path.endswith(".py"):
+        sys.exit(f"spec.entry_point: {path} is not a Python file among the sources")
+    for name, source in sources.items():
+        if name.endswith(".py"):
+            check(name, source, [entry] if name == path else [])
+
+
+def main():
+    file, names = sys.argv[1], sys.argv[2:]
+    with open(file, encoding="utf-8") as opened:
+        source = opened.read()
+    if "run" in names and source.lstrip().startswith("{"):
+        check_solution(source)
     else:
-        defined.update(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-if not defined.intersection(names):
-    sys.exit(f"{file} does not define {names[0]} at its top level")
+        check(file, source, names)
+
+
+main()

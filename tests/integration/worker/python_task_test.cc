@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <variant>
@@ -5,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/worker/cpu/cpu_target.h"
-#include "services/worker/python/interpreter.h"
 #include "tests/integration/worker/cpu_fixture.h"
+#include "tests/integration/worker/python_fixture.h"
 #include "tests/support/services.h"
 
 namespace kernelcast::testing {
@@ -15,102 +16,10 @@ namespace {
 using worker::CpuTarget;
 
 const std::string kTasks = "examples/tasks/kernelbench/";
-constexpr const char* kPython = "/usr/bin/python3";
-
-bool HaveTorch() {
-  static const absl::Status found = worker::ProbeTorch(kPython).status();
-  if (!found.ok()) WARN(found.message() << ": nothing is tested (install python3-torch)");
-  return found.ok();
-}
-
-// One target for all cases, so that each candidate sees what earlier ones left.
-CpuTarget& Target() {
-  static const TemporaryFolder folder("python-task");
-  static const auto target = [] {
-    worker::CpuTargetOptions options = CpuFixture::Options(folder.path());
-    options.python = kPython;
-    options.runner.max_memory_bytes = int64_t{512} << 20;
-    return CpuTarget::Make(std::move(options)).value();
-  }();
-  return *target;
-}
-
-Candidate MakeCandidate(const Problem& problem, const std::string& source) {
-  Candidate candidate;
-  candidate.problem_id = problem.problem_id;
-  candidate.target = "cpu";
-  candidate.kind = CandidateKind::kPython;
-  candidate.source = source;
-  candidate.candidate_id = CandidateId(candidate);
-  return candidate;
-}
-
-Problem MakeTask(const std::string& source) { return ParseProblem({{"task.py", source}}).value(); }
-
-worker::CompileResult Compile(const Problem& problem, const Candidate& candidate) {
-  auto compiled = Target().Compile(problem, candidate, worker::CancelToken());
-  INFO(compiled.status().ToString());
-  REQUIRE(compiled.ok());
-  return *std::move(compiled);
-}
-
-absl::StatusOr<Measurement> TryMeasure(const Problem& problem, const Candidate& candidate) {
-  const auto compiled = Compile(problem, candidate);
-  if (const auto* error = std::get_if<CompileError>(&compiled.result)) FAIL(error->log);
-  const Artifact& artifact = std::get<worker::CompileSuccess>(compiled.result).artifact;
-  return Target().Measure(problem, candidate, artifact, MeasureLevel::kScreen,
-                          worker::CancelToken());
-}
-
-// Repeats while the machine is too noisy, as the orchestrator does.
-Measurement Measure(const Problem& problem, const Candidate& candidate) {
-  constexpr int kAttempts = 5;
-  for (int attempt = 1;; ++attempt) {
-    auto measured = TryMeasure(problem, candidate);
-    INFO(measured.status().ToString());
-    REQUIRE(measured.ok());
-    if (attempt == kAttempts || !std::holds_alternative<EnvironmentUnstable>(measured->outcome)) {
-      return *std::move(measured);
-    }
-  }
-}
-
-Measurement Measure(const Problem& problem, const std::string& source) {
-  return Measure(problem, MakeCandidate(problem, source));
-}
-
-template <class Outcome>
-Outcome MeasureAs(const Problem& problem, const std::string& source) {
-  const Measurement measurement = Measure(problem, source);
-  INFO(MeasurementFeedback(measurement));
-  REQUIRE(std::holds_alternative<Outcome>(measurement.outcome));
-  return std::get<Outcome>(measurement.outcome);
-}
-
-// A task that is quick to judge, and candidates that differ in one method.
-const char* const kTask = R"(
-import torch
-import torch.nn as nn
-
-class Model(nn.Module):
-    def forward(self, x, n):
-        return torch.relu(x) * n
-
-def get_inputs():
-    return [torch.randn(64, 256), 3]
-
-def get_init_inputs():
-    return []
-)";
-
-std::string ModelNew(const std::string& body, const std::string& before = "") {
-  return absl::StrCat("import torch\nimport torch.nn as nn\n", before,
-                      "\nclass ModelNew(nn.Module):\n    def forward(self, x, n):\n", body, "\n");
-}
 
 TEST_CASE("A worker says whether it judges PyTorch tasks") {
   if (!HaveTorch()) return;
-  const auto with = Target().Describe();
+  const auto with = PythonTarget().Describe();
   CHECK(std::count(with.candidate_kinds.begin(), with.candidate_kinds.end(),
                    CandidateKind::kPython) == 1);
   const TemporaryFolder folder("no-python");
@@ -118,9 +27,9 @@ TEST_CASE("A worker says whether it judges PyTorch tasks") {
   CHECK(without->Describe().can_measure);
   REQUIRE(without->Describe().missing_tools.size() == 1);
   CHECK_THAT(without->Describe().missing_tools[0], Catch::Contains("--python"));
-  const Problem problem = MakeTask(kTask);
-  const auto compiled = without->Compile(problem, MakeCandidate(problem, ModelNew("        pass")),
-                                         worker::CancelToken());
+  const Problem problem = MakeTask(kReluTask);
+  const auto compiled = without->Compile(
+      problem, PythonCandidate(problem, ModelNew("        pass")), worker::CancelToken());
   CHECK(absl::IsUnimplemented(compiled.status()));
   CHECK_THAT(std::string(compiled.status().message()), Catch::Contains("--python"));
 }
@@ -160,8 +69,9 @@ TEST_CASE("The example tasks accept right candidates and refuse wrong ones", "[s
 
 TEST_CASE("The reference of a task measured as a candidate is indistinguishable from itself") {
   if (!HaveTorch()) return;
-  const Problem problem = MakeTask(kTask);
-  const Measurement measurement = Measure(problem, ReferenceCandidate(problem, "cpu").value());
+  const Problem problem = MakeTask(kReluTask);
+  const Measurement measurement =
+      MeasurePython(problem, ReferenceCandidate(problem, "cpu").value());
   INFO(MeasurementFeedback(measurement));
   const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
   REQUIRE(ok != nullptr);
@@ -171,9 +81,9 @@ TEST_CASE("The reference of a task measured as a candidate is indistinguishable 
 
 TEST_CASE("Sources that cannot be candidates are refused before they run") {
   if (!HaveTorch()) return;
-  const Problem problem = MakeTask(kTask);
+  const Problem problem = MakeTask(kReluTask);
   const auto refusal = [&](const std::string& source) {
-    const auto compiled = Compile(problem, MakeCandidate(problem, source));
+    const auto compiled = CompilePython(problem, PythonCandidate(problem, source));
     REQUIRE(std::holds_alternative<CompileError>(compiled.result));
     return std::get<CompileError>(compiled.result).log;
   };
@@ -181,8 +91,8 @@ TEST_CASE("Sources that cannot be candidates are refused before they run") {
   CHECK_THAT(refusal("class Other:\n  pass\n"), Catch::Contains("ModelNew"));
   CHECK_THAT(refusal(absl::StrCat("x = ", std::string(100'000, '('))), Catch::Contains("Error"));
   // A right candidate still compiles.
-  const auto compiled =
-      Compile(problem, MakeCandidate(problem, ModelNew("        return torch.relu(x).mul_(n)")));
+  const auto compiled = CompilePython(
+      problem, PythonCandidate(problem, ModelNew("        return torch.relu(x).mul_(n)")));
   REQUIRE(std::holds_alternative<worker::CompileSuccess>(compiled.result));
   const auto& made = std::get<worker::CompileSuccess>(compiled.result);
   CHECK(made.facts.schema == kPythonSourceSchemaId);
@@ -191,7 +101,7 @@ TEST_CASE("Sources that cannot be candidates are refused before they run") {
 
 TEST_CASE("Failures of Python candidates are distinguished") {
   if (!HaveTorch()) return;
-  const Problem problem = MakeTask(kTask);
+  const Problem problem = MakeTask(kReluTask);
   const auto crash = [&](const std::string& source) { return MeasureAs<Crash>(problem, source); };
   {
     const auto raised = crash(ModelNew("        return self.unknown(x)"));
@@ -219,7 +129,7 @@ TEST_CASE("Failures of Python candidates are distinguished") {
 
 TEST_CASE("A Python candidate reaches neither files, processes nor the network") {
   if (!HaveTorch()) return;
-  const Problem problem = MakeTask(kTask);
+  const Problem problem = MakeTask(kReluTask);
   // Each raises, so that the right result is never returned.
   for (const std::string attempt :
        {"open('/etc/passwd').read()", "open('/tmp/kernelcast-candidate', 'w')",
@@ -238,57 +148,18 @@ TEST_CASE("A Python candidate reaches neither files, processes nor the network")
   }
 }
 
-TEST_CASE("Python candidates that cheat are found out") {
-  if (!HaveTorch()) return;
-  const Problem problem = MakeTask(kTask);
-  SECTION("an input that is changed") {
-    const auto exploit = MeasureAs<Exploit>(problem, ModelNew("        return x.relu_().mul_(n)"));
-    CHECK(exploit.kind == Exploit::Kind::kMutatedInput);
-  }
-  SECTION("results that are remembered by address") {
-    const Measurement measurement =
-        Measure(problem, ModelNew("        key = x.data_ptr()\n"
-                                  "        if key not in SEEN: SEEN[key] = torch.relu(x) * n\n"
-                                  "        return SEEN[key]",
-                                  "SEEN = {}"));
-    INFO(MeasurementFeedback(measurement));
-    CHECK_FALSE(std::holds_alternative<MeasuredOk>(measurement.outcome));
-    CHECK_FALSE(std::holds_alternative<EnvironmentUnstable>(measurement.outcome));
-  }
-  SECTION("zeros") {
-    MeasureAs<WrongResult>(problem, ModelNew("        return torch.zeros_like(x)"));
-  }
-  SECTION("comparisons and timers that are replaced") {
-    MeasureAs<WrongResult>(
-        problem, ModelNew("        return torch.zeros_like(x)",
-                          "import time\ntorch.allclose = lambda *a, **k: True\n"
-                          "torch.equal = torch.allclose\ntime.perf_counter = lambda: 0.0\n"
-                          "torch.Tensor.copy_ = lambda self, other, *a: self\n"));
-  }
-  SECTION("an output that is a subclass which computes when it is copied") {
-    const Measurement measurement = Measure(
-        problem, ModelNew("        return x.as_subclass(Lazy)",
-                          "class Lazy(torch.Tensor):\n"
-                          "    @classmethod\n"
-                          "    def __torch_function__(cls, f, types, args=(), kwargs=None):\n"
-                          "        return torch.zeros(64, 256)\n"));
-    INFO(MeasurementFeedback(measurement));
-    CHECK_FALSE(std::holds_alternative<MeasuredOk>(measurement.outcome));
-  }
-}
-
 TEST_CASE("A task at fault is reported as the task's") {
   if (!HaveTorch()) return;
   const auto failure = [&](const std::string& source) {
     const Problem problem = MakeTask(source);
     const auto measured =
-        TryMeasure(problem, MakeCandidate(problem, ModelNew("        return torch.relu(x) * n")));
+        TryMeasure(problem, PythonCandidate(problem, ModelNew("        return torch.relu(x) * n")));
     INFO(MeasurementFeedback(measured.ok() ? *measured : Measurement()));
     REQUIRE(absl::IsFailedPrecondition(measured.status()));
     return std::string(measured.status().message());
   };
   const auto with = [](std::string text, const std::string& replacement) {
-    const std::string task = kTask;
+    const std::string task = kReluTask;
     const size_t at = task.find(text);
     REQUIRE(at != std::string::npos);
     return std::string(task).replace(at, text.size(), replacement);

@@ -27,15 +27,60 @@ def _problem_folder(path: Path) -> kernel_pb2.Problem:
         files=[kernel_pb2.SourceFile(path=name, content=(path / name).read_bytes()) for name in names])
 
 
+def _problem(files: dict[str, Path]) -> kernel_pb2.Problem:
+    return kernel_pb2.Problem(
+        files=[kernel_pb2.SourceFile(path=name, content=path.read_bytes()) for name, path in files.items()])
+
+
 def _task_file(path: Path) -> kernel_pb2.Problem:
     """A task in KernelBench's form: one Python file."""
-    return kernel_pb2.Problem(files=[kernel_pb2.SourceFile(path=path.name, content=path.read_bytes())])
+    return _problem({path.name: path})
+
+
+def _workloads(definition: Path) -> Path:
+    """The workloads of a definition of flashinfer-bench: DATA/workloads/OP/NAME.jsonl, or beside it."""
+    beside = definition.with_suffix(".jsonl")
+    parts = list(beside.parts)
+    if "definitions" in parts:
+        parts[parts.index("definitions")] = "workloads"
+        if Path(*parts).is_file():
+            return Path(*parts)
+    return beside
+
+
+def _definition(path: Path) -> kernel_pb2.Problem:
+    workloads = _workloads(path)
+    return _problem({path.name: path, workloads.name: workloads})
+
+
+def _definition_folder(path: Path) -> kernel_pb2.Problem:
+    """A problem of SOL-ExecBench."""
+    names = ("definition.json", "reference.py", "workload.jsonl")
+    return _problem({name: path / name for name in names if (path / name).is_file()})
+
+
+def _gpu_mode_folder(path: Path) -> kernel_pb2.Problem:
+    """task.yml and the files that it names, but for the candidate and the harness."""
+    files = {"task.yml": path / "task.yml"}
+    for name, source in _NAMED_SOURCE.findall(files["task.yml"].read_text(encoding="utf-8")):
+        if source != "@SUBMISSION@" and name != "eval.py":
+            files[name] = path / source
+    return _problem(files)
+
+
+# An entry of `files` in task.yml, in either style of YAML.
+_NAMED_SOURCE = re.compile(r"""\bname["']?\s*:\s*["']?([\w.-]+)["']?[\s,]+["']?source["']?\s*:\s*["']?([\w./@-]+)""")
 
 
 # Formats of problems: a description, a test of a path and a reader. Another format is another line.
 _FORMATS: tuple[tuple[str, Callable[[Path], bool], Callable[[Path], kernel_pb2.Problem]], ...] = (
     ("a folder with problem.yaml", lambda path: (path / "problem.yaml").is_file(), _problem_folder),
     ("a KernelBench task (FILE.py)", lambda path: path.suffix == ".py" and path.is_file(), _task_file),
+    ("a flashinfer-bench definition (FILE.json) with workloads",
+     lambda path: path.suffix == ".json" and path.is_file() and _workloads(path).is_file(), _definition),
+    ("a GPU MODE folder (task.yml)", lambda path: (path / "task.yml").is_file(), _gpu_mode_folder),
+    ("a SOL-ExecBench folder (definition.json, workload.jsonl)",
+     lambda path: (path / "definition.json").is_file() and (path / "workload.jsonl").is_file(), _definition_folder),
 )
 
 

@@ -59,11 +59,11 @@ TEST_CASE("A file that is no task is refused with what it lacks", "[domain]") {
 }
 
 TEST_CASE("Tolerances of tasks are those of their format", "[domain]") {
-  const Tolerance wide = TaskTolerance(PythonTask::Format::kKernelBench, DataType::kFloat32);
+  const Tolerance wide = TaskTolerance(PythonTask(), PythonTask::Case(), DataType::kFloat32);
   CHECK(wide.atol == 1e-4);
   CHECK(wide.rtol == 1e-4);
   CHECK_FALSE(wide.scaled);
-  CHECK(TaskTolerance(PythonTask::Format::kKernelBench, DataType::kBfloat16).atol == 1e-2);
+  CHECK(TaskTolerance(PythonTask(), PythonTask::Case(), DataType::kBfloat16).atol == 1e-2);
 }
 
 TEST_CASE("A task is read from its file", "[domain]") {

@@ -217,6 +217,19 @@ TEST_CASE("The kind follows the file's extension by default") {
   CHECK(cuda.workspace_bytes == "4*n");
 }
 
+TEST_CASE("A solution in JSON is a candidate in Python") {
+  const Folder folder;
+  folder.Write("a.py", "def run(): pass");
+  folder.Write("b.json", R"({"spec": {"entry_point": "main.py::run"}, "sources": []})");
+  const auto candidates = ReadCandidates(folder.path, kProblem, "cpu");
+  REQUIRE(candidates.ok());
+  REQUIRE(candidates->size() == 2);
+  CHECK((*candidates)[0].name == "b");
+  CHECK((*candidates)[0].candidate.kind == CandidateKind::kPython);
+  CHECK_THAT((*candidates)[0].candidate.source, Catch::Contains("entry_point"));
+  CHECK(ReadCandidates(folder.path + "/b.json", kProblem, "cpu")->size() == 1);
+}
+
 TEST_CASE("Launches make a candidate device code", "[cuda]") {
   const Folder folder;
   folder.Write("a.cu", "__global__ void k() {}");

@@ -91,6 +91,19 @@ TEST_CASE("A problem is found by its folder, its file or its name") {
   CHECK(FindProblemFolder("", folders).status().code() == absl::StatusCode::kNotFound);
 }
 
+TEST_CASE("Tasks of other projects are found by their paths") {
+  const std::string tasks = KERNELCAST_SOURCE_DIR "/examples/tasks/";
+  const std::string definition = tasks + "flashinfer_bench/definitions/gemm/gemm_n192_k256.json";
+  CHECK(*FindProblemFolder(definition, {}) == definition);
+  CHECK(*FindProblemFolder(tasks + "gpu_mode/prefix_sum", {}) == tasks + "gpu_mode/prefix_sum");
+  CHECK(*FindProblemFolder(tasks + "gpu_mode/prefix_sum/task.yml", {}) ==
+        tasks + "gpu_mode/prefix_sum");
+  CHECK(*FindProblemFolder(tasks + "sol_execbench/masked_softmax/definition.json", {}) ==
+        tasks + "sol_execbench/masked_softmax");
+  CHECK_THAT(std::string(FindProblemFolder(tasks + "none.json", {}).status().message()),
+             Catch::Contains("there is no file"));
+}
+
 TEST_CASE("A file is written atomically, with its folders") {
   const PathsFolder folder;
   const std::string path = folder.path + "/a/b/file";

@@ -180,6 +180,27 @@ TEST_CASE("Versions of kernel prompts identify their bytes", "[orchestrator][pro
   CHECK(loaded->version() == Default().version());
 }
 
+TEST_CASE("The prompt of a task asks for what its format calls", "[orchestrator][prompt]") {
+  const std::string tasks = KERNELCAST_SOURCE_DIR "/examples/tasks/";
+  for (const auto& [path, entry] :
+       {std::pair{"flashinfer_bench/definitions/gemm/gemm_n192_k256.json", "def run("},
+        std::pair{"sol_execbench/masked_softmax", "def run("},
+        std::pair{"gpu_mode/prefix_sum", "def custom_kernel("}}) {
+    INFO(path);
+    GenerationQuery query;
+    query.problem = std::make_shared<const Problem>(
+        ParseProblem(ReadProblemFolder(tasks + path).value()).value());
+    query.target = "cpu";
+    const KernelPromptText text = Rendered(query);
+    CHECK_THAT(text.system, Contains(entry) && !Contains("ModelNew"));
+    Candidate model;
+    model.kind = CandidateKind::kPython;
+    const ReadKernel read =
+        ReadAnswer(text.system.substr(text.system.find("Answer with")), false, model);
+    CHECK_THAT(read.candidate.source, Contains(entry));
+  }
+}
+
 TEST_CASE("The prompt of a PyTorch task asks for ModelNew", "[orchestrator][prompt]") {
   GenerationQuery query;
   query.problem = std::make_shared<const Problem>(

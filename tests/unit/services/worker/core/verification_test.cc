@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "services/worker/core/narrow_float.h"
 #include "services/worker/core/random.h"
 
 namespace kernelcast::worker {
@@ -205,6 +206,85 @@ TEST_CASE("Reported values are rounded") {
   CHECK(expected == Approx(7990.13).epsilon(1e-9));
   CHECK(RoundForReport(0) == 0);
   CHECK(std::isinf(RoundForReport(HUGE_VAL)));
+}
+
+TEST_CASE("An element may agree within the larger of two bounds") {
+  const Tolerance tolerance{
+      .atol = 0.01, .rtol = 0.01, .normwise = 0, .scaled = false, .larger_of_both = true};
+  const ExpectedTensor expected = Expect({100, 0, 1}, tolerance);
+  CHECK(Compare<float>(expected, {100.9f, 0.009f, 1.009f}).ok);
+  // Within the sum of both bounds, but not within either.
+  CHECK_FALSE(Compare<float>(expected, {101.005f, 0, 1}).ok);
+  CHECK_FALSE(Compare<float>(expected, {100, 0, 1.015f}).ok);
+  CHECK(Compare<int32_t>(ExpectIntegers({200, 3}, tolerance), {202, 3}).ok);
+  CHECK_FALSE(Compare<int32_t>(ExpectIntegers({200, 3}, tolerance), {200, 4}).ok);
+}
+
+TEST_CASE("A share of the elements may disagree, but each is finite and not far off") {
+  const Tolerance tolerance{.atol = 0.01,
+                            .rtol = 0,
+                            .normwise = 0,
+                            .scaled = false,
+                            .matched_ratio = 0.75,
+                            .max_error = 5,
+                            .infinities = Tolerance::Infinities::kNegative};
+  const ExpectedTensor expected = Expect({1, 2, -HUGE_VAL, 4}, tolerance);
+  const float inf = std::numeric_limits<float>::infinity();
+  CHECK(Compare<float>(expected, {1, 3, -inf, 4}).ok);
+  CHECK(Compare<float>(expected, {1, 3, -inf, 4}).mismatches == 1);
+  CHECK_FALSE(Compare<float>(expected, {2, 3, -inf, 4}).ok);
+  CHECK_FALSE(Compare<float>(expected, {1, 8, -inf, 4}).ok);
+  CHECK_FALSE(Compare<float>(expected, {1, inf, -inf, 4}).ok);
+  CHECK_FALSE(Compare<float>(Expect({1, 2, HUGE_VAL, 4}, tolerance), {1, 2, inf, 4}).ok);
+  // What was not written is wrong, however few.
+  const Poison poison{PoisonKind::kPlausible, 7};
+  std::vector<float> output(4);
+  const ExpectedTensor finite = Expect({1, 2, 3, 4}, tolerance);
+  FillPoison(poison.kind, poison.seed, finite, std::as_writable_bytes(std::span(output)));
+  for (const size_t i : {0, 1, 2}) output[i] = static_cast<float>(i + 1);
+  const TensorVerdict verdict = Compare<float>(finite, output, poison);
+  CHECK_FALSE(verdict.ok);
+  CHECK(verdict.cause == WrongResult::Cause::kNotWritten);
+}
+
+TEST_CASE("An output of zeros is wrong where the rule says so, even within the tolerance") {
+  Tolerance tolerance{.atol = 1, .rtol = 0, .normwise = 0, .scaled = false};
+  CHECK(Compare<float>(Expect({0.1, 0}, tolerance), {0, 0}).ok);
+  tolerance.not_all_zero = true;
+  CHECK_FALSE(Compare<float>(Expect({0.1, 0}, tolerance), {0, 0}).ok);
+  CHECK(Compare<float>(Expect({0.1, 0}, tolerance), {0.2f, 0}).ok);
+  CHECK(Compare<float>(Expect({0, 0}, tolerance), {0, 0}).ok);
+}
+
+TEST_CASE("Outputs of narrow types are compared by their values") {
+  const Tolerance tolerance{.atol = 0.01, .rtol = 0.01, .normwise = 0, .scaled = false};
+  for (const DataType dtype : {DataType::kBfloat16, DataType::kFloat16, DataType::kFloat8E5m2}) {
+    INFO(Name(dtype));
+    const std::vector<double> values = {1, -2, 0.5, 4};
+    const ExpectedTensor expected = Expect(values, tolerance, dtype);
+    const auto size = static_cast<size_t>(SizeBytes(dtype));
+    std::vector<std::byte> output(values.size() * size);
+    const Poison poison{PoisonKind::kNonFinite, 3};
+    FillPoison(poison.kind, poison.seed, expected, output);
+    CHECK(CompareTensor(expected, output, poison).cause == WrongResult::Cause::kNotWritten);
+    const auto write = [&](size_t i, double value) {
+      const uint32_t bits = EncodeNarrow(dtype, value);
+      std::memcpy(output.data() + i * size, &bits, size);
+    };
+    for (size_t i = 0; i < values.size(); ++i) write(i, values[i]);
+    CHECK(CompareTensor(expected, output, poison).ok);
+    SecretRandom random("test");
+    Sentinels sentinels;
+    sentinels.Plant(expected, 2, random, output);
+    CHECK(sentinels.Look(expected, output).untouched == sentinels.planted());
+    for (size_t i = 0; i < values.size(); ++i) write(i, values[i]);
+    CHECK(sentinels.Look(expected, output).wrong == 0);
+    write(3, 5);
+    const TensorVerdict verdict = CompareTensor(expected, output, std::nullopt);
+    CHECK_FALSE(verdict.ok);
+    CHECK(verdict.index == 3);
+    CHECK(verdict.got == 5);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,99 @@
+#include "common/domain/task_files.h"
+
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/domain/task_problem.h"
+#include "common/domain/text.h"
+
+namespace kernelcast {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool IsFile(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+absl::StatusOr<ProblemFile> ReadTaskFile(const fs::path& path, const std::string& name) {
+  if (!IsFile(path)) {
+    return absl::NotFoundError(absl::StrCat("there is no file ", Quoted(path.string(), 255)));
+  }
+  std::ifstream stream(path, std::ios::binary);
+  std::string content(static_cast<size_t>(kMaxProblemBytes) + 1, '\0');
+  stream.read(content.data(), static_cast<std::streamsize>(content.size()));
+  content.resize(static_cast<size_t>(stream.gcount()));
+  if (static_cast<int64_t>(content.size()) > kMaxProblemBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": has more than ", kMaxProblemBytes, " bytes"));
+  }
+  if (stream.bad()) return absl::NotFoundError(absl::StrCat(name, ": cannot be read"));
+  return ProblemFile{name, std::move(content)};
+}
+
+// Where flashinfer-bench keeps the workloads of a definition.
+absl::StatusOr<fs::path> WorkloadsOf(const fs::path& definition) {
+  fs::path beside = definition;
+  beside.replace_extension(".jsonl");
+  fs::path elsewhere;
+  bool replaced = false;
+  for (const fs::path& part : beside) {
+    const bool here = !replaced && part == "definitions";
+    elsewhere /= here ? fs::path("workloads") : part;
+    replaced = replaced || here;
+  }
+  for (const fs::path& path : {elsewhere, beside}) {
+    if (IsFile(path)) return path;
+  }
+  return absl::NotFoundError(
+      absl::StrCat("no workloads of ", Quoted(definition.string(), 255), ": there is no file ",
+                   replaced ? absl::StrCat(Quoted(elsewhere.string(), 255), " or ") : "",
+                   Quoted(beside.string(), 255)));
+}
+
+absl::StatusOr<std::vector<ProblemFile>> ReadGpuModeFolder(const fs::path& folder) {
+  std::vector<ProblemFile> files(1);
+  KC_ASSIGN_OR_RETURN(files[0], ReadTaskFile(folder / "task.yml", "task.yml"));
+  KC_ASSIGN_OR_RETURN(const std::vector<GpuModeFile> named, ReadGpuModeFiles(files[0].content));
+  for (const GpuModeFile& file : named) {
+    KC_ASSIGN_OR_RETURN(files.emplace_back(), ReadTaskFile(folder / file.source, file.name));
+  }
+  return files;
+}
+
+}  // namespace
+
+bool IsTaskPath(const std::string& argument) {
+  const fs::path path(argument);
+  if (path.extension() == ".py" || path.extension() == ".json") return IsFile(path);
+  return IsFile(path / "task.yml") ||
+         (IsFile(path / "definition.json") && IsFile(path / "workload.jsonl"));
+}
+
+absl::StatusOr<std::vector<ProblemFile>> ReadTaskFiles(const std::string& argument) {
+  const fs::path path(argument);
+  if (IsFile(path / "task.yml")) return ReadGpuModeFolder(path);
+  std::vector<ProblemFile> files(1);
+  if (IsFile(path / "definition.json")) {
+    KC_ASSIGN_OR_RETURN(files[0], ReadTaskFile(path / "definition.json", "definition.json"));
+    for (const char* const name : {"reference.py", "workload.jsonl"}) {
+      if (!IsFile(path / name)) continue;
+      KC_ASSIGN_OR_RETURN(files.emplace_back(), ReadTaskFile(path / name, name));
+    }
+    return files;
+  }
+  KC_ASSIGN_OR_RETURN(files[0], ReadTaskFile(path, path.filename().string()));
+  if (path.extension() == ".json") {
+    KC_ASSIGN_OR_RETURN(const fs::path workloads, WorkloadsOf(path));
+    KC_ASSIGN_OR_RETURN(files.emplace_back(),
+                        ReadTaskFile(workloads, workloads.filename().string()));
+  }
+  return files;
+}
+
+}  // namespace kernelcast

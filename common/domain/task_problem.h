@@ -1,0 +1,65 @@
+#ifndef KERNELCAST_COMMON_DOMAIN_TASK_PROBLEM_H_
+#define KERNELCAST_COMMON_DOMAIN_TASK_PROBLEM_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/domain/problem.h"
+
+namespace kernelcast {
+
+// The readers of the formats of Python tasks, and what they share. Use ParsePythonTask.
+
+inline constexpr size_t kMaxTaskCases = 64;
+// Cases that are timed.
+inline constexpr size_t kMaxTimedCases = 8;
+
+struct TaskParts {
+  PythonTask task;
+  std::string title;
+  std::string description;
+  std::vector<size_t> checked;  // indices of cases
+  std::vector<size_t> timed;
+};
+// Adds the axis `axis_name` with the index of the case where axes alone do not tell cases apart.
+Problem MakeTaskProblem(TaskParts parts, std::vector<ProblemFile> files,
+                        const std::string& axis_name);
+
+// At most `most` of the items, evenly spread, with the first and the last.
+std::vector<size_t> Spread(const std::vector<size_t>& items, size_t most);
+
+// UTF-8 without NUL, of an allowed size.
+[[nodiscard]] absl::Status CheckTaskSource(const std::string& file, const std::string& content);
+// Whether a line at the source's top level starts with `text`.
+bool HasLine(std::string_view source, std::string_view text);
+
+// "NAME.json" without the extension.
+std::string PathStem(const std::string& path);
+// The content of a file, or null.
+const std::string* FindFile(const std::vector<ProblemFile>& files, std::string_view path);
+
+// A definition and its workloads: flashinfer-bench (NAME.json, NAME.jsonl) and SOL-ExecBench
+// (definition.json, workload.jsonl and maybe reference.py).
+bool IsFlashInferBench(const std::vector<ProblemFile>& files);
+bool IsSolExecBench(const std::vector<ProblemFile>& files);
+[[nodiscard]] absl::StatusOr<Problem> ParseDefinitionTask(PythonTask::Format format,
+                                                          std::vector<ProblemFile> files);
+
+// task.yml and the files that it names, under the names that it gives them.
+bool IsGpuMode(const std::vector<ProblemFile>& files);
+[[nodiscard]] absl::StatusOr<Problem> ParseGpuModeTask(std::vector<ProblemFile> files);
+// A file that task.yml names.
+struct GpuModeFile {
+  std::string name;
+  std::string source;  // a path relative to the folder of task.yml, maybe with "../"
+};
+// The files that a candidate's program consists of, without the candidate and the programs that
+// judge it elsewhere (eval.py). INVALID_ARGUMENT: "task.yml:3: ...".
+[[nodiscard]] absl::StatusOr<std::vector<GpuModeFile>> ReadGpuModeFiles(const std::string& yaml);
+
+}  // namespace kernelcast
+
+#endif  // KERNELCAST_COMMON_DOMAIN_TASK_PROBLEM_H_

@@ -1,0 +1,5 @@
+import torch
+
+
+def custom_kernel(data):
+    return torch.cumsum(data, dim=0) - data

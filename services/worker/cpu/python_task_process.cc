@@ -1,0 +1,183 @@
+#include "services/worker/cpu/python_task_process.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "services/worker/cpu/python_task.h"
+#include "services/worker/native/dlpack_type.h"
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr int64_t kCallLimitNs = 60'000'000'000;
+constexpr int64_t kTensorAlignment = 64;
+// Seeds of PyTorch and NumPy are less than this.
+constexpr uint64_t kSeeds = uint64_t{1} << 32;
+// Of a checker, for its reason.
+constexpr int64_t kMessageBytes = 1024;
+
+int64_t AlignTensor(int64_t value) {
+  return (value + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+}
+
+// Why a process that runs the task's code ended.
+absl::Status TaskFailure(RunnerProcess& process, RunnerProcess::End end, const std::string& stage,
+                         const CancelToken& cancel) {
+  if (end == RunnerProcess::End::kStopped) return cancel.Check();
+  Measurement measurement;
+  KC_ASSIGN_OR_RETURN(measurement.outcome, process.Failure(end, stage, kCallLimitNs));
+  return Unsupported(absl::StrCat("failed (", stage, "): ", MeasurementFeedback(measurement)));
+}
+
+}  // namespace
+
+absl::Status Unsupported(const std::string& what) {
+  return absl::FailedPreconditionError(absl::StrCat("the task ", what));
+}
+
+absl::Status AwaitTaskReady(RunnerProcess& process, const std::string& stage,
+                            const CancelToken& cancel) {
+  const RunnerProcess::End end = process.WaitReady(kPythonStartLimitNs, cancel);
+  return end == RunnerProcess::End::kDone ? absl::OkStatus()
+                                          : TaskFailure(process, end, stage, cancel);
+}
+
+absl::StatusOr<int32_t> CallTask(RunnerProcess& process, uint32_t index, const std::string& stage,
+                                 const CancelToken& cancel) {
+  const RunnerProcess::Result result =
+      process.Call(runner::kRun, index, false, kCallLimitNs, cancel);
+  if (result.end != RunnerProcess::End::kDone) {
+    return TaskFailure(process, result.end, stage, cancel);
+  }
+  return result.status;
+}
+
+std::vector<runner::TensorRecord> ArrangeTensors(const std::vector<TensorLayout>& layouts,
+                                                 int64_t& end) {
+  std::vector<runner::TensorRecord> records;
+  int64_t at = 0;
+  for (const TensorLayout& layout : layouts) {
+    runner::TensorRecord& record = records.emplace_back();
+    record.offset = static_cast<uint64_t>(AlignTensor(at));
+    record.bytes = static_cast<uint64_t>(layout.bytes());
+    record.dlpack_code = DlpackCode(layout.dtype);
+    record.dlpack_bits = static_cast<uint8_t>(8 * SizeBytes(layout.dtype));
+    record.dimensions = static_cast<uint16_t>(layout.shape.size());
+    std::copy(layout.shape.begin(), layout.shape.end(), record.shape);
+    at = static_cast<int64_t>(record.offset + record.bytes);
+  }
+  end = std::max(end, at);
+  return records;
+}
+
+runner::TensorRecord BytesRecord(int64_t offset, int64_t bytes) {
+  return {.offset = static_cast<uint64_t>(offset),
+          .bytes = static_cast<uint64_t>(bytes),
+          .dlpack_code = DlpackCode(DataType::kUint8),
+          .dlpack_bits = 8,
+          .dimensions = 1,
+          .reserved = 0,
+          .shape = {bytes}};
+}
+
+absl::StatusOr<std::unique_ptr<PythonInputs>> PythonInputs::Start(const PythonTaskPrograms& task,
+                                                                  const RunnerOptions& options,
+                                                                  const Placement& placement,
+                                                                  const CancelToken& cancel) {
+  std::unique_ptr<PythonInputs> inputs(new PythonInputs());
+  int64_t bytes = 1;
+  std::vector<runner::CaseRecord> table;
+  for (const TaskCase& one : task.cases()) {
+    inputs->tensors_.push_back(ArrangeTensors(one.inputs, bytes));
+    runner::CaseRecord& call = table.emplace_back();
+    call.inputs = 1;
+    call.outputs = static_cast<uint32_t>(one.inputs.size());
+    call.tensors[0] = {.offset = 0,
+                       .bytes = sizeof(int64_t),
+                       .dlpack_code = DlpackCode(DataType::kInt64),
+                       .dlpack_bits = 64,
+                       .dimensions = 1,
+                       .reserved = 0,
+                       .shape = {1}};
+    std::ranges::copy(inputs->tensors_.back(), call.tensors + 1);
+  }
+  KC_ASSIGN_OR_RETURN(inputs->seed_, MemoryFile::Create("kernelcast-seed", sizeof(int64_t),
+                                                        MemoryFile::Sharing::kReadOnly));
+  KC_ASSIGN_OR_RETURN(inputs->made_, MemoryFile::Create("kernelcast-inputs", bytes,
+                                                        MemoryFile::Sharing::kReadWrite));
+  KC_ASSIGN_OR_RETURN(inputs->process_, RunnerProcess::Start(options, placement, task.Inputs(),
+                                                             table, inputs->seed_, inputs->made_));
+  KC_RETURN_IF_ERROR(AwaitTaskReady(*inputs->process_, "inputs", cancel));
+  return inputs;
+}
+
+absl::StatusOr<std::vector<std::string>> PythonInputs::Draw(size_t case_index, uint64_t seed,
+                                                            const CancelToken& cancel) {
+  const auto bounded = static_cast<int64_t>(seed % kSeeds);
+  std::memcpy(seed_.data(), &bounded, sizeof(bounded));
+  KC_RETURN_IF_ERROR(
+      CallTask(*process_, static_cast<uint32_t>(case_index), "inputs", cancel).status());
+  std::vector<std::string> drawn;
+  for (const runner::TensorRecord& tensor : tensors_[case_index]) {
+    const auto bytes = made_.Span(tensor.offset, static_cast<int64_t>(tensor.bytes));
+    drawn.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  return drawn;
+}
+
+absl::StatusOr<std::unique_ptr<PythonChecker>> PythonChecker::Start(const PythonTaskPrograms& task,
+                                                                    const RunnerOptions& options,
+                                                                    const Placement& placement,
+                                                                    const CancelToken& cancel) {
+  std::unique_ptr<PythonChecker> checker(new PythonChecker());
+  int64_t inputs_bytes = 1;
+  int64_t outputs_bytes = 1;
+  for (const TaskCase& one : task.cases()) {
+    const auto inputs = ArrangeTensors(one.inputs, inputs_bytes);
+    const auto outputs = ArrangeTensors(one.outputs, outputs_bytes);
+    runner::CaseRecord& call = checker->table_.emplace_back();
+    call.inputs = static_cast<uint32_t>(inputs.size());
+    call.outputs = static_cast<uint32_t>(outputs.size() + 1);
+    std::ranges::copy(outputs, std::ranges::copy(inputs, call.tensors).out);
+  }
+  const int64_t message_at = AlignTensor(outputs_bytes);
+  for (runner::CaseRecord& call : checker->table_) {
+    call.tensors[call.inputs + call.outputs - 1] = BytesRecord(message_at, kMessageBytes);
+  }
+  KC_ASSIGN_OR_RETURN(checker->inputs_, MemoryFile::Create("kernelcast-checked", inputs_bytes,
+                                                           MemoryFile::Sharing::kReadOnly));
+  KC_ASSIGN_OR_RETURN(checker->outputs_,
+                      MemoryFile::Create("kernelcast-checked", message_at + kMessageBytes,
+                                         MemoryFile::Sharing::kReadWrite));
+  KC_ASSIGN_OR_RETURN(checker->process_,
+                      RunnerProcess::Start(options, placement, task.Checker(), checker->table_,
+                                           checker->inputs_, checker->outputs_));
+  KC_RETURN_IF_ERROR(AwaitTaskReady(*checker->process_, "check_implementation", cancel));
+  return checker;
+}
+
+absl::StatusOr<std::optional<std::string>> PythonChecker::Check(size_t case_index,
+                                                                const Tensors& inputs,
+                                                                const Tensors& outputs,
+                                                                const CancelToken& cancel) {
+  const runner::CaseRecord& call = table_[case_index];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    std::memcpy(inputs_.data() + call.tensors[i].offset, inputs[i].data(), inputs[i].size());
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    std::memcpy(outputs_.data() + call.tensors[inputs.size() + i].offset, outputs[i].data(),
+                outputs[i].size());
+  }
+  KC_ASSIGN_OR_RETURN(const int32_t status, CallTask(*process_, static_cast<uint32_t>(case_index),
+                                                     "check_implementation", cancel));
+  if (status == 0) return std::optional<std::string>();
+  const runner::TensorRecord& message = call.tensors[call.inputs + call.outputs - 1];
+  const auto bytes = outputs_.Span(message.offset, kMessageBytes);
+  const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return std::optional<std::string>(text.substr(0, text.find('\0')));
+}
+
+}  // namespace kernelcast::worker

@@ -1,0 +1,211 @@
+"""Definitions with workloads: the formats of flashinfer-bench and SOL-ExecBench."""
+
+# Inputs that SOL-ExecBench draws by their names (core/bench/io.py).
+NORM_PREFIXES = ("norm", "layernorm")
+POSITIVE_NAMES = ("rstd", "std", "variance", "var")
+COSINES, SINES = ("cos", "cos_cached", "rope_cos"), ("sin", "sin_cached", "rope_sin")
+BINARY_MASKS = ("x_mask", "text_mask", "aspect_ratio_mask", "drop_mask", "attention_mask")
+BINARY_WORDS = ("binary", "{0, 1}", "0 or 1", "1.0 for valid", "0.0 for masked")
+SOFTMAX_NAMES = ("attn_weights", "attention_weights", "routing_weights")
+WEIGHT_ENDS = ("_weight", "_weights", "_proj", "_projs", "_proj_weight", "_proj_weights", "_weight_matrix")
+DECAYS = {"A_log": (-5.0, -1.0), "A": (-1.0, -0.001), "g": (-5.0, 0.0), "A_cumsum": (-0.1, 0.0)}
+INTEGER_RANGES = {"int8": (-128, 128), "int16": (-1024, 1024), "int32": (-1024, 1024), "int64": (-1024, 1024)}
+HELD_OUT = 2
+
+
+def random_values(dtype, shape):
+    if dtype.is_floating_point:
+        name = dtype_name(dtype)
+        if name.startswith("float8"):
+            return torch.randn(shape).clamp_(-2.0, 2.0).to(dtype)
+        return torch.randn(shape, dtype=dtype)
+    if dtype is torch.bool:
+        return torch.randint(0, 2, shape, dtype=dtype)
+    if dtype_name(dtype) not in INTEGER_RANGES:
+        raise TaskError(f"values of {dtype_name(dtype)} cannot be drawn")
+    return torch.randint(*INTEGER_RANGES[dtype_name(dtype)], shape, dtype=dtype)
+
+
+def is_norm(name, kind):
+    prefix = name.removesuffix("_" + kind)
+    if prefix == name:
+        return False
+    return prefix == "norm" or any(
+        p.endswith(("_norm", "layernorm")) or (p != prefix and p.endswith(NORM_PREFIXES))
+        for p in (prefix, prefix.rstrip("0123456789")))
+
+
+def values_by_name(name, dtype, shape, description):
+    """What an input of this name holds, or None for normal values."""
+    if not dtype.is_floating_point or dtype_name(dtype).startswith("float8"):
+        return None
+    text = (description or "").lower()
+    base = name.rstrip("0123456789")
+    if is_norm(name, "weight"):
+        return torch.ones(shape, dtype=dtype)
+    if is_norm(name, "bias"):
+        return torch.zeros(shape, dtype=dtype)
+    causal = name in ("attention_mask", "causal_mask") or ("attention mask" in text and "causal" in text)
+    if causal and len(shape) >= 2 and shape[-1] == shape[-2]:
+        future = torch.ones(shape[-1], shape[-1]).triu(1).bool()
+        return torch.zeros(shape, dtype=dtype).masked_fill_(future, torch.finfo(dtype).min)
+    if name in BINARY_MASKS or (name.endswith("_mask") and any(word in text for word in BINARY_WORDS)):
+        return torch.randint(0, 2, shape).to(dtype)
+    if name in COSINES + SINES:
+        angles = torch.randn(shape).clamp_(-math.pi, math.pi)
+        return (torch.cos(angles) if name in COSINES else torch.sin(angles)).to(dtype)
+    if base in POSITIVE_NAMES or base.endswith(("_rstd", "_std", "_var")) or name.endswith("_variance"):
+        return torch.randn(shape, dtype=dtype).abs() + 0.1
+    if name in DECAYS:
+        drawn = torch.empty(shape, dtype=dtype).uniform_(*DECAYS[name])
+        return drawn.cumsum(dim=-1) if name == "A_cumsum" else drawn
+    if name in SOFTMAX_NAMES or ("softmax" in text and "output" in text):
+        return torch.softmax(torch.randn(shape), dim=-1).to(dtype)
+    if len(shape) >= 2 and (base == "weight" or base.endswith(WEIGHT_ENDS)):
+        return torch.randn(shape, dtype=dtype) / math.sqrt(shape[-1])
+    return None
+
+
+class DefinitionTask:
+    """`run` returns its outputs. A candidate's may take them as its last arguments instead."""
+
+    passes_outputs = False
+    # Whether candidates that get outputs may count on zeros in them.
+    zeroed_outputs = False
+
+    def __init__(self, given):
+        details = json.loads(given["details"])
+        self.definition, self.workloads = details["definition"], details["cases"]
+        self.source = given["task"]
+        self.module = None
+
+    def load_reference(self):
+        if self.module is None:
+            self.module = load("task", self.source)
+        return self.module
+
+    def cases(self):
+        return self.workloads
+
+    def held_out_cases(self, seed):
+        """Sizes that no workload has. None where sizes may depend on each other or on values."""
+        return []
+
+    def axes(self, case):
+        values = {n: a["value"] for n, a in self.definition["axes"].items() if a["type"] == "const"}
+        values.update((n, v) for n, v in case["axes"].items() if n in self.definition["axes"])
+        waiting = {n: a["expression"] for n, a in self.definition["axes"].items() if a["type"] == "expr"}
+        while waiting:
+            known = len(waiting)
+            for name, expression in list(waiting.items()):
+                try:
+                    values[name] = int(eval(expression, {"__builtins__": {}}, values))
+                except NameError:
+                    continue
+                del waiting[name]
+            if len(waiting) == known:
+                raise TaskError(f"axes refer to unknown ones: {', '.join(waiting)}")
+        return values
+
+    def shape(self, spec, axes):
+        return [int(eval(size, {"__builtins__": {}}, axes)) for size in spec["shape"]]
+
+    def draw(self, name, dtype, shape, description):
+        return random_values(dtype, shape)
+
+    def make_inputs(self, seed, case):
+        seed_all(seed)
+        axes, given = self.axes(case), case["inputs"]
+        custom = {}
+        if any(value["type"] == "custom" for value in given.values()):
+            scalars = {n: v["value"] for n, v in given.items() if v["type"] == "scalar"}
+            entry = getattr(self.load_reference(), self.definition["custom_inputs_entrypoint"])
+            custom = entry({**axes, **scalars}, torch.device("cpu"))
+        inputs = []
+        for name, spec in self.definition["inputs"].items():
+            value = given.get(name, {"type": "random"})
+            dtype = getattr(torch, spec["dtype"], None)
+            if dtype is None:
+                raise TaskError(f"input {name} is {spec['dtype']}, which this PyTorch does not have")
+            if value["type"] == "scalar":
+                inputs.append(value["value"])
+            elif value["type"] == "custom":
+                inputs.append(custom[name])
+            elif spec["shape"] is None:
+                # The same for every seed, as the worker keeps numbers with the task.
+                seed_all(SEED)
+                inputs.append(random_values(dtype, ()).item())
+                seed_all(seed)
+            else:
+                inputs.append(self.draw(name, dtype, self.shape(spec, axes), spec.get("description")))
+        return inputs
+
+    def names(self):
+        return list(self.definition["inputs"]), list(self.definition["outputs"])
+
+    def outputs_of(self, result):
+        specs = self.definition["outputs"]
+        if isinstance(result, dict):
+            result = [result[name] for name in specs if name in result]
+        values = list(result) if isinstance(result, (tuple, list)) else [result]
+        return [torch.tensor(value, dtype=getattr(torch, spec["dtype"])) if isinstance(value, (bool, int, float))
+                else value for value, spec in zip(values, specs.values())] + values[len(specs):]
+
+    def reference(self):
+        return self.load_reference().run
+
+    def candidate(self, source):
+        """A solution's JSON, or the source of `run`."""
+        if source.lstrip().startswith("{"):
+            solution = json.loads(source)
+            path, _, entry = solution["spec"]["entry_point"].rpartition("::")
+            self.passes_outputs = solution["spec"].get("destination_passing_style", True)
+            Sources({file["path"]: file["content"] for file in solution["sources"]})
+            module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
+            run = getattr(module, entry or "run", None)
+        else:
+            run = load("candidate", source).__dict__.get("run")
+            if callable(run):
+                inputs, outputs = self.names()
+                self.passes_outputs = takes(run, len(inputs) + len(outputs)) and not takes(run, len(inputs))
+        if not callable(run):
+            raise TaskError("the candidate does not define run()")
+        return run
+
+
+def takes(function, count):
+    """Whether a function can be called with this many arguments."""
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+class FlashInferBench(DefinitionTask):
+    def held_out_cases(self, seed):
+        variable = [name for name, axis in self.definition["axes"].items() if axis["type"] == "var"]
+        simple = not self.definition.get("constraints") and all(
+            getattr(torch, spec["dtype"], torch.int8).is_floating_point
+            for spec in self.definition["inputs"].values() if spec["shape"] is not None)
+        if not variable or not simple:
+            return []
+        draw = random.Random(seed)
+        cases = []
+        for _ in range(HELD_OUT):
+            case = dict(draw.choice(self.workloads))
+            axis = draw.choice(variable)
+            largest = max(workload["axes"][axis] for workload in self.workloads)
+            case["axes"] = {**case["axes"], axis: draw.randint(1, min(largest, 2 * case["axes"][axis]))}
+            cases.append(case)
+        return cases
+
+
+class SolExecBench(DefinitionTask):
+    zeroed_outputs = True
+
+    def draw(self, name, dtype, shape, description):
+        drawn = values_by_name(name, dtype, shape, description)
+        drawn = random_values(dtype, shape) if drawn is None else drawn
+        sampling = self.definition.get("op_type") == "sampling" and name == "probs"
+        return torch.softmax(drawn, dim=-1) if sampling else drawn

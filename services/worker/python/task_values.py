@@ -1,0 +1,117 @@
+"""What a task passes to its reference and to candidates: tensors, and what holds them.
+
+A tree describes such a value. A leaf is {"dtype", "shape"} or {"value"}; what holds others is {"tuple": [...]},
+{"list": [...]} or {"dict": [[key, tree], ...]}. The worker sees the tensors of a tree in its order.
+"""
+
+import importlib.abc
+import importlib.machinery
+import inspect
+import json
+import linecache
+import sys
+
+
+def is_packed(tensor):
+    """Whether a tensor's elements fill its memory, in whatever order."""
+    expected = 1
+    for stride, size in sorted((t, s) for t, s in zip(tensor.stride(), tensor.shape) if s != 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def tree_of(what, value):
+    if isinstance(value, torch.Tensor):
+        if value.layout != torch.strided:
+            raise TaskError(f"{what} has the layout {value.layout}; only dense tensors are supported")
+        leaf = {"dtype": dtype_name(value.dtype), "shape": list(value.shape)}
+        if not value.is_contiguous() and is_packed(value):
+            leaf["strides"] = list(value.stride())
+        return leaf
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return {"value": value}
+    if type(value) in (tuple, list):
+        return {type(value).__name__: [tree_of(f"{what}[{i}]", item) for i, item in enumerate(value)]}
+    if type(value) is dict and all(isinstance(key, (str, int)) for key in value):
+        return {"dict": [[key, tree_of(f"{what}[{key!r}]", item)] for key, item in value.items()]}
+    raise TaskError(f"{what} is a {type(value).__name__}; allowed are tensors, numbers, strings and None, "
+                    "and tuples, lists and dicts of these")
+
+
+def children(tree):
+    for kind in ("tuple", "list"):
+        if kind in tree:
+            return tree[kind]
+    return [child for _, child in tree["dict"]] if "dict" in tree else []
+
+
+def leaves(trees):
+    """The leaves of tensors, in order."""
+    for tree in trees:
+        if "dtype" in tree:
+            yield tree
+        yield from leaves(children(tree))
+
+
+def tensors(values):
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, dict):
+            yield from tensors(value.values())
+        elif isinstance(value, (tuple, list)):
+            yield from tensors(value)
+
+
+def build(tree, given):
+    """The value of a tree. `given` has its tensors."""
+    if "dtype" in tree:
+        return next(given)
+    if "tuple" in tree:
+        return tuple(build(child, given) for child in tree["tuple"])
+    if "list" in tree:
+        return [build(child, given) for child in tree["list"]]
+    if "dict" in tree:
+        return {key: build(child, given) for key, child in tree["dict"]}
+    return tree["value"]
+
+
+def clone(value):
+    """A copy that may be changed."""
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    if isinstance(value, dict):
+        return {key: clone(item) for key, item in value.items()}
+    return type(value)(map(clone, value)) if isinstance(value, (tuple, list)) else value
+
+
+class Sources(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports modules from texts: {"kernel.py": "...", "parts/a.py": "..."}."""
+
+    def __init__(self, texts):
+        self.files = {}
+        for path, text in texts.items():
+            if path.endswith(".py"):
+                name = path.removesuffix(".py").replace("/", ".")
+                self.files[name.removesuffix(".__init__")] = (path, text)
+        # Folders without __init__.py are packages too.
+        self.folders = {name.rsplit(".", i)[0] for name in self.files for i in range(1, name.count(".") + 1)}
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.files and name not in self.folders:
+            return None
+        package = name in self.folders or self.files[name][0].endswith("__init__.py")
+        return importlib.machinery.ModuleSpec(name, self, is_package=package)
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        path, text = self.files.get(module.__name__, (module.__name__, ""))
+        module.__file__ = path
+        # inspect finds the text through linecache.
+        linecache.cache[path] = (len(text), None, text.splitlines(True), path)
+        exec(compile(text, path, "exec"), module.__dict__)

@@ -1,0 +1,220 @@
+// Tasks of flashinfer-bench, SOL-ExecBench and GPU MODE, as they are.
+#include <catch2/catch.hpp>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/domain/python_task.h"
+#include "tests/integration/worker/cpu_fixture.h"
+#include "tests/integration/worker/python_fixture.h"
+
+namespace kernelcast::testing {
+namespace {
+
+struct Example {
+  std::string task;
+  std::string candidates;
+  std::vector<std::string> right;
+  std::string wrong;
+  std::string rule;  // that the wrong one breaks
+};
+
+const std::string kFlashInfer = "examples/tasks/flashinfer_bench/";
+const std::string kSol = "examples/tasks/sol_execbench/";
+const std::string kGpuMode = "examples/tasks/gpu_mode/";
+
+// Measures once. A machine that is too noisy to time is no failure here: outputs are checked first.
+Measurement MeasureOnce(const Problem& problem, const std::string& source) {
+  auto measured = TryMeasure(problem, PythonCandidate(problem, source));
+  INFO(measured.status().ToString());
+  REQUIRE(measured.ok());
+  return *std::move(measured);
+}
+
+void CheckRight(const Problem& problem, const std::string& source) {
+  const Measurement measurement = MeasureOnce(problem, source);
+  INFO(MeasurementFeedback(measurement));
+  if (std::holds_alternative<EnvironmentUnstable>(measurement.outcome)) return;
+  const auto* const ok = std::get_if<MeasuredOk>(&measurement.outcome);
+  REQUIRE(ok != nullptr);
+  CHECK(ok->correctness_cases >= 5);
+  CHECK(ok->shapes.size() == problem.bench_shapes.size());
+  CHECK(ok->speedup.value > 0.05);
+  CHECK_THAT(ok->rule,
+             Catch::Contains(absl::StrCat(std::string(Name(problem.task->format)), ": ")));
+}
+
+void CheckExample(const Example& example) {
+  const Problem problem = LoadProblem(example.task);
+  const auto source = [&](const std::string& name) {
+    return SourceFile(absl::StrCat(example.candidates, "/", name));
+  };
+  for (const std::string& name : example.right) {
+    INFO(example.task << ": " << name);
+    CheckRight(problem, source(name));
+  }
+  INFO(example.task << ": " << example.wrong);
+  const auto wrong = MeasureAs<WrongResult>(problem, source(example.wrong));
+  CHECK_FALSE(wrong.output.empty());
+  CHECK_THAT(wrong.rule, Catch::Contains(example.rule));
+}
+
+TEST_CASE("The examples in flashinfer-bench's form are judged", "[slow]") {
+  if (!HaveTorch()) return;
+  const auto example = [](const std::string& name, const std::vector<std::string>& right,
+                          const std::string& wrong) {
+    CheckExample({absl::StrCat(kFlashInfer, "definitions/", name, ".json"),
+                  absl::StrCat(kFlashInfer, "solutions/", name), right, wrong,
+                  "flashinfer_bench: every element"});
+  };
+  example("rmsnorm/rmsnorm_bf16_h1024", {"by_norm.json"}, "wrong_mean.py");
+  example("gemm/gemm_n192_k256", {"one_call.json", "returning.py"}, "wrong_transpose.py");
+  example("attention/causal_attention_h4_d32", {"batched.json"}, "wrong_unmasked.py");
+}
+
+TEST_CASE("A flashinfer-bench solution is judged as it is") {
+  if (!HaveTorch()) return;
+  CheckExample({kFlashInfer + "definitions/elementwise/scaled_gelu_h512.json",
+                kFlashInfer + "solutions/elementwise/scaled_gelu_h512",
+                {"fused.json"},
+                "wrong_scale.json",
+                "flashinfer_bench: every element"});
+}
+
+TEST_CASE("The examples in SOL-ExecBench's form are judged", "[slow]") {
+  if (!HaveTorch()) return;
+  const auto example = [](const std::string& name, const std::string& right,
+                          const std::string& wrong) {
+    CheckExample(
+        {kSol + name, absl::StrCat(kSol, name, "/solutions"), {right}, wrong, "sol_execbench: "});
+  };
+  example("residual_layernorm", "layer_norm.json", "wrong_unnormalised_sum.json");
+  example("masked_softmax", "one_mask.json", "wrong_no_mask.json");
+  example("gated_projection", "one_matmul.json", "wrong_order.json");
+}
+
+TEST_CASE("The examples in GPU MODE's form are judged", "[slow]") {
+  if (!HaveTorch()) return;
+  const auto example = [](const std::string& name, const std::string& right,
+                          const std::string& wrong) {
+    CheckExample({kGpuMode + name,
+                  absl::StrCat(kGpuMode, name, "/submissions"),
+                  {right},
+                  wrong,
+                  "gpu_mode: check_implementation accepts every output; it said: "});
+  };
+  example("clamped_add", "out_variant.py", "wrong_bounds.py");
+  example("prefix_sum", "cumsum.py", "wrong_exclusive.py");
+  example("matmul_bf16", "in_float32.py", "wrong_half.py");
+}
+
+TEST_CASE("A GPU MODE task's own checker decides where several results are right") {
+  if (!HaveTorch()) return;
+  CheckExample({kGpuMode + "row_argmax",
+                kGpuMode + "row_argmax/submissions",
+                {"last_of_ties.py"},
+                "wrong_argmin.py",
+                "rows have larger elements"});
+}
+
+// One axis, so that sizes that no workload has can be drawn.
+Problem Definition(const std::string& reference, const std::string& op_type = "elementwise") {
+  const std::string definition = absl::StrCat(
+      R"({"name": "a", "op_type": ")", op_type,
+      R"(", "axes": {"n": {"type": "var"}}, "inputs": {"x": {"shape": ["n"], "dtype": "float32"}},
+       "outputs": {"y": {"shape": ["n"], "dtype": "float32"}}, "reference": ")",
+      reference, "\"}");
+  return ParseProblem(
+             {{"a.json", definition},
+              {"a.jsonl", R"({"axes": {"n": 4096}, "inputs": {"x": {"type": "random"}}})"}})
+      .value();
+}
+
+TEST_CASE("Rules of passing of a definition are its own, and stricter ones come on top", "[slow]") {
+  if (!HaveTorch()) return;
+  const Problem problem = Definition("import torch\\ndef run(x):\\n    return x * 2\\n");
+  SECTION("a small relative error passes, however large the value") {
+    CheckRight(problem, "def run(x):\n    return x * 2.015\n");
+  }
+  SECTION("a small absolute error passes, however small the value") {
+    CheckRight(problem, "def run(x):\n    return x * 2 + 0.009\n");
+  }
+  SECTION("sizes of the workloads alone are not enough") {
+    const auto wrong = MeasureAs<WrongResult>(
+        problem, "def run(x):\n    return x * 2 if x.shape[0] == 4096 else x * 3\n");
+    CHECK(wrong.distribution == "held_out");
+  }
+  SECTION("outputs are given, and all of them must be written") {
+    const auto wrong = MeasureAs<WrongResult>(problem, "def run(x, y):\n    y[1:] = x[1:] * 2\n");
+    CHECK(wrong.cause == WrongResult::Cause::kNotWritten);
+    CHECK(wrong.rule == "kernelcast: every element is written");
+  }
+}
+
+TEST_CASE("A share of wrong elements passes where the definition allows it, unless not written",
+          "[slow]") {
+  if (!HaveTorch()) return;
+  const Problem problem = Definition("import torch\\ndef run(x):\\n    return x * 2\\n", "moe");
+  const auto run = [](const std::string& body) {
+    return "def run(x, y):\n    y.copy_(x * 2)\n" + body;
+  };
+  CheckRight(problem, run("    y[::32] = 9\n"));
+  const auto most = MeasureAs<WrongResult>(problem, run("    y[::8] = 9\n"));
+  CHECK_THAT(most.rule, Catch::Contains("at least 95% of elements"));
+  const auto nan = MeasureAs<WrongResult>(problem, run("    y[7] = float('nan')\n"));
+  CHECK(nan.cause == WrongResult::Cause::kNonFinite);
+  const auto unwritten =
+      MeasureAs<WrongResult>(problem, "def run(x, y):\n    y[16:] = x[16:] * 2\n");
+  CHECK(unwritten.rule == "kernelcast: every element is written");
+}
+
+TEST_CASE("Solutions that cannot run here are refused before they run", "[slow]") {
+  if (!HaveTorch()) return;
+  const Problem problem = Definition("def run(x):\\n    return x\\n");
+  const auto refusal = [&](const std::string& source) {
+    const auto compiled = CompilePython(problem, PythonCandidate(problem, source));
+    REQUIRE(std::holds_alternative<CompileError>(compiled.result));
+    return std::get<CompileError>(compiled.result).log;
+  };
+  CHECK_THAT(refusal("{"), Catch::Contains("not JSON"));
+  CHECK_THAT(refusal("{\"spec\": {}}"), Catch::Contains("entry_point"));
+  CHECK_THAT(refusal(R"({"spec": {"language": "cuda", "entry_point": "a.cu::run"},
+                         "sources": [{"path": "a.cu", "content": "x"}]})"),
+             Catch::Contains("language cuda is not supported"));
+  CHECK_THAT(refusal(R"({"spec": {"language": "python", "entry_point": "a.py::go"},
+                         "sources": [{"path": "a.py", "content": "def run(x): pass"}]})"),
+             Catch::Contains("a.py does not define go"));
+  CHECK_THAT(refusal("def main(x):\n    return x\n"), Catch::Contains("does not define run"));
+}
+
+TEST_CASE("A task whose checker refuses its own reference is at fault", "[slow]") {
+  if (!HaveTorch()) return;
+  const Problem problem =
+      ParseProblem(
+          {{"task.yml",
+            "files:\n  - {name: reference.py, source: reference.py}\ntests:\n  - {n: 8}\n"},
+           {"reference.py",
+            "import torch\ndef generate_input(n):\n    return torch.randn(n, device='cuda')\n"
+            "def ref_kernel(data):\n    return data + 1\n"
+            "def check_implementation(data, output):\n    return False, 'never'\n"}})
+          .value();
+  const auto measured = TryMeasure(
+      problem, PythonCandidate(problem, "def custom_kernel(data):\n    return data + 1\n"));
+  REQUIRE(absl::IsFailedPrecondition(measured.status()));
+  CHECK_THAT(std::string(measured.status().message()),
+             Catch::Contains("refuses its own reference") && Catch::Contains("never"));
+}
+
+TEST_CASE("A GPU MODE candidate has neither the reference nor the checker in its process",
+          "[slow]") {
+  if (!HaveTorch()) return;
+  const Problem problem = LoadProblem(kGpuMode + "prefix_sum");
+  const auto crash = MeasureAs<Crash>(problem,
+                                      "from reference import ref_kernel\ndef custom_kernel(data):\n"
+                                      "    return ref_kernel(data)\n");
+  CHECK_THAT(crash.output_tail, Catch::Contains("No module named 'reference'"));
+}
+
+}  // namespace
+}  // namespace kernelcast::testing
