@@ -138,6 +138,10 @@ absl::Status CompareStrategies(const HeldOutOptions& options, std::vector<std::s
             spec.measure_everything = !forecasts;
             spec.budget.max_device_time_ns =
                 static_cast<int64_t>(share * static_cast<double>(spaces[i].device_time_ns));
+            // The time ends the search first. This limit is for policies that plan with a number of
+            // measurements; without one, audits would take most of the time.
+            spec.budget.max_measurements = static_cast<uint64_t>(
+                std::ceil(2 * share * static_cast<double>(spaces[i].facts.size())));
             const Found one = SimulateSearch(spaces[i], shared[i], std::move(spec));
             found.push_back(one.speedup / spaces[i].best_speedup);
             results.measurements += static_cast<double>(one.measurements) /

@@ -11,7 +11,8 @@ namespace kernelcast::forecaster {
 
 // Compares search strategies at equal device time, on every measured space: each without forecasts
 // and with the embedded forecaster, whose model has not seen the problem's family. The device time
-// is a share of what measuring the whole space takes. Prints, over the spaces, the mean of the best
+// is a share of what measuring the whole space takes; a limit of twice as many measurements bounds
+// audits. Prints, over the spaces, the mean of the best
 // found relative to the best of the space, with a 95% interval, the worst space's mean, and the
 // share of searches that found the best itself. "all" stands for every strategy. INVALID_ARGUMENT:
 // unknown strategy.
