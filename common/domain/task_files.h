@@ -14,7 +14,7 @@ namespace kernelcast {
 bool IsTaskPath(const std::string& path);
 
 // Reads the files of the task at a path. The workloads of DATA/definitions/OP/NAME.json are in
-// DATA/workloads/OP/NAME.jsonl, or beside the definition. NOT_FOUND: a file is missing.
+// DATA/workloads/OP/NAME.jsonl, or next to the definition. NOT_FOUND: a file is missing.
 // INVALID_ARGUMENT: one is too large, or task.yml is malformed.
 [[nodiscard]] absl::StatusOr<std::vector<ProblemFile>> ReadTaskFiles(const std::string& path);
 

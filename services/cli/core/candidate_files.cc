@@ -74,17 +74,24 @@ absl::Status WithFile(const std::string& file, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(file, ": ", std::string(status.message())));
 }
 
-absl::StatusOr<NamedCandidate> ReadSourceFile(const fs::path& path, const std::string& problem_id,
-                                              const std::string& target) {
+// A candidate whose source is the whole file.
+absl::StatusOr<NamedCandidate> ReadWhole(const fs::path& path, const std::string& problem_id,
+                                         const std::string& target) {
   NamedCandidate named;
   named.name = path.stem().string();
+  named.candidate.problem_id = problem_id;
+  named.candidate.target = target;
+  named.candidate.name = named.name;
+  named.candidate.origin = absl::StrCat("file:", path.filename().string());
+  KC_ASSIGN_OR_RETURN(named.candidate.source, ReadFile(path.string(), kMaxSourceBytes));
+  return named;
+}
+
+absl::StatusOr<NamedCandidate> ReadSourceFile(const fs::path& path, const std::string& problem_id,
+                                              const std::string& target) {
+  KC_ASSIGN_OR_RETURN(NamedCandidate named, ReadWhole(path, problem_id, target));
   Candidate& candidate = named.candidate;
-  candidate.problem_id = problem_id;
-  candidate.target = target;
   candidate.kind = KindOfFile(path);
-  candidate.name = named.name;
-  candidate.origin = absl::StrCat("file:", path.filename().string());
-  KC_ASSIGN_OR_RETURN(candidate.source, ReadFile(path.string(), kMaxSourceBytes));
   fs::path json = path;
   json.replace_extension(".json");
   std::error_code error;
@@ -105,15 +112,9 @@ bool IsSolution(std::string_view text) {
 
 absl::StatusOr<NamedCandidate> ReadSolution(const fs::path& path, const std::string& problem_id,
                                             const std::string& target) {
-  NamedCandidate named;
-  named.name = path.stem().string();
+  KC_ASSIGN_OR_RETURN(NamedCandidate named, ReadWhole(path, problem_id, target));
   Candidate& candidate = named.candidate;
-  candidate.problem_id = problem_id;
-  candidate.target = target;
   candidate.kind = CandidateKind::kPython;
-  candidate.name = named.name;
-  candidate.origin = absl::StrCat("file:", path.filename().string());
-  KC_ASSIGN_OR_RETURN(candidate.source, ReadFile(path.string(), kMaxSourceBytes));
   if (!IsSolution(candidate.source)) {
     return absl::InvalidArgumentError(
         absl::StrCat(path.string(), ": no source next to it, such as ", named.name,

@@ -66,12 +66,8 @@ def values_by_name(name, dtype, shape, description):
     return None
 
 
-class DefinitionTask:
+class DefinitionTask(TaskFormat):
     """`run` returns its outputs. A candidate's may take them as its last arguments instead."""
-
-    passes_outputs = False
-    # Whether candidates that get outputs may count on zeros in them.
-    zeroed_outputs = False
 
     def __init__(self, given):
         details = json.loads(given["details"])
@@ -86,10 +82,6 @@ class DefinitionTask:
 
     def cases(self):
         return self.workloads
-
-    def held_out_cases(self, seed):
-        """Sizes that no workload has. None where sizes may depend on each other or on values."""
-        return []
 
     def axes(self, case):
         values = {n: a["value"] for n, a in self.definition["axes"].items() if a["type"] == "const"}

@@ -1,11 +1,8 @@
 """GPU MODE's folders: generate_input, ref_kernel and check_implementation in reference.py."""
 
 
-class GpuMode:
+class GpuMode(TaskFormat):
     """custom_kernel(data) is a candidate's."""
-
-    passes_outputs = False
-    zeroed_outputs = False
 
     def __init__(self, given):
         details = json.loads(given["details"])
@@ -20,21 +17,12 @@ class GpuMode:
     def cases(self):
         return self.given_cases
 
-    def held_out_cases(self, seed):
-        return []
-
-    def names(self):
-        return [], []
-
     def make_inputs(self, seed, case):
         seed_all(seed)
         arguments = dict(case["arguments"])
         if "seed" in arguments:
             arguments["seed"] = seed
         return [self.module.generate_input(**arguments)]
-
-    def outputs_of(self, result):
-        return outputs_of(result)
 
     def reference(self):
         return self.module.ref_kernel

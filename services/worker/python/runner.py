@@ -110,11 +110,8 @@ def remap_devices():
     return stack
 
 
-class KernelBench:
+class KernelBench(TaskFormat):
     """class Model, get_inputs() and get_init_inputs(); a candidate has class ModelNew."""
-
-    passes_outputs = False
-    zeroed_outputs = False
 
     def __init__(self, given):
         self.module = load("task", given["task"])
@@ -122,21 +119,9 @@ class KernelBench:
             if not callable(self.module.__dict__.get(name)):
                 raise TaskError(f"the task does not define {name}")
 
-    def cases(self):
-        return [{}]
-
-    def held_out_cases(self, seed):
-        return []
-
-    def names(self):
-        return [], []
-
     def make_inputs(self, seed, case):
         seed_all(seed)
         return list(self.module.get_inputs())
-
-    def outputs_of(self, result):
-        return outputs_of(result)
 
     def construct(self, model):
         # KernelBench seeds before each constructor, so that the weights of both agree.

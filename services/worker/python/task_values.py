@@ -87,6 +87,29 @@ def clone(value):
     return type(value)(map(clone, value)) if isinstance(value, (tuple, list)) else value
 
 
+class TaskFormat:
+    """What the formats of tasks share. One that lists its cases passes them to make_inputs(seed, case)."""
+
+    # Whether the candidate takes its outputs as its last arguments.
+    passes_outputs = False
+    # Whether it may count on zeros in them.
+    zeroed_outputs = False
+
+    def cases(self):
+        return [{}]
+
+    def held_out_cases(self, seed):
+        """Sizes that no case has. None where sizes may depend on each other or on values."""
+        return []
+
+    def names(self):
+        """Of inputs and outputs, where the format names them."""
+        return [], []
+
+    def outputs_of(self, result):
+        return outputs_of(result)
+
+
 class Sources(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports modules from texts: {"kernel.py": "...", "parts/a.py": "..."}."""
 

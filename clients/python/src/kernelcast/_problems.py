@@ -38,14 +38,14 @@ def _task_file(path: Path) -> kernel_pb2.Problem:
 
 
 def _workloads(definition: Path) -> Path:
-    """The workloads of a definition of flashinfer-bench: DATA/workloads/OP/NAME.jsonl, or beside it."""
-    beside = definition.with_suffix(".jsonl")
-    parts = list(beside.parts)
+    """The workloads of a definition of flashinfer-bench: DATA/workloads/OP/NAME.jsonl, or next to it."""
+    neighbour = definition.with_suffix(".jsonl")
+    parts = list(neighbour.parts)
     if "definitions" in parts:
         parts[parts.index("definitions")] = "workloads"
         if Path(*parts).is_file():
             return Path(*parts)
-    return beside
+    return neighbour
 
 
 def _definition(path: Path) -> kernel_pb2.Problem:
@@ -60,7 +60,7 @@ def _definition_folder(path: Path) -> kernel_pb2.Problem:
 
 
 def _gpu_mode_folder(path: Path) -> kernel_pb2.Problem:
-    """task.yml and the files that it names, but for the candidate and the harness."""
+    """task.yml and the files that it names, except for the candidate and the harness."""
     files = {"task.yml": path / "task.yml"}
     for name, source in _NAMED_SOURCE.findall(files["task.yml"].read_text(encoding="utf-8")):
         if source != "@SUBMISSION@" and name != "eval.py":
