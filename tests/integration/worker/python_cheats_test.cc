@@ -2,34 +2,20 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/integration/worker/python_fixture.h"
+#include "tests/support/exploit_name.h"
 
 namespace kernelcast::testing {
 namespace {
 
-std::string_view KindName(Exploit::Kind kind) {
-  switch (kind) {
-    case Exploit::Kind::kForbiddenSystemCall: return "forbidden_system_call";
-    case Exploit::Kind::kMutatedInput: return "mutated_input";
-    case Exploit::Kind::kCachedOutput: return "cached_output";
-    case Exploit::Kind::kSkippedWork: return "skipped_work";
-    case Exploit::Kind::kImplausiblyFast: return "implausibly_fast";
-    case Exploit::Kind::kWriteOutOfBounds: return "write_out_of_bounds";
-    case Exploit::Kind::kBackgroundWork: return "background_work";
-    case Exploit::Kind::kForgedResult: return "forged_result";
-  }
-  return "unknown";
-}
-
 // "wrong_result", or "mutated_input" for an exploit.
 std::string Verdict(const MeasureOutcome& outcome) {
   const auto* const exploit = std::get_if<Exploit>(&outcome);
-  return std::string(exploit != nullptr ? KindName(exploit->kind) : OutcomeName(outcome));
+  return exploit != nullptr ? ExploitName(exploit->kind) : std::string(OutcomeName(outcome));
 }
 
 struct Cheat {

@@ -69,7 +69,7 @@ constexpr char kDefinition[] =
 constexpr char kWorkload[] =
     R"({"axes": {"n": 8}, "inputs": {"x": {"type": "random"}}, "uuid": "a"})";
 
-TEST_CASE("Workloads of the same sizes are told apart", "[domain]") {
+TEST_CASE("Workloads of the same sizes are distinguished", "[domain]") {
   const std::string twice = absl::StrCat(kWorkload, "\n", kWorkload, "\n");
   const Problem problem =
       ParseProblem({{"twice.json", kDefinition}, {"twice.jsonl", twice}}).value();
