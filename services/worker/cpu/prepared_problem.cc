@@ -162,7 +162,7 @@ absl::Status PreparedProblem::PlanCases() {
   };
 
   std::vector<CaseSpec> specs =
-      task_ != nullptr ? task_->CorrectnessCases(options_.min_seeds)
+      task_ != nullptr ? task_->CorrectnessCases(options_.min_seeds + options_.held_out_shapes)
                        : CorrectnessCases(problem_, target->second, options_, shapes_random_);
   for (CaseSpec& spec : specs) {
     Arranger outputs(0);
