@@ -9,6 +9,7 @@ the files of the formats: task_values.py, definition_task.py and gpu_mode_task.p
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import linecache
@@ -376,6 +377,9 @@ def main():
                 sys.stderr.flush()
                 os._exit(1)
 
+        # A later collection of PyTorch's own objects would hold up one call by a tenth of a second.
+        gc.collect()
+        gc.freeze()
         library.kernelcast_serve(ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_uint32)(guarded))
     except BaseException as error:
         print_error(error)

@@ -79,6 +79,15 @@ TEST_CASE("The reference of a task measured as a candidate is indistinguishable 
   CHECK(ok->speedup.high > 0.9);
 }
 
+TEST_CASE("A collection of Python's garbage during a call takes little time") {
+  if (!HaveTorch()) return;
+  const auto ok =
+      MeasureAs<MeasuredOk>(MakeTask(kReluTask), ModelNew("        gc.collect()\n"
+                                                          "        return torch.relu(x) * n",
+                                                          "import gc\n"));
+  CHECK(ok.speedup.value > 0.1);
+}
+
 TEST_CASE("Sources that cannot be candidates are refused before they run") {
   if (!HaveTorch()) return;
   const Problem problem = MakeTask(kReluTask);
