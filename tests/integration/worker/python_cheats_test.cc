@@ -187,13 +187,10 @@ TEST_CASE("Python candidates that return what is no result are found out", "[slo
       {"an alias of the input", "        return x", "", {"wrong_result"}},
       {"a sparse output", "        return (torch.relu(x) * n).to_sparse()", "", {"crash"}},
       {"the judge's own output memory",
-       "        import gc\n"
-       "        for value in gc.get_objects():\n"
-       "            if type(value) is torch.Tensor and value.shape == x.shape and value is not x "
-       "and\\\n"
-       "               value.data_ptr() != x.data_ptr():\n"
-       "                return value\n"
-       "        raise LookupError('none')",
+       "        import sys\n"
+       "        frame = sys._getframe()\n"
+       "        while 'places' not in frame.f_locals: frame = frame.f_back\n"
+       "        return frame.f_locals['places'][0]",
        "",
        {"wrong_result"}},
       {"an input that points elsewhere",
