@@ -144,6 +144,13 @@ v1::ShapeTiming TimingToProto(const ShapeTiming& timing) {
     roofline->set_ratio(timing.roofline->ratio);
     roofline->set_score(timing.roofline->score);
   }
+  if (timing.eager) {
+    v1::EagerTiming* const eager = proto.mutable_eager();
+    *eager->mutable_candidate() = TimesToProto(timing.eager->candidate);
+    *eager->mutable_reference() = TimesToProto(timing.eager->reference);
+    *eager->mutable_speedup() = ToProto(timing.eager->speedup);
+    eager->set_no_graph_reason(Utf8(timing.eager->no_graph_reason));
+  }
   return proto;
 }
 
@@ -171,6 +178,13 @@ absl::StatusOr<ShapeTiming> TimingFromProto(const v1::ShapeTiming& proto) {
     roofline.peak = proto.roofline().peak();
     roofline.ratio = proto.roofline().ratio();
     roofline.score = proto.roofline().score();
+  }
+  if (proto.has_eager()) {
+    EagerTiming& eager = timing.eager.emplace();
+    eager.candidate = TimesFromProto(proto.eager().candidate());
+    eager.reference = TimesFromProto(proto.eager().reference());
+    eager.speedup = FromProto(proto.eager().speedup());
+    eager.no_graph_reason = proto.eager().no_graph_reason();
   }
   return timing;
 }

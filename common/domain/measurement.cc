@@ -88,6 +88,14 @@ std::string ShapeTimingText(const ShapeTiming& timing) {
   if (ns > 0 && timing.flops > 0) {
     absl::StrAppend(&text, ", ", NumberText(timing.flops / ns, 3), " GFLOP/s");
   }
+  if (timing.eager && !timing.eager->no_graph_reason.empty()) {
+    absl::StrAppend(&text, ", with what launching costs the host, because there is no CUDA graph (",
+                    timing.eager->no_graph_reason, ")");
+  } else if (timing.eager) {
+    absl::StrAppend(&text, ", in CUDA graphs; launched from the host ",
+                    DurationText(timing.eager->candidate.median_ns), " and ",
+                    DurationText(timing.eager->reference.median_ns));
+  }
   if (timing.roofline.has_value()) {
     absl::StrAppend(&text, ", ", NumberText(timing.roofline->ratio, 3),
                     " times the roofline time of ", DurationText(timing.roofline->time_ns), " (",

@@ -90,6 +90,16 @@ struct ShapeProfile {
   std::vector<std::string> missing_counters;
 };
 
+// Calls of Python candidates on GPUs as the host makes them one by one, with what that costs it.
+// The other figures of the shape are then those of CUDA graphs of the calls.
+struct EagerTiming {
+  TimeStatistics candidate;
+  TimeStatistics reference;
+  Ratio speedup;
+  // Why there are no graphs, so that the other figures are these too; else "".
+  std::string no_graph_reason;
+};
+
 struct ShapeTiming {
   AxisValues shape;
   TimeStatistics candidate;
@@ -104,6 +114,7 @@ struct ShapeTiming {
   double call_overhead_ns = 0;
   std::optional<ShapeProfile> profile;
   std::optional<Roofline> roofline;
+  std::optional<EagerTiming> eager;  // Python candidates on GPUs only
 };
 
 struct Environment {

@@ -114,6 +114,11 @@ void Check(Checker& check, const std::string& field, const ShapeTiming& shape) {
   check.Time(field + ".implausible_below_ns", shape.implausible_below_ns);
   check.Time(field + ".call_overhead_ns", shape.call_overhead_ns);
   if (shape.profile.has_value()) Check(check, field + ".profile", *shape.profile);
+  if (shape.eager.has_value()) {
+    Check(check, field + ".eager.candidate", shape.eager->candidate);
+    Check(check, field + ".eager.reference", shape.eager->reference);
+    check.Speedup(field + ".eager.speedup", shape.eager->speedup, /*may_be_unknown=*/true);
+  }
   if (shape.roofline.has_value()) {
     check.Time(field + ".roofline.time_ns", shape.roofline->time_ns);
     check.Name(field + ".roofline.peak", shape.roofline->peak);

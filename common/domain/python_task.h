@@ -29,6 +29,10 @@ std::string_view CandidateName(PythonTask::Format format);
 // What a task's source defines for its reference: "Model", "run" or "ref_kernel".
 std::string_view ReferenceName(PythonTask::Format format);
 
+// Whether the cuda target judges tasks of this format. The others have rules or several cases that
+// it does not support yet.
+bool JudgedOnCuda(PythonTask::Format format);
+
 // Whether the task's own code decides if outputs are right. Tolerances then only say which elements
 // are suspicious.
 bool HasChecker(PythonTask::Format format);

@@ -246,6 +246,23 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Spawn(const ChildOpt
       options.max_output_bytes, options.kept_output_bytes, pid, pipe_fds[0], pid_fd));
 }
 
+absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Adopt(pid_t pid, int output_fd,
+                                                                  const ChildOptions& options) {
+  // The child does the same, and one of the two is first.
+  setpgid(pid, pid);
+  const int pid_fd = pidfd_open(pid, 0);
+  if (pid_fd < 0) {
+    const int error = errno;
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    close(output_fd);
+    return absl::ResourceExhaustedError(absl::StrCat("pidfd_open: ", std::strerror(error)));
+  }
+  fcntl(output_fd, F_SETFL, fcntl(output_fd, F_GETFL) | O_NONBLOCK);
+  return std::unique_ptr<ChildProcess>(new ChildProcess(
+      options.max_output_bytes, options.kept_output_bytes, pid, output_fd, pid_fd));
+}
+
 ChildProcess::~ChildProcess() {
   if (!ended_) {
     Kill();

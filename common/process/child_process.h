@@ -54,6 +54,11 @@ class ChildProcess {
   // descriptor out of range. RESOURCE_EXHAUSTED: out of processes or descriptors.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<ChildProcess>> Spawn(
       const ChildOptions& options);
+  // Takes over a child that another process has started for this one (CLONE_PARENT), and the end of
+  // its output. Of `options` only the limits of the output apply. RESOURCE_EXHAUSTED: out of
+  // descriptors; the child was killed.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<ChildProcess>> Adopt(
+      pid_t pid, int output_fd, const ChildOptions& options);
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;

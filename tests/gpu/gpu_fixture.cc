@@ -39,24 +39,41 @@ Problem LoadGpuProblem(const std::string& folder) {
   return *std::move(problem);
 }
 
-std::optional<std::string> NoGpu() {
-  static const auto* const reason = [] {
+namespace {
+
+const worker::TargetInfo& ThisMachine() {
+  static const auto* const info = [] {
     const TemporaryFolder folder("gpu-probe");
     const auto target = worker::CudaTarget::Make(Options(folder.path().string()));
-    if (!target.ok()) {
-      return new std::optional<std::string>(target.status().ToString());
-    }
-    const worker::TargetInfo info = (*target)->Describe();
-    return info.can_measure ? new std::optional<std::string>()
-                            : new std::optional<std::string>(info.unavailable_reason);
+    if (target.ok()) return new worker::TargetInfo((*target)->Describe());
+    auto* const none = new worker::TargetInfo();
+    none->unavailable_reason = target.status().ToString();
+    return none;
   }();
-  return *reason;
+  return *info;
+}
+
+}  // namespace
+
+std::optional<std::string> NoGpu() {
+  const worker::TargetInfo& info = ThisMachine();
+  return info.can_measure ? std::nullopt : std::make_optional(info.unavailable_reason);
+}
+
+std::optional<std::string> MissingTool(const std::string& what) {
+  for (const std::string& missing : ThisMachine().missing_tools) {
+    if (missing.starts_with(what)) return missing;
+  }
+  return std::nullopt;
 }
 
 GpuFixture::GpuFixture(const std::string& problem_folder, worker::MeasureOptions options)
-    : folder_("gpu"), problem_(LoadGpuProblem(problem_folder)) {
+    : GpuFixture(LoadGpuProblem(problem_folder), std::move(options)) {}
+
+GpuFixture::GpuFixture(Problem problem, worker::MeasureOptions options)
+    : folder_("gpu"), problem_(std::move(problem)) {
   worker::CudaTargetOptions with = Options(folder_.path().string());
-  with.measure = options;
+  with.measure = std::move(options);
   auto target = worker::CudaTarget::Make(std::move(with));
   INFO(target.status().ToString());
   REQUIRE(target.ok());

@@ -19,6 +19,7 @@ Problem LoadGpuProblem(const std::string& folder);
 class GpuFixture {
  public:
   explicit GpuFixture(const std::string& problem_folder, worker::MeasureOptions options);
+  GpuFixture(Problem problem, worker::MeasureOptions options);
 
   worker::CudaTarget& target() { return *target_; }
   const Problem& problem() const { return problem_; }
@@ -43,6 +44,9 @@ class GpuFixture {
 // The reason why this machine cannot measure, if any. ctest skips a test that prints "skipped:
 // REASON".
 std::optional<std::string> NoGpu();
+
+// The reason why this machine's worker lacks a tool, as it says it, starting with `what`.
+std::optional<std::string> MissingTool(const std::string& what);
 
 #define KERNELCAST_NEEDS_GPU()                                      \
   if (const auto reason = ::kernelcast::testing::NoGpu(); reason) { \

@@ -117,6 +117,8 @@ struct MeasureOptions {
   int64_t min_call_limit_ns = 1'000'000'000;
   int64_t max_call_limit_ns = 20'000'000'000;
   int64_t load_limit_ns = 5'000'000'000;
+  // For a Python candidate on a GPU, which may compile CUDA sources and kernels while it loads.
+  int64_t python_load_limit_ns = 60'000'000'000;
   // Limit for one call of a problem's oracle or reference during preparation. Beyond it the problem
   // is at fault.
   int64_t problem_call_limit_ns = 120'000'000'000;

@@ -53,6 +53,8 @@ absl::StatusOr<CompileResult> Target::CompileReferenceFor(const std::string& dev
   return CompileReference(problem, cancel);
 }
 
+void Target::Expect(const Problem&, const Candidate&) {}
+
 void Target::Announce(const Problem&, const CancelToken&) {}
 
 absl::StatusOr<Measurement> Target::MeasureOn(size_t, const Problem& problem,

@@ -118,6 +118,10 @@ class Target {
   // default does nothing.
   virtual void Announce(const Problem& problem, const CancelToken& cancel);
 
+  // Tells that a candidate waits for its measurement, so that the target can load it meanwhile.
+  // Does not block. The default does nothing.
+  virtual void Expect(const Problem& problem, const Candidate& candidate);
+
   // Measure and ProfileCandidate on one of Describe().devices. Candidates on different devices may
   // be measured concurrently. UNAVAILABLE with the device's can_measure false: the device has
   // failed. Targets with one device need not override them.

@@ -280,10 +280,9 @@ absl::StatusOr<PreparedProblem*> CpuTarget::Prepare(const Problem& problem,
   const int64_t start_ns = Clock::Real().MonotonicNs();
   std::unique_ptr<PreparedProblem> prepared;
   if (problem.task) {
-    KC_ASSIGN_OR_RETURN(
-        const PythonTaskPrograms task,
-        PythonTaskPrograms::Describe(problem, options_.runner, placement_,
-                                     SecretRandom("held-out cases").Next(), cancel));
+    KC_ASSIGN_OR_RETURN(const PythonTaskPrograms task,
+                        DescribePythonTask(problem, options_.runner, placement_,
+                                           SecretRandom("held-out cases").Next(), cancel));
     KC_ASSIGN_OR_RETURN(prepared, PreparedProblem::MakeTask(task, options_.measure, options_.runner,
                                                             placement_, NewSecretKey(), cancel));
   } else {

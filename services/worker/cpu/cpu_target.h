@@ -15,9 +15,9 @@
 #include "services/worker/cpu/compiler.h"
 #include "services/worker/cpu/placement.h"
 #include "services/worker/cpu/prepared_problem.h"
-#include "services/worker/cpu/python_compiler.h"
 #include "services/worker/cpu/runner_process.h"
 #include "services/worker/lease/timing_lease.h"
+#include "services/worker/python/python_compiler.h"
 
 namespace kernelcast::worker {
 

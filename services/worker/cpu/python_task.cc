@@ -1,234 +1,18 @@
 #include "services/worker/cpu/python_task.h"
 
-#include <algorithm>
-#include <numeric>
-#include <utility>
-
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "common/base/bounded_json.h"
 #include "common/base/status.h"
-#include "common/domain/python_task.h"
-#include "common/domain/text.h"
-#include "nlohmann/json.hpp"
 #include "services/worker/cpu/python_task_process.h"
 
 namespace kernelcast::worker {
-namespace {
 
-using Json = nlohmann::json;
+static_assert(kMaxTaskTensors <= size_t{runner::kMaxTensors} &&
+              kMaxTaskDimensions <= size_t{runner::kMaxDimensions});
 
-constexpr int64_t kDescriptionBytes = 1 << 20;
-constexpr size_t kMaxDescribedCases = 96;
-constexpr size_t kMaxTreeDepth = 16;
-
-// PyTorch's bool is stored as bytes that are 0 or 1.
-absl::StatusOr<DataType> TorchType(const std::string& name) {
-  if (name == "bool") return DataType::kUint8;
-  if (name == "float8_e4m3fn") return DataType::kFloat8E4m3;
-  return ParseDataType(name);
-}
-
-// A tensor of a description: its name and layout.
-struct Described {
-  std::string name;
-  TensorLayout layout;
-};
-
-absl::StatusOr<Described> ReadTensor(const Json& json, const std::string& default_name) {
-  Described tensor;
-  const bool is_named = json.contains("name") && json["name"].is_string() &&
-                        IsIdentifier(json["name"].get<std::string>());
-  tensor.name = is_named ? json["name"].get<std::string>() : default_name;
-  if (!json["dtype"].is_string() || !json.contains("shape") || !json["shape"].is_array()) {
-    return Unsupported(absl::StrCat("gave no description of ", tensor.name));
-  }
-  const absl::StatusOr<DataType> dtype = TorchType(json["dtype"].get<std::string>());
-  if (!dtype.ok()) {
-    return Unsupported(absl::StrCat("has ", tensor.name, " of ", json["dtype"].get<std::string>(),
-                                    ", which is not supported"));
-  }
-  tensor.layout.dtype = *dtype;
-  if (json["shape"].size() > size_t{runner::kMaxDimensions}) {
-    return Unsupported(absl::StrCat("has ", tensor.name, " of ", json["shape"].size(),
-                                    " dimensions; at most ", runner::kMaxDimensions));
-  }
-  int64_t elements = 1;
-  for (const Json& size : json["shape"]) {
-    const int64_t extent = size.is_number_unsigned() ? size.get<int64_t>() : 0;
-    if (extent < 1 || extent > kMaxTensorElements / elements) {
-      return Unsupported(
-          absl::StrCat("has ", tensor.name, " with no elements or more than ", kMaxTensorElements));
-    }
-    elements *= extent;
-    tensor.layout.shape.push_back(extent);
-  }
-  return tensor;
-}
-
-// Adds the tensors of a tree (task_values.py), in its order.
-absl::Status ReadTree(const Json& tree, const std::string& name, size_t depth,
-                      std::vector<Described>& tensors) {
-  if (!tree.is_object() || depth > kMaxTreeDepth || tensors.size() > size_t{runner::kMaxTensors}) {
-    return Unsupported(absl::StrCat("gave no description of ", name));
-  }
-  if (tree.contains("dtype")) {
-    KC_ASSIGN_OR_RETURN(tensors.emplace_back(),
-                        ReadTensor(tree, absl::StrCat(name, tensors.size())));
-    return absl::OkStatus();
-  }
-  for (const char* const kind : {"tuple", "list", "dict"}) {
-    if (!tree.contains(kind)) continue;
-    if (!tree[kind].is_array()) return Unsupported(absl::StrCat("gave no description of ", name));
-    for (const Json& item : tree[kind]) {
-      const bool keyed = std::string_view(kind) == "dict" && item.is_array() && item.size() == 2;
-      KC_RETURN_IF_ERROR(ReadTree(keyed ? item[1] : item, name, depth + 1, tensors));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<Described>> ReadTrees(const Json& description, const char* field,
-                                                 const std::string& name) {
-  if (!description.is_object() || !description.contains(field) || !description[field].is_array()) {
-    return Unsupported(absl::StrCat("gave no description of its ", field));
-  }
-  std::vector<Described> tensors;
-  for (const Json& tree : description[field]) {
-    KC_RETURN_IF_ERROR(ReadTree(tree, name, 0, tensors));
-  }
-  return tensors;
-}
-
-absl::StatusOr<TensorSpec> SpecOf(const Described& described) {
-  TensorSpec spec;
-  spec.name = described.name;
-  spec.dtype = described.layout.dtype;
-  for (const int64_t extent : described.layout.shape) {
-    KC_ASSIGN_OR_RETURN(spec.shape.emplace_back(), Expression::Parse(absl::StrCat(extent), {}));
-  }
-  return spec;
-}
-
-// The axes that a held-out case of a task names.
-absl::StatusOr<AxisValues> ReadAxes(const Json& json) {
-  AxisValues axes;
-  for (const auto& [name, value] : json.items()) {
-    if (!value.is_number_unsigned()) return Unsupported("gave sizes that are no numbers");
-    axes[name] = value.get<int64_t>();
-  }
-  return axes;
-}
-
-std::vector<TensorLayout> LayoutsOf(const std::vector<Described>& tensors) {
-  std::vector<TensorLayout> layouts;
-  for (const Described& tensor : tensors) layouts.push_back(tensor.layout);
-  return layouts;
-}
-
-bool SameTypes(const std::vector<TensorLayout>& a, const std::vector<TensorLayout>& b) {
-  return std::ranges::equal(a, b, {}, &TensorLayout::dtype, &TensorLayout::dtype);
-}
-
-}  // namespace
-
-PythonProgram PythonTaskPrograms::Make(const char* role, const std::string& candidate,
-                                       const Calls& calls) const {
-  Json json;
-  json["role"] = role;
-  json["format"] = Name(problem_.task->format);
-  json["task"] = problem_.task->source;
-  json["details"] = problem_.task->details;
-  json["candidate"] = candidate;
-  json["held_out_seed"] = held_out_seed_;
-  json["cases"] = Json::array();
-  for (const TaskCase& one : cases_) json["cases"].push_back(ParseBoundedJson(one.description));
-  json["calls"] = calls;
-  return {json.dump()};
-}
-
-PythonTaskPrograms::Calls PythonTaskPrograms::AllCalls() const {
-  Calls calls(cases_.size());
-  std::iota(calls.begin(), calls.end(), size_t{0});
-  return calls;
-}
-
-size_t PythonTaskPrograms::IndexOf(const AxisValues& axes) const {
-  const auto found = std::ranges::find(cases_, axes, &TaskCase::axes);
-  return static_cast<size_t>(found - cases_.begin());
-}
-
-std::vector<CaseSpec> PythonTaskPrograms::CorrectnessCases(int least) const {
-  const ProblemTarget& target = problem_.targets.at(std::string(kCpuTargetName));
-  std::vector<CaseSpec> specs;
-  for (const AxisValues& axes : target.check_shapes) specs.push_back({.axes = axes});
-  for (const TaskCase& one : cases_) {
-    if (one.held_out) specs.push_back({.axes = one.axes, .held_out = true});
-  }
-  for (const AxisValues& axes : target.bench_shapes) specs.push_back({.axes = axes});
-  for (size_t i = 0; std::ssize(specs) < least; ++i) specs.push_back({.axes = specs[i].axes});
-  return specs;
-}
-
-absl::Status PythonTaskPrograms::AddCase(const std::string& description) {
-  const Json json = ParseBoundedJson(description);
-  TaskCase one;
-  one.description = description;
-  KC_ASSIGN_OR_RETURN(const auto inputs, ReadTrees(json, "inputs", "input"));
-  KC_ASSIGN_OR_RETURN(const auto outputs, ReadTrees(json, "outputs", "output"));
-  if (outputs.empty()) return Unsupported("gave no description of its inputs and outputs");
-  // The checker has one more.
-  if (inputs.size() + outputs.size() >= size_t{runner::kMaxTensors}) {
-    return Unsupported(absl::StrCat("has ", inputs.size() + outputs.size(),
-                                    " inputs and outputs; at most ", runner::kMaxTensors - 1));
-  }
-  one.inputs = LayoutsOf(inputs);
-  one.outputs = LayoutsOf(outputs);
-  const PythonTask& task = *problem_.task;
-  // Held-out cases come last and have the rule of the first.
-  one.held_out = cases_.size() >= task.cases.size();
-  PythonTask::Case given = one.held_out ? task.cases.front() : task.cases[cases_.size()];
-  if (one.held_out) {
-    if (!json.contains("axes") || !json["axes"].is_object()) {
-      return Unsupported("gave more cases than it lists");
-    }
-    KC_ASSIGN_OR_RETURN(given.axes, ReadAxes(json["axes"]));
-    // One that the task lists, or drawn twice.
-    if (IndexOf(given.axes) != cases_.size()) return absl::OkStatus();
-  }
-  one.axes = given.axes;
-  for (const TensorLayout& output : one.outputs) {
-    one.tolerances.push_back(IsFloat(output.dtype) ? TaskTolerance(task, given, output.dtype)
-                                                   : Tolerance());
-  }
-  if (!cases_.empty()) {
-    if (!SameTypes(one.inputs, cases_[0].inputs) || !SameTypes(one.outputs, cases_[0].outputs)) {
-      return Unsupported("has cases with different numbers of tensors or dtypes");
-    }
-    cases_.push_back(std::move(one));
-    return absl::OkStatus();
-  }
-  for (const Described& input : inputs) {
-    KC_ASSIGN_OR_RETURN(problem_.inputs.emplace_back(), SpecOf(input));
-  }
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    KC_ASSIGN_OR_RETURN(problem_.outputs.emplace_back(), SpecOf(outputs[i]));
-    problem_.outputs.back().tolerance = one.tolerances[i];
-  }
-  cases_.push_back(std::move(one));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<PythonTaskPrograms> PythonTaskPrograms::Describe(const Problem& problem,
-                                                                const RunnerOptions& options,
-                                                                const Placement& placement,
-                                                                uint64_t held_out_seed,
-                                                                const CancelToken& cancel) {
-  PythonTaskPrograms task;
-  task.problem_ = problem;
-  task.held_out_seed_ = held_out_seed;
+absl::StatusOr<PythonTaskPrograms> DescribePythonTask(const Problem& problem,
+                                                      const RunnerOptions& options,
+                                                      const Placement& placement,
+                                                      uint64_t held_out_seed,
+                                                      const CancelToken& cancel) {
   KC_ASSIGN_OR_RETURN(const MemoryFile inputs,
                       MemoryFile::Create("kernelcast-task", 1, MemoryFile::Sharing::kReadOnly));
   KC_ASSIGN_OR_RETURN(
@@ -237,45 +21,15 @@ absl::StatusOr<PythonTaskPrograms> PythonTaskPrograms::Describe(const Problem& p
   runner::CaseRecord call{};
   call.outputs = 1;
   call.tensors[0] = BytesRecord(0, kDescriptionBytes);
-  KC_ASSIGN_OR_RETURN(const auto process,
-                      RunnerProcess::Start(options, placement, task.Make("describe", "", {}),
-                                           {&call, 1}, inputs, outputs));
+  KC_ASSIGN_OR_RETURN(const auto process, RunnerProcess::Start(options, placement,
+                                                               PythonTaskPrograms::DescribeProgram(
+                                                                   problem, held_out_seed),
+                                                               {&call, 1}, inputs, outputs));
   KC_RETURN_IF_ERROR(AwaitTaskReady(*process, "description", cancel));
   KC_RETURN_IF_ERROR(CallTask(*process, 0, "description", cancel).status());
   // The task's own process writes it, so it may be anything, and change while it is read.
   const std::string text(reinterpret_cast<const char*>(outputs.data()), kDescriptionBytes);
-  const Json json = ParseBoundedJson(text.substr(0, text.find('\0')));
-  if (!json.is_object() || !json.contains("cases") || !json["cases"].is_array() ||
-      json["cases"].size() < problem.task->cases.size() ||
-      json["cases"].size() > kMaxDescribedCases) {
-    return Unsupported("gave no description of its inputs and outputs");
-  }
-  for (const Json& one : json["cases"]) KC_RETURN_IF_ERROR(task.AddCase(one.dump()));
-  task.held_out_seed_ = 0;  // processes of candidates do not get it
-  return task;
-}
-
-CompileFacts CountPythonSource(std::string_view source) {
-  double lines = 0;
-  double functions = 0;
-  double loops = 0;
-  const std::string text(source);
-  for (const auto part : absl::StrSplit(text, '\n')) {
-    const auto line = absl::StripAsciiWhitespace(part);
-    if (line.empty()) continue;
-    ++lines;
-    if (absl::StartsWith(line, "def ")) ++functions;
-    if (absl::StartsWith(line, "for ") || absl::StartsWith(line, "while ")) ++loops;
-  }
-  double uses = 0;
-  for (const std::string_view prefix : {"torch.", "F."}) {
-    for (size_t at = source.find(prefix); at != std::string_view::npos;
-         at = source.find(prefix, at + 1)) {
-      ++uses;
-    }
-  }
-  return {.schema = std::string(kPythonSourceSchemaId),
-          .values = {lines, static_cast<double>(source.size()), functions, loops, uses}};
+  return PythonTaskPrograms::Read(problem, text);
 }
 
 }  // namespace kernelcast::worker

@@ -14,8 +14,6 @@ namespace {
 
 constexpr int64_t kCallLimitNs = 60'000'000'000;
 constexpr int64_t kTensorAlignment = 64;
-// Seeds of PyTorch and NumPy are less than this.
-constexpr uint64_t kSeeds = uint64_t{1} << 32;
 // Of a checker, for its reason.
 constexpr int64_t kMessageBytes = 1024;
 
@@ -29,14 +27,10 @@ absl::Status TaskFailure(RunnerProcess& process, RunnerProcess::End end, const s
   if (end == RunnerProcess::End::kStopped) return cancel.Check();
   Measurement measurement;
   KC_ASSIGN_OR_RETURN(measurement.outcome, process.Failure(end, stage, kCallLimitNs));
-  return Unsupported(absl::StrCat("failed (", stage, "): ", MeasurementFeedback(measurement)));
+  return UnsupportedTask(absl::StrCat("failed (", stage, "): ", MeasurementFeedback(measurement)));
 }
 
 }  // namespace
-
-absl::Status Unsupported(const std::string& what) {
-  return absl::FailedPreconditionError(absl::StrCat("the task ", what));
-}
 
 absl::Status AwaitTaskReady(RunnerProcess& process, const std::string& stage,
                             const CancelToken& cancel) {
@@ -116,7 +110,7 @@ absl::StatusOr<std::unique_ptr<PythonInputs>> PythonInputs::Start(const PythonTa
 
 absl::StatusOr<std::vector<std::string>> PythonInputs::Draw(size_t case_index, uint64_t seed,
                                                             const CancelToken& cancel) {
-  const auto bounded = static_cast<int64_t>(seed % kSeeds);
+  const auto bounded = static_cast<int64_t>(seed % kTaskSeeds);
   std::memcpy(seed_.data(), &bounded, sizeof(bounded));
   KC_RETURN_IF_ERROR(
       CallTask(*process_, static_cast<uint32_t>(case_index), "inputs", cancel).status());

@@ -16,9 +16,6 @@ namespace kernelcast::worker {
 
 // Processes that run a task's own code, and no candidate's.
 
-// FAILED_PRECONDITION: "the task " and what is wrong with it.
-absl::Status Unsupported(const std::string& what);
-
 // Waits until the process is ready; a failure is the task's. `stage` names what the process is for.
 [[nodiscard]] absl::Status AwaitTaskReady(RunnerProcess& process, const std::string& stage,
                                           const CancelToken& cancel);

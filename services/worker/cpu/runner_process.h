@@ -19,14 +19,11 @@
 #include "services/worker/cpu/placement.h"
 #include "services/worker/native/shared_object.h"
 #include "services/worker/python/interpreter.h"
+#include "services/worker/python/task_programs.h"
 #include "services/worker/runner/control.h"
 
 namespace kernelcast::worker {
 
-// A program for runner.py; python_task.h describes the content.
-struct PythonProgram {
-  std::string content;
-};
 using Program = std::variant<LoadableObject, PythonProgram>;
 
 struct RunnerOptions {

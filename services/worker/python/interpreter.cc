@@ -50,6 +50,10 @@ absl::StatusOr<PythonInterpreter> ProbeInterpreter(const std::string& python, co
       found.program = std::move(value);
     else if (key == "version")
       found.package_version = std::move(value);
+    else if (key == "tools")
+      found.tools = std::move(value);
+    else if (key == "cuda")
+      found.cuda_version = std::move(value);
     else if (key == "python")
       found.python_version = std::move(value);
     else if (key == "package")

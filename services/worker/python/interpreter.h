@@ -14,6 +14,8 @@ struct PythonInterpreter {
   std::string program;  // absolute path, without links
   std::string python_version;
   std::string package_version;
+  std::string cuda_version;  // that PyTorch was made for; empty: none
+  std::string tools;         // folder of the programs of its environment; empty: not known
   // What to import from besides the standard library: packages, modules and their metadata, or
   // folders of packages, as the probe says.
   std::vector<std::string> packages;
@@ -31,9 +33,10 @@ struct PythonInterpreter {
 // An interpreter with PyTorch. Errors are those of ProbeInterpreter.
 [[nodiscard]] absl::StatusOr<PythonInterpreter> ProbeTorch(const std::string& python);
 
-// Programs that the worker runs in an interpreter: runner.py executes tasks and candidates, and
-// source_check.py checks the source of a candidate.
+// Programs that the worker runs in an interpreter: runner.py executes tasks and candidates,
+// cuda_runner.py does on a GPU, and source_check.py checks the source of a candidate.
 extern const char* const kPythonRunner;
+extern const char* const kPythonCudaRunner;
 extern const char* const kPythonSourceCheck;
 
 }  // namespace kernelcast::worker

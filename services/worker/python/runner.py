@@ -386,6 +386,3 @@ def main():
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(1)
-
-
-main()

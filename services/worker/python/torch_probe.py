@@ -20,8 +20,12 @@ shown += sorted({os.path.dirname(path) for path in mapped if path.startswith("/"
 # PyTorch reads these when it is imported and when it chooses instructions.
 shown += ["/dev/urandom", "/proc/cpuinfo", "/sys/devices/system/cpu"]
 
+# Where an environment has its programs, such as ninja.
+print("tools", os.path.dirname(sys.executable))
 print("program", os.path.realpath(sys.executable))
 print("version", torch.__version__)
+if torch.version.cuda:
+    print("cuda", torch.version.cuda)
 print("python", "%d.%d.%d" % sys.version_info[:3])
 for path in packages:
     print("package", path)

@@ -522,6 +522,7 @@ void WorkerService::QueueMeasure(std::shared_ptr<MeasureJob> job) {
   for (const TargetDevice& device : DevicesOf(job->target->Describe())) {
     if (device.architecture == job->artifact->architecture) wish.architecture = device.architecture;
   }
+  job->target->Expect(*job->problem, job->candidate);
   measuring_.Submit(std::move(wish), [this, job = std::move(job)](size_t lane, int64_t waited_ns) {
     RunOnLane(job, lane, waited_ns);
   });

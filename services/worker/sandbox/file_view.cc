@@ -122,6 +122,12 @@ class NewRoot {
     return at.empty() || Shown(at) || Bind(at, mode, writable);
   }
 
+  static bool Add(const MemoryFolder& folder) {
+    const std::string options = "size=" + std::to_string(folder.bytes) + ",mode=1777";
+    return mkdir(folder.path.c_str(), 0755) == 0 &&
+           mount("none", folder.path.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, options.c_str()) == 0;
+  }
+
   bool Close() const {
     return umount2(kOldRoot, MNT_DETACH) == 0 && rmdir(kOldRoot) == 0 &&
            mount(nullptr, "/", nullptr,
@@ -161,7 +167,13 @@ class NewRoot {
 }  // namespace
 
 FileView ShowOnly(std::span<const std::string> read_only, std::span<const std::string> writable) {
-  if (!CanSetAttributes() || !LeaveMounts()) return FileView::kUnchanged;
+  return LeaveFiles() ? ShowOnlyHere(read_only, writable, {}) : FileView::kUnchanged;
+}
+
+bool LeaveFiles() { return CanSetAttributes() && LeaveMounts(); }
+
+FileView ShowOnlyHere(std::span<const std::string> read_only, std::span<const std::string> writable,
+                      const MemoryFolder& folder) {
   NewRoot root;
   if (!root.Enter()) return FileView::kUnchanged;
   for (const std::string& path : writable) {
@@ -170,6 +182,7 @@ FileView ShowOnly(std::span<const std::string> read_only, std::span<const std::s
   for (const std::string& path : read_only) {
     if (!root.Show(path, false)) return FileView::kBroken;
   }
+  if (folder.bytes > 0 && !NewRoot::Add(folder)) return FileView::kBroken;
   return root.Close() ? FileView::kRestricted : FileView::kBroken;
 }
 

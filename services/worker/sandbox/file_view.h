@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_SERVICES_WORKER_SANDBOX_FILE_VIEW_H_
 #define KERNELCAST_SERVICES_WORKER_SANDBOX_FILE_VIEW_H_
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -17,6 +18,18 @@ enum class FileView {
 // the symbolic links that lead to them; nothing else exists, not even /proc. Paths that do not
 // exist are left out. The working directory becomes "/".
 FileView ShowOnly(std::span<const std::string> read_only, std::span<const std::string> writable);
+
+// The same in two steps, for processes whose libraries start threads while they still need other
+// files. The first step needs a process with one thread; false: not permitted, nothing has changed.
+// The second applies to all threads. It adds an empty writable folder in memory, from which code
+// can be loaded; 0 bytes: none.
+bool LeaveFiles();
+struct MemoryFolder {
+  std::string path;
+  int64_t bytes = 0;
+};
+FileView ShowOnlyHere(std::span<const std::string> read_only, std::span<const std::string> writable,
+                      const MemoryFolder& folder);
 
 }  // namespace kernelcast::worker::sandbox
 

@@ -53,6 +53,7 @@ constexpr uint64_t kRemoveFolder = 1 << 4;
 constexpr uint64_t kRemoveFile = 1 << 5;
 constexpr uint64_t kMakeFolder = 1 << 7;
 constexpr uint64_t kMakeFile = 1 << 8;
+constexpr uint64_t kMoveFile = 1 << 13;  // to another folder
 constexpr uint64_t kTruncate = 1 << 14;
 constexpr uint64_t kRightsOfFiles = kExecute | kWriteFile | kReadFile | kTruncate;
 
@@ -87,7 +88,7 @@ bool DenyNetworkAndFilesExcept(std::span<const std::string> read_only,
     denied = Allow(fd, path, kExecute | kReadFile | kReadFolder) && denied;
   }
   const uint64_t change = kWriteFile | kReadFile | kReadFolder | kRemoveFolder | kRemoveFile |
-                          kMakeFolder | kMakeFile | kTruncate;
+                          kMakeFolder | kMakeFile | kMoveFile | kTruncate;
   for (const std::string& path : writable) {
     denied = Allow(fd, path, change & rights.files) && denied;
   }

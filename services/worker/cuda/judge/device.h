@@ -69,6 +69,12 @@ class CudaDevice {
   int multiprocessors_ = 1;
 };
 
+// Tensors in a buffer or arena begin at multiples of this.
+inline constexpr uint64_t kTensorAlignment = 512;
+inline uint64_t AlignTensor(uint64_t bytes) {
+  return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+}
+
 // Memory of the judge's context that no other process sees. Movable.
 class DeviceBuffer {
  public:

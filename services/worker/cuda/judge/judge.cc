@@ -58,6 +58,20 @@ constexpr size_t kEmptySamples = 16;
 // More requests per block add little.
 constexpr size_t kMaxRequestsInBlock = 2;
 
+// Two processes that replay the same graph differ by about this: most of it is the same for short
+// graphs and long ones.
+constexpr double kGraphDeviation = 0.005;
+constexpr double kGraphDeviationNs = 500;
+
+// Of calls whose graphs are timed precisely.
+PrecisionOptions EagerPrecision(PrecisionOptions precision) {
+  constexpr int64_t kCapNs = 60'000'000;
+  constexpr double kHalfWidth = 0.03;
+  precision.half_width = std::max(precision.half_width, kHalfWidth);
+  precision.cap_ns = std::min(precision.cap_ns, kCapNs);
+  return precision;
+}
+
 class Judgement {
  public:
   Judgement(CudaPreparedProblem& prepared, const CudaProgram& candidate, MeasureLevel level,
@@ -100,6 +114,8 @@ class Judgement {
   // Each step returns true to go on, or false when `outcome_` or `status_` holds the end.
   // Allocates what verifying needs: a candidate may leave no memory on the device.
   bool ReserveMemory();
+  // Whether a candidate that was loaded ahead has survived it.
+  bool LoadedAhead();
   bool LoadCandidate();
   bool LoadReference();
   bool LoadModule();
@@ -119,7 +135,19 @@ class Judgement {
   // before.
   bool TimeCalls(size_t shape_index, Side side, size_t calls, std::vector<double>& calls_ns,
                  uint32_t& pattern);
-  bool MeasureOverhead(size_t shape_index);
+  bool MeasureOverhead(double& overhead_ns);
+  // Warm-up and blocks of timed calls. Nothing: as a step that returns false.
+  std::optional<TimingSession> RunSession(size_t shape_index, const PrecisionOptions& precision,
+                                          TimedShape& result);
+  // Calls on new values, after which the base bank is in place again.
+  bool RunFreshRounds(size_t shape_index, const TimingSession& session, TimedShape& result,
+                      NewValuesFound& found);
+  // Times CUDA graphs of the calls of a Python task, if both sides can be captured. A mistake of
+  // the candidate here is only the reason why there is no such figure.
+  bool TimeGraphs(size_t shape_index);
+  bool CaptureGraphs(size_t shape_index);
+  // The figures of a Python task: those of graphs where there are any, and eager ones.
+  MeasureOutcome ConcludeTask();
   bool Verify(const std::vector<Looked>& looks, Side side, uint32_t poison, bool timed,
               std::vector<TensorComparison>& found);
   bool VerifySlots(size_t shape_index, Side side, size_t slots, Bank bank, uint32_t poison,
@@ -204,6 +232,10 @@ class Judgement {
   DeviceBuffer guard_counts_;
   std::vector<TimedShape> results_;
   std::vector<std::vector<TimedSession>> sessions_;  // by shape
+  // Of graphs, by shape.
+  std::vector<TimedShape> graphs_;
+  std::vector<std::string> no_graphs_;  // why there is no figure; empty: there is one
+  bool replays_ = false;
   // Median time between calls of the reference.
   double reference_between_us_ = 0;
   uint32_t correctness_cases_ = 0;
@@ -229,11 +261,13 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
                         .flops = shape.flops,
                         .compute = std::string(ComputePeak(prepared_.problem()))});
   }
+  if (prepared_.task() != nullptr) graphs_ = results_;
+  no_graphs_.resize(graphs_.size());
   sessions_.resize(results_.size());
   warm_clock_hz_.resize(results_.size());
   monitor_.Begin();
   clock_hz_ = monitor_.ClockHz();
-  bool going = ReserveMemory();
+  bool going = LoadedAhead() && ReserveMemory();
   int runners = precision_.runners;
   for (int round = 0; round < runners && going; ++round) {
     const int64_t start_ns = NowNs();
@@ -250,7 +284,7 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
       times_.check_ns += NowNs() - loaded_ns;
     }
     for (size_t i = 0; i < results_.size() && going; ++i) {
-      going = TimeShape(i);
+      going = (graphs_.empty() || TimeGraphs(i)) && TimeShape(i);
     }
     if (Suspects()) runners = std::max(runners, kRunnersToCharge);
   }
@@ -260,8 +294,10 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
   }
   KC_RETURN_IF_ERROR(status_);
   MeasureOutcome outcome = outcome_ ? *std::move(outcome_)
-                                    : Conclude(results_, options_, prepared_.problem().problem_id,
-                                               correctness_cases_, spread_);
+                           : graphs_.empty()
+                               ? Conclude(results_, options_, prepared_.problem().problem_id,
+                                          correctness_cases_, spread_)
+                               : ConcludeTask();
   if (auto* const ok = std::get_if<MeasuredOk>(&outcome)) {
     monitor_.Look();
     monitor_.Fill(ok->environment);
@@ -270,9 +306,11 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
 }
 
 bool Judgement::Suspects() const {
-  return std::any_of(sessions_.begin(), sessions_.end(), [](const auto& sessions) {
-    return std::any_of(sessions.begin(), sessions.end(), [](const TimedSession& timed) {
-      return timed.charge > 1 || !timed.cached.empty();
+  // What launching costs the host varies too much for small charges.
+  const bool counts_charges = prepared_.task() == nullptr;
+  return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& sessions) {
+    return std::any_of(sessions.begin(), sessions.end(), [&](const TimedSession& timed) {
+      return (counts_charges && timed.charge > 1) || !timed.cached.empty();
     });
   });
 }
@@ -396,6 +434,10 @@ bool Judgement::LoadCandidate() {
     return Fail(taken.status());
   }
   ++runner.candidates;
+  if (prepared_.task() != nullptr) {
+    runner.BeginTiming();
+    runners_.reference->BeginTiming();
+  }
   return Accept(*taken, Side::kCandidate, "load", limit_ns);
 }
 
@@ -403,9 +445,20 @@ bool Judgement::LoadReference() {
   return Must(prepared_.LoadReference(*runners_.reference, OutputsOf(Side::kReference), cancel_));
 }
 
+bool Judgement::LoadedAhead() {
+  const std::optional<CudaRunner::Answer>& loaded = runners_.candidate->load_answer();
+  return !hosted() || !loaded ||
+         Accept(*loaded, Side::kCandidate, "load", options_.python_load_limit_ns);
+}
+
 bool Judgement::LoadModule() {
   CudaRunner& runner = *runners_.candidate;
-  const int64_t limit_ns = options_.load_limit_ns;
+  const int64_t limit_ns =
+      prepared_.task() != nullptr ? options_.python_load_limit_ns : options_.load_limit_ns;
+  // Loaded ahead.
+  if (hosted() && runner.load_answer()) {
+    return Accept(*runner.load_answer(), Side::kCandidate, "load", limit_ns);
+  }
   auto loaded = hosted() ? runner.LoadObject(program_.object, limit_ns, cancel_)
                          : runner.Load(cuda_runner::kCandidate, program_.cubin,
                                        program_.KernelNames(), limit_ns, cancel_);
@@ -714,7 +767,7 @@ bool Judgement::TimeCalls(size_t shape_index, Side side, size_t calls,
   // They must be valid and add up to the time on the host. A single mismatch may mean that this
   // process waited for a core; repeated ones mean that the times are forged.
   for (int attempt = 0; attempt < kTimingAttempts && !explained; ++attempt) {
-    answer = RunnerOf(side).Time(samples, poisons, true, limit_ns, cancel_);
+    answer = RunnerOf(side).Time(samples, poisons, true, limit_ns, cancel_, replays_);
     if (!Accept(answer, side, "timing", limit_ns)) {
       return false;
     }
@@ -758,17 +811,19 @@ bool Judgement::TimeCalls(size_t shape_index, Side side, size_t calls,
     std::fill(calls_us.begin(), calls_us.end(), mean_us);
   }
   for (const double call_us : calls_us) {
-    calls_ns.push_back(std::max(1.0, 1000 * call_us - results_[shape_index].overhead_ns));
+    const TimedShape& result = replays_ ? graphs_[shape_index] : results_[shape_index];
+    calls_ns.push_back(std::max(1.0, 1000 * call_us - result.overhead_ns));
   }
   return side == Side::kReference || CheckInputs();
 }
 
-bool Judgement::MeasureOverhead(size_t shape_index) {
+bool Judgement::MeasureOverhead(double& overhead_ns) {
   const SampleRecord nothing{cuda_runner::kReference, static_cast<uint32_t>(NothingProgram()), 0,
                              0};
   const std::vector<SampleRecord> samples(kEmptySamples, nothing);
   const int64_t limit_ns = options_.min_call_limit_ns;
-  const CudaRunner::Answer answer = runners_.reference->Time(samples, {}, true, limit_ns, cancel_);
+  const CudaRunner::Answer answer =
+      runners_.reference->Time(samples, {}, true, limit_ns, cancel_, replays_);
   if (!Accept(answer, Side::kReference, "warm_up", limit_ns)) {
     return false;
   }
@@ -776,7 +831,7 @@ bool Judgement::MeasureOverhead(size_t shape_index) {
   for (size_t i = 0; i < samples.size(); ++i) {
     calls_ns.push_back(1000.0 * answer.values_us[2 * i + 1]);
   }
-  results_[shape_index].overhead_ns = Median(calls_ns);
+  overhead_ns = Median(calls_ns);
   return true;
 }
 
@@ -826,30 +881,29 @@ bool Judgement::RunBlock(size_t shape_index, const TimingSession::Block& block,
   return VerifySlots(shape_index, block.side, last, Bank::kBase, pattern, std::nullopt);
 }
 
-bool Judgement::TimeShape(size_t shape_index) {
-  TimedShape& result = results_[shape_index];
-  const int64_t start_ns = NowNs();
+std::optional<TimingSession> Judgement::RunSession(size_t shape_index,
+                                                   const PrecisionOptions& precision,
+                                                   TimedShape& result) {
   double candidate_ns = 0;
   double reference_ns = 0;
-  if (!MeasureOverhead(shape_index) || !WarmUp(shape_index, candidate_ns, reference_ns)) {
-    return false;
+  if (!MeasureOverhead(result.overhead_ns) || !WarmUp(shape_index, candidate_ns, reference_ns)) {
+    return std::nullopt;
   }
-  TimingSession session(options_, precision_, candidate_ns, reference_ns);
+  TimingSession session(options_, precision, candidate_ns, reference_ns);
   for (TimingSession::Block block = session.Next(); !block.finished; block = session.Next()) {
     TimingSession::BlockTimes times;
     if (!RunBlock(shape_index, block, times)) {
-      return false;
+      return std::nullopt;
     }
     session.Add(times);
   }
-  const int64_t timed_ns = NowNs();
-  times_.timing_ns += timed_ns - start_ns;
-  NewValuesFound found;
+  return session;
+}
+
+bool Judgement::RunFreshRounds(size_t shape_index, const TimingSession& session, TimedShape& result,
+                               NewValuesFound& found) {
   const bool going = FreshRound(shape_index, Bank::kAltered, session, result, found) &&
                      FreshRound(shape_index, Bank::kOther, session, result, found);
-  // A kernel's time is its time on new values.
-  sessions_[shape_index].push_back(
-      {std::move(session), ChargeFor(found.slowdowns), std::move(found.cached)});
   // Finish copying, so that it does not overlap with the next timing.
   if (status_.ok() &&
       (!Must(prepared_.PutBank(prepared_.bench_shapes()[shape_index], Bank::kBase)) ||
@@ -857,8 +911,123 @@ bool Judgement::TimeShape(size_t shape_index) {
     return false;
   }
   monitor_.NoteWork();
+  return going;
+}
+
+bool Judgement::TimeShape(size_t shape_index) {
+  TimedShape& result = results_[shape_index];
+  const int64_t start_ns = NowNs();
+  const bool has_graphs = !graphs_.empty() && no_graphs_[shape_index].empty();
+  std::optional<TimingSession> session =
+      RunSession(shape_index, has_graphs ? EagerPrecision(precision_) : precision_, result);
+  if (!session) {
+    return false;
+  }
+  const int64_t timed_ns = NowNs();
+  times_.timing_ns += timed_ns - start_ns;
+  NewValuesFound found;
+  const bool going = RunFreshRounds(shape_index, *session, result, found);
+  // Graphs run no host code that could remember results, and theirs are the figures that count.
+  if (has_graphs) found.cached.clear();
+  // A kernel's time is its time on new values.
+  sessions_[shape_index].push_back(
+      {*std::move(session), ChargeFor(found.slowdowns), std::move(found.cached)});
   times_.fresh_ns += NowNs() - timed_ns;
   return going;
+}
+
+bool Judgement::CaptureGraphs(size_t shape_index) {
+  const CudaPreparedProblem::BenchShape& shape = prepared_.bench_shapes()[shape_index];
+  std::vector<RunRecord> runs;
+  for (const Side side : {Side::kReference, Side::kCandidate}) {
+    runs.clear();
+    for (const size_t slot : shape.slots) {
+      runs.push_back({SlotOf(side), static_cast<uint32_t>(slot)});
+    }
+    const int64_t limit_ns = options_.max_call_limit_ns;
+    const CudaRunner::Answer answer = RunnerOf(side).Run(runs, limit_ns, cancel_, /*replay=*/true);
+    if (answer.end == End::kFailed && answer.reply.failure == cuda_runner::Failure::kEntry) {
+      no_graphs_[shape_index] =
+          absl::StrCat("a call of the ", side == Side::kReference ? "reference" : "candidate",
+                       " cannot be captured");
+      return false;
+    }
+    if (!Accept(answer, side, "graph", limit_ns)) return false;
+  }
+  return true;
+}
+
+bool Judgement::TimeGraphs(size_t shape_index) {
+  std::string& why = no_graphs_[shape_index];
+  if (!why.empty()) return true;
+  const int64_t start_ns = NowNs();
+  TimedShape& result = graphs_[shape_index];
+  NewValuesFound found;
+  bool going = false;
+  replays_ = true;
+  const std::optional<TimingSession> session =
+      CaptureGraphs(shape_index) ? RunSession(shape_index, precision_, result) : std::nullopt;
+  if (session) {
+    going = RunFreshRounds(shape_index, *session, result, found);
+    if (going && !found.cached.empty()) {
+      why = absl::StrCat("its graphs: ", found.cached);
+      going = false;
+    }
+  }
+  replays_ = false;
+  times_.timing_ns += NowNs() - start_ns;
+  if (going) {
+    result.Add(*session, ChargeFor(found.slowdowns));
+    return true;
+  }
+  if (why.empty() && outcome_) {
+    why = absl::StrCat("its graphs: ", std::string(OutcomeName(*outcome_)));
+  }
+  if (why.empty()) why = std::string(status_.message());
+  outcome_.reset();
+  status_ = cancel_.Check();
+  if (!status_.ok()) return false;
+  if (!runners_.alive()) {
+    // The calls themselves are timed in other processes.
+    auto renewed = renew_();
+    if (!renewed.ok()) return Fail(renewed.status());
+    runners_ = *renewed;
+    return LoadCandidate();
+  }
+  // It may have ended with other values in place.
+  return Must(prepared_.PutBank(prepared_.bench_shapes()[shape_index], Bank::kBase)) &&
+         Must(device_.Synchronize()) && NoteInputs();
+}
+
+MeasureOutcome Judgement::ConcludeTask() {
+  MeasureOptions eager_options = options_;
+  eager_options.spread = SpreadOptions::Cpu();
+  RunnerSpread eager_spread(eager_options.spread);
+  const std::string& problem_id = prepared_.problem().problem_id;
+  MeasureOutcome eager =
+      Conclude(results_, eager_options, problem_id, correctness_cases_, eager_spread);
+  const auto lacking = std::find_if(no_graphs_.begin(), no_graphs_.end(),
+                                    [](const std::string& why) { return !why.empty(); });
+  const auto* const eager_ok = std::get_if<MeasuredOk>(&eager);
+  MeasureOutcome outcome = eager;
+  if (lacking == no_graphs_.end()) {
+    MeasureOptions options = options_;
+    for (const TimedShape& shape : graphs_) {
+      options.spread.runner_deviation =
+          std::max(options.spread.runner_deviation,
+                   kGraphDeviation + kGraphDeviationNs / Median(shape.reference_ns));
+    }
+    RunnerSpread spread(options.spread);
+    outcome = Conclude(graphs_, options, problem_id, correctness_cases_, spread);
+  }
+  if (auto* const ok = std::get_if<MeasuredOk>(&outcome); ok != nullptr && eager_ok != nullptr) {
+    for (size_t i = 0; i < ok->shapes.size(); ++i) {
+      const ShapeTiming& shape = eager_ok->shapes[i];
+      ok->shapes[i].eager = {shape.candidate, shape.reference, shape.speedup,
+                             lacking == no_graphs_.end() ? "" : *lacking};
+    }
+  }
+  return outcome;
 }
 
 // Times new values at the addresses of the timed calls. The cache is equally cold, so a kernel that

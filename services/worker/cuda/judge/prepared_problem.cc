@@ -17,7 +17,6 @@
 #include "services/worker/core/random.h"
 #include "services/worker/core/tensor.h"
 #include "services/worker/core/verification.h"
-#include "services/worker/native/dlpack_type.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -27,16 +26,12 @@ using cuda_runner::PoisonRecord;
 using cuda_runner::Program;
 using cuda_runner::ProgramLaunch;
 using cuda_runner::RunRecord;
-using cuda_runner::TensorRecord;
 
-constexpr uint64_t kAlignment = 512;
-// Arenas begin at a random multiple of kAlignment below this. Larger offsets vary anyway.
+// Arenas begin at a random multiple of kTensorAlignment below this. Larger offsets vary anyway.
 constexpr uint64_t kPaddingRange = uint64_t{1} << 20;
 constexpr int64_t kReferenceLoadLimitNs = 30'000'000'000;
 constexpr int kReferenceCalls = 3;
 constexpr const char* kOracleText = "the problem's oracle";
-
-uint64_t RoundUp(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // `late` is the status code for a timeout.
 absl::Status AnswerStatus(const CudaApi& api, const CudaRunner::Answer& answer,
@@ -117,17 +112,7 @@ absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> CudaPreparedProblem::Make(
   lap(prepared->times_.arrange_ns);
   KC_RETURN_IF_ERROR(prepared->FillInputs(cancel));
   lap(prepared->times_.inputs_ns);
-  for (const auto& [outputs, to] :
-       {std::pair{kOutputs, &prepared->reference_programs_},
-        std::pair{kReferenceOutputs, &prepared->reference_programs_apart_}}) {
-    auto programs = prepared->MakePrograms(prepared->reference_, outputs);
-    if (!programs.ok()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the problem's reference: ", programs.status().message()));
-    }
-    *to = *std::move(programs);
-    to->programs.emplace_back();
-  }
+  KC_RETURN_IF_ERROR(prepared->PlanReference());
   KC_RETURN_IF_ERROR(prepared->MapArenas(runner, cancel));
   KC_RETURN_IF_ERROR(prepared->RunOracle(oracle, runner, cancel));
   lap(prepared->times_.oracle_ns);
@@ -136,6 +121,48 @@ absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> CudaPreparedProblem::Make(
   KC_ASSIGN_OR_RETURN(prepared->base_fingerprint_, prepared->InputsFingerprint());
   lap(prepared->times_.reference_ns);
   return prepared;
+}
+
+absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> CudaPreparedProblem::MakeTask(
+    std::shared_ptr<const PythonTaskPrograms> task, const MeasureOptions& options,
+    CudaDevice& device, JudgeKernels& kernels, const CudaRunnerOptions& python, CudaRunner& runner,
+    const SecretKey& key, const CancelToken& cancel) {
+  std::unique_ptr<CudaPreparedProblem> prepared(
+      new CudaPreparedProblem(task->problem(), options, device, kernels, key));
+  prepared->task_ = std::move(task);
+  prepared->reference_.object = prepared->task_->Reference({}).content;
+  KC_RETURN_IF_ERROR(prepared->Arrange());
+  {
+    KC_ASSIGN_OR_RETURN(const auto drawn,
+                        CudaTaskInputs::Start(*prepared->task_, device, python, cancel));
+    KC_RETURN_IF_ERROR(prepared->FillTaskInputs(*drawn, cancel));
+  }
+  KC_RETURN_IF_ERROR(prepared->PlanReference());
+  {
+    CudaProgram oracle;
+    oracle.object = prepared->task_->Oracle({}).content;
+    KC_ASSIGN_OR_RETURN(const auto process, CudaRunner::Start(python, cancel));
+    KC_RETURN_IF_ERROR(prepared->MapArena(*process, kInputs, cancel));
+    KC_RETURN_IF_ERROR(prepared->RunOracle(oracle, *process, cancel));
+  }
+  KC_RETURN_IF_ERROR(prepared->Attach(runner, cancel));
+  KC_RETURN_IF_ERROR(prepared->RunReference(runner, cancel));
+  KC_ASSIGN_OR_RETURN(prepared->base_fingerprint_, prepared->InputsFingerprint());
+  return prepared;
+}
+
+absl::Status CudaPreparedProblem::PlanReference() {
+  for (const auto& [outputs, to] : {std::pair{kOutputs, &reference_programs_},
+                                    std::pair{kReferenceOutputs, &reference_programs_apart_}}) {
+    auto programs = MakePrograms(reference_, outputs);
+    if (!programs.ok()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the problem's reference: ", programs.status().message()));
+    }
+    *to = *std::move(programs);
+    to->programs.emplace_back();
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CudaPreparedProblem::Arrange() {
@@ -148,13 +175,13 @@ absl::Status CudaPreparedProblem::Arrange() {
     KC_ASSIGN_OR_RETURN(const auto inputs, Layouts(problem_.inputs, axes));
     for (const TensorLayout& layout : inputs) {
       added.inputs.push_back({inputs_end, static_cast<uint64_t>(layout.bytes())});
-      inputs_end = RoundUp(inputs_end + static_cast<uint64_t>(layout.bytes()));
+      inputs_end = AlignTensor(inputs_end + static_cast<uint64_t>(layout.bytes()));
     }
     KC_ASSIGN_OR_RETURN(const auto outputs, Layouts(problem_.outputs, axes));
     for (const TensorLayout& layout : outputs) {
       outputs_end += kGuardBytes;
       added.outputs.push_back({outputs_end, static_cast<uint64_t>(layout.bytes())});
-      outputs_end = RoundUp(outputs_end + static_cast<uint64_t>(layout.bytes())) + kGuardBytes;
+      outputs_end = AlignTensor(outputs_end + static_cast<uint64_t>(layout.bytes())) + kGuardBytes;
     }
     cases_.push_back(std::move(added));
     return cases_.size() - 1;
@@ -261,8 +288,9 @@ absl::Status CudaPreparedProblem::CheckMemory() const {
 absl::StatusOr<SharedArena> CudaPreparedProblem::MakeArena(uint64_t bytes) {
   KC_ASSIGN_OR_RETURN(
       SharedArena arena,
-      SharedArena::Create(device_, bytes,
-                          kAlignment * placement_random_.Below(kPaddingRange / kAlignment)));
+      SharedArena::Create(
+          device_, bytes,
+          kTensorAlignment * placement_random_.Below(kPaddingRange / kTensorAlignment)));
   // It may be memory that held results recently.
   KC_RETURN_IF_ERROR(
       device_.Check(device_.api().MemsetD8Async(arena.address() - arena.padding(), 0xff,
@@ -311,7 +339,7 @@ absl::Status CudaPreparedProblem::ArrangeBanks() {
         for (const Bank bank : {kBase, kOther}) {
           for (const Place& input : cases_[shape.slots[slot]].inputs) {
             place(shape.sets[slot][bank], input.bytes);
-            end = RoundUp(end + input.bytes);
+            end = AlignTensor(end + input.bytes);
           }
         }
       }
@@ -365,6 +393,28 @@ absl::Status CudaPreparedProblem::FillInputs(const CancelToken& cancel) {
   return device_.Synchronize();
 }
 
+absl::Status CudaPreparedProblem::FillTaskInputs(CudaTaskInputs& drawn, const CancelToken& cancel) {
+  const size_t tensors = problem_.inputs.size();
+  for (const CheckCase& check : check_cases_) {
+    KC_RETURN_IF_ERROR(drawn.Draw(values_random_.Next(), cancel));
+    for (size_t t = 0; t < tensors; ++t) {
+      KC_RETURN_IF_ERROR(drawn.CopyTo(t, inputs_.address() + cases_[check.index].inputs[t].offset));
+    }
+  }
+  for (BenchShape& shape : bench_shapes_) {
+    for (std::array<Set, kBanks>& sets : shape.sets) {
+      for (const Bank bank : {kBase, kOther}) {
+        KC_RETURN_IF_ERROR(drawn.Draw(values_random_.Next(), cancel));
+        for (size_t t = 0; t < tensors; ++t) {
+          KC_RETURN_IF_ERROR(drawn.CopyTo(t, sets[bank].inputs[t]));
+        }
+      }
+      for (size_t t = 0; t < tensors; ++t) sets[kAltered].seeds.push_back(values_random_.Next());
+    }
+  }
+  return device_.Synchronize();
+}
+
 absl::StatusOr<std::vector<CudaExpected>> CudaPreparedProblem::PlaceExpected(
     const AxisValues& axes, std::vector<Place>& places, uint64_t& end) const {
   KC_ASSIGN_OR_RETURN(const auto layouts, Layouts(problem_.outputs, axes));
@@ -377,7 +427,7 @@ absl::StatusOr<std::vector<CudaExpected>> CudaPreparedProblem::PlaceExpected(
     const auto bytes =
         static_cast<uint64_t>(IsFloat(expected.dtype) ? expected.count * 8 : layouts[i].bytes());
     places.push_back({end, bytes});
-    end = RoundUp(end + bytes);
+    end = AlignTensor(end + bytes);
     all.push_back(expected);
   }
   return all;
@@ -415,15 +465,24 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunne
   KC_RETURN_IF_ERROR(
       AnswerStatus(api, runner.Map(kExpected, expected_.fd(), expected_.bytes(), true, cancel),
                    cancel, "mapping memory"));
-  KC_ASSIGN_OR_RETURN(const CudaRunner::Answer loaded,
-                      runner.Load(cuda_runner::kCandidate, oracle.cubin, oracle.KernelNames(),
-                                  kReferenceLoadLimitNs, cancel));
-  KC_RETURN_IF_ERROR(AnswerStatus(api, loaded, cancel, kOracleText));
+  if (oracle.host_launched()) {
+    KC_RETURN_IF_ERROR(LoadTaskProgram(runner, oracle.object, "oracle", cancel));
+  } else {
+    KC_ASSIGN_OR_RETURN(const CudaRunner::Answer loaded,
+                        runner.Load(cuda_runner::kCandidate, oracle.cubin, oracle.KernelNames(),
+                                    kReferenceLoadLimitNs, cancel));
+    KC_RETURN_IF_ERROR(AnswerStatus(api, loaded, cancel, kOracleText));
+  }
 
   std::vector<Program> programs;
   uint64_t workspace_bytes = 0;
   for (const std::vector<OracleCall>& of_bank : calls) {
     for (const OracleCall& call : of_bank) {
+      if (oracle.host_launched()) {
+        KC_ASSIGN_OR_RETURN(programs.emplace_back(),
+                            MakeCall(*call.at, kExpected, call.places, /*wide=*/true));
+        continue;
+      }
       auto program = MakeProgram(problem_, oracle, *call.at, kExpected, call.places);
       if (!program.ok()) {
         return absl::FailedPreconditionError(
@@ -509,33 +568,28 @@ absl::Status CudaPreparedProblem::DescribeExpected(std::span<const OracleCall> c
   return absl::OkStatus();
 }
 
-absl::StatusOr<CudaPreparedProblem::Programs> CudaPreparedProblem::MakeCalls() const {
-  const auto record = [](const TensorLayout& layout, Arena arena,
-                         const Place& place) -> absl::StatusOr<TensorRecord> {
-    TensorRecord made{};
-    if (layout.shape.size() > cuda_runner::kMaxDimensions) {
-      return absl::InvalidArgumentError("a tensor has too many dimensions");
-    }
-    made.arena = arena;
-    made.dlpack_code = DlpackCode(layout.dtype);
-    made.dlpack_bits = static_cast<uint32_t>(8 * SizeBytes(layout.dtype));
-    made.dimensions = static_cast<uint32_t>(layout.shape.size());
-    made.offset = place.offset;
-    std::copy(layout.shape.begin(), layout.shape.end(), made.shape);
-    return made;
-  };
+absl::StatusOr<Program> CudaPreparedProblem::MakeCall(const Case& at, Arena outputs_arena,
+                                                      const std::vector<Place>& outputs,
+                                                      bool wide) const {
+  Program call;
+  KC_ASSIGN_OR_RETURN(const auto inputs, Layouts(problem_.inputs, at.axes));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    KC_ASSIGN_OR_RETURN(call.inputs.emplace_back(),
+                        TensorRecordOf(inputs[i], kInputs, at.inputs[i].offset));
+  }
+  KC_ASSIGN_OR_RETURN(auto layouts, Layouts(problem_.outputs, at.axes));
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    if (wide && IsFloat(layouts[i].dtype)) layouts[i].dtype = DataType::kFloat64;
+    KC_ASSIGN_OR_RETURN(call.outputs.emplace_back(),
+                        TensorRecordOf(layouts[i], outputs_arena, outputs[i].offset));
+  }
+  return call;
+}
+
+absl::StatusOr<CudaPreparedProblem::Programs> CudaPreparedProblem::MakeCalls(Arena outputs) const {
   Programs made;
   for (const Case& at : cases_) {
-    Program call;
-    KC_ASSIGN_OR_RETURN(const auto inputs, Layouts(problem_.inputs, at.axes));
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      KC_ASSIGN_OR_RETURN(call.inputs.emplace_back(), record(inputs[i], kInputs, at.inputs[i]));
-    }
-    KC_ASSIGN_OR_RETURN(const auto outputs, Layouts(problem_.outputs, at.axes));
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      KC_ASSIGN_OR_RETURN(call.outputs.emplace_back(), record(outputs[i], kOutputs, at.outputs[i]));
-    }
-    made.programs.push_back(std::move(call));
+    KC_ASSIGN_OR_RETURN(made.programs.emplace_back(), MakeCall(at, outputs, at.outputs, false));
     made.workspace_bytes.push_back(0);
   }
   return made;
@@ -581,14 +635,14 @@ absl::StatusOr<CudaPreparedProblem::PlannedProgram> CudaPreparedProblem::MakePro
       }
     }
   }
-  made.workspace_bytes = RoundUp(static_cast<uint64_t>(plan.workspace_bytes));
+  made.workspace_bytes = AlignTensor(static_cast<uint64_t>(plan.workspace_bytes));
   return made;
 }
 
 absl::StatusOr<CudaPreparedProblem::Programs> CudaPreparedProblem::MakePrograms(
     const CudaProgram& program, Arena outputs) const {
   if (program.host_launched()) {
-    return MakeCalls();
+    return MakeCalls(outputs);
   }
   Programs made;
   for (const Case& at : cases_) {
@@ -611,32 +665,30 @@ absl::Status CudaPreparedProblem::PlaceReference(CudaRunner& runner, const Cance
   return LoadReference(runner, kReferenceOutputs, cancel);
 }
 
+absl::Status CudaPreparedProblem::MapArena(CudaRunner& runner, Arena number,
+                                           const CancelToken& cancel) {
+  const SharedArena& arena = number == kInputs             ? inputs_
+                             : number == kOutputs          ? outputs_
+                             : number == kReferenceOutputs ? reference_outputs_
+                                                           : scratch_;
+  return AnswerStatus(device_.api(),
+                      runner.Map(number, arena.fd(), arena.mapped_bytes(), number != kInputs,
+                                 cancel, static_cast<uint32_t>(arena.padding())),
+                      cancel, "mapping memory");
+}
+
 absl::Status CudaPreparedProblem::MapArenas(CudaRunner& runner, const CancelToken& cancel) {
-  const CudaApi& api = device_.api();
-  const std::pair<Arena, const SharedArena*> arenas[] = {{kInputs, &inputs_},
-                                                         {kOutputs, &outputs_},
-                                                         {kReferenceOutputs, &reference_outputs_},
-                                                         {kScratch, &scratch_}};
-  for (const auto& [number, arena] : arenas) {
-    KC_RETURN_IF_ERROR(
-        AnswerStatus(api,
-                     runner.Map(number, arena->fd(), arena->mapped_bytes(), number != kInputs,
-                                cancel, static_cast<uint32_t>(arena->padding())),
-                     cancel, "mapping memory"));
+  for (const Arena number : {kInputs, kOutputs, kReferenceOutputs, kScratch}) {
+    // Host code sees only what it works on.
+    if (reference_.host_launched() && (number == kOutputs || number == kScratch)) continue;
+    KC_RETURN_IF_ERROR(MapArena(runner, number, cancel));
   }
   return absl::OkStatus();
 }
 
 absl::Status CudaPreparedProblem::AttachObject(CudaRunner& runner, const CancelToken& cancel) {
-  for (const auto& [number, arena] :
-       {std::pair{kInputs, &inputs_}, std::pair{kOutputs, &outputs_}}) {
-    KC_RETURN_IF_ERROR(
-        AnswerStatus(device_.api(),
-                     runner.Map(number, arena->fd(), arena->mapped_bytes(), number != kInputs,
-                                cancel, static_cast<uint32_t>(arena->padding())),
-                     cancel, "mapping memory"));
-  }
-  return absl::OkStatus();
+  KC_RETURN_IF_ERROR(MapArena(runner, kInputs, cancel));
+  return MapArena(runner, kOutputs, cancel);
 }
 
 absl::StatusOr<uint64_t> CudaPreparedProblem::InputsFingerprint() {
@@ -671,10 +723,16 @@ absl::Status CudaPreparedProblem::LoadReference(CudaRunner& runner, Arena output
                       "overwriting outputs"));
     KC_RETURN_IF_ERROR(device_.Synchronize());
   }
-  KC_ASSIGN_OR_RETURN(const CudaRunner::Answer loaded,
-                      runner.Load(cuda_runner::kReference, reference_.cubin,
-                                  reference_.KernelNames(), kReferenceLoadLimitNs, cancel));
-  KC_RETURN_IF_ERROR(AnswerStatus(api, loaded, cancel, "loading the problem's reference"));
+  if (reference_.host_launched()) {
+    // No candidate runs in its process, so that it is loaded once.
+    if (runner.load_answer()) return absl::OkStatus();
+    KC_RETURN_IF_ERROR(LoadTaskProgram(runner, reference_.object, "reference", cancel));
+  } else {
+    KC_ASSIGN_OR_RETURN(const CudaRunner::Answer loaded,
+                        runner.Load(cuda_runner::kReference, reference_.cubin,
+                                    reference_.KernelNames(), kReferenceLoadLimitNs, cancel));
+    KC_RETURN_IF_ERROR(AnswerStatus(api, loaded, cancel, "loading the problem's reference"));
+  }
   KC_ASSIGN_OR_RETURN(const CudaRunner::Answer taken,
                       runner.SetPrograms(cuda_runner::kReference,
                                          outputs == kOutputs ? reference_programs_.programs
@@ -797,8 +855,8 @@ uint64_t CudaPreparedProblem::AddWorkspacePoison(uint64_t workspace_bytes, uint3
                                                  std::vector<PoisonRecord>& poisons) {
   const uint64_t bytes = std::min(workspace_bytes, kMaxPoisonedBytes);
   if (bytes > 0) {
-    const uint64_t places = (workspace_bytes - bytes) / kAlignment + 1;
-    poisons.push_back({kScratch, pattern, random.Below(places) * kAlignment, bytes});
+    const uint64_t places = (workspace_bytes - bytes) / kTensorAlignment + 1;
+    poisons.push_back({kScratch, pattern, random.Below(places) * kTensorAlignment, bytes});
   }
   return bytes;
 }

@@ -18,13 +18,15 @@
 #include "services/worker/core/timing_session.h"
 #include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/judge_kernels.h"
+#include "services/worker/cuda/judge/python_task.h"
 #include "services/worker/cuda/judge/runner_client.h"
 #include "services/worker/cuda/runner/program_table.h"
+#include "services/worker/python/task_programs.h"
 
 namespace kernelcast::worker {
 
 // A compiled program: a candidate, a reference or an oracle. Either device code with its launches,
-// or, for candidates only, a shared object that launches by itself.
+// or host code that launches by itself: a shared object, for candidates only, or a Python program.
 struct CudaProgram {
   std::string cubin;
   std::vector<Launch> launches;
@@ -111,10 +113,19 @@ class CudaPreparedProblem {
       const MeasureOptions& options, CudaDevice& device, JudgeKernels& kernels, CudaRunner& runner,
       const SecretKey& key, const CancelToken& cancel);
 
+  // The same for a Python task: its own code makes the inputs, and its reference is the oracle too,
+  // in another process. `runner` gets the reference; `python` starts the others.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> MakeTask(
+      std::shared_ptr<const PythonTaskPrograms> task, const MeasureOptions& options,
+      CudaDevice& device, JudgeKernels& kernels, const CudaRunnerOptions& python,
+      CudaRunner& runner, const SecretKey& key, const CancelToken& cancel);
+
   // Device memory in use, including everything allocated so far.
   uint64_t bytes() const;
 
   const Problem& problem() const { return problem_; }
+  // Null for problems that are not Python tasks.
+  const PythonTaskPrograms* task() const { return task_.get(); }
   const ProblemTarget& target() const { return problem_.targets.find(kCudaTargetName)->second; }
   const MeasureOptions& options() const { return options_; }
   const std::vector<Case>& cases() const { return cases_; }
@@ -225,7 +236,10 @@ class CudaPreparedProblem {
   absl::Status PlaceReference(CudaRunner& runner, const CancelToken& cancel);
   // Assigns places in banks_ to the values of the bench inputs.
   absl::Status ArrangeBanks();
+  // Plans the programs of the reference.
+  absl::Status PlanReference();
   absl::Status FillInputs(const CancelToken& cancel);
+  absl::Status FillTaskInputs(CudaTaskInputs& drawn, const CancelToken& cancel);
   // Draws one input of a call by a kernel, or on the host if no kernel supports the distribution.
   absl::Status DrawInput(size_t input, const CaseSpec& spec, uint64_t seed, CUdeviceptr to);
   absl::Status RunOracle(const CudaProgram& oracle, CudaRunner& runner, const CancelToken& cancel);
@@ -243,9 +257,15 @@ class CudaPreparedProblem {
   absl::StatusOr<std::vector<CudaExpected>> PlaceExpected(const AxisValues& axes,
                                                           std::vector<Place>& places,
                                                           uint64_t& end) const;
-  absl::StatusOr<Programs> MakeCalls() const;
+  // Calls of host code, by case.
+  absl::StatusOr<Programs> MakeCalls(Arena outputs) const;
+  // `wide`: floating-point outputs are float64.
+  absl::StatusOr<cuda_runner::Program> MakeCall(const Case& at, Arena outputs_arena,
+                                                const std::vector<Place>& outputs, bool wide) const;
+  absl::Status MapArena(CudaRunner& runner, Arena number, const CancelToken& cancel);
 
   const Problem problem_;
+  std::shared_ptr<const PythonTaskPrograms> task_;
   const MeasureOptions options_;
   CudaDevice& device_;
   JudgeKernels& kernels_;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -100,7 +101,8 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Begin(const CudaRunnerOp
   child.environment = RunnerEnvironment(options);
   child.descriptors = {{sockets[1], cuda_runner::kSocketFd}};
   child.max_output_bytes = kMaxOutputBytes;
-  auto spawned = ChildProcess::Spawn(child);
+  auto spawned = options.python != nullptr ? options.python->Fork(sockets[1], child)
+                                           : ChildProcess::Spawn(child);
   close(sockets[1]);
   if (!spawned.ok()) {
     close(sockets[0]);
@@ -301,7 +303,12 @@ absl::StatusOr<CudaRunner::Answer> CudaRunner::Load(uint32_t slot, const std::st
 absl::StatusOr<CudaRunner::Answer> CudaRunner::LoadObject(const std::string& object,
                                                           int64_t limit_ns,
                                                           const CancelToken& cancel) {
-  KC_ASSIGN_OR_RETURN(const LoadableObject prepared, PrepareObject(object));
+  LoadableObject prepared;
+  if (options_.python != nullptr) {
+    prepared.content = object;
+  } else {
+    KC_ASSIGN_OR_RETURN(prepared, PrepareObject(object));
+  }
   if (options_.object_memory_bytes > 0) {
     if (prepared.memory_bytes > static_cast<uint64_t>(options_.object_memory_bytes)) {
       Answer answer;
@@ -321,7 +328,8 @@ absl::StatusOr<CudaRunner::Answer> CudaRunner::LoadObject(const std::string& obj
   Request request{};
   request.command = Command::kLoadObject;
   request.count = 1;
-  return Ask(request, std::as_bytes(std::span(&record, 1)), file.fd(), limit_ns, cancel);
+  load_answer_ = Ask(request, std::as_bytes(std::span(&record, 1)), file.fd(), limit_ns, cancel);
+  return *load_answer_;
 }
 
 CudaRunner::Answer CudaRunner::Unload(uint32_t slot, const CancelToken& cancel) {
@@ -347,19 +355,31 @@ absl::StatusOr<CudaRunner::Answer> CudaRunner::SetPrograms(
   return Ask(request, {}, file.fd(), limit_ns, cancel);
 }
 
+void CudaRunner::BeginTiming() const {
+  if (options_.timing_cpu < 0 || !alive_) return;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<size_t>(options_.timing_cpu), &one);
+  // Without permission it stays where it is.
+  sched_setaffinity(child_->pid(), sizeof(one), &one);
+}
+
 CudaRunner::Answer CudaRunner::Run(std::span<const cuda_runner::RunRecord> runs, int64_t limit_ns,
-                                   const CancelToken& cancel) {
+                                   const CancelToken& cancel, bool replay) {
   Request request{};
   request.command = Command::kRun;
+  request.replay = replay ? 1 : 0;
   request.count = static_cast<uint32_t>(runs.size());
   return Ask(request, Bytes(runs), -1, limit_ns, cancel);
 }
 
 CudaRunner::Answer CudaRunner::Time(std::span<const cuda_runner::SampleRecord> samples,
                                     std::span<const cuda_runner::PoisonRecord> poisons,
-                                    bool flush_l2, int64_t limit_ns, const CancelToken& cancel) {
+                                    bool flush_l2, int64_t limit_ns, const CancelToken& cancel,
+                                    bool replay) {
   Request request{};
   request.command = Command::kTime;
+  request.replay = replay ? 1 : 0;
   request.count = static_cast<uint32_t>(samples.size());
   request.extra = static_cast<uint32_t>(poisons.size());
   request.flush_l2 = flush_l2 ? 1 : 0;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "services/worker/cuda/runner/profile_report.h"
 #include "services/worker/cuda/runner/program_table.h"
 #include "services/worker/cuda/runner/protocol.h"
+#include "services/worker/python/zygote.h"
 
 namespace kernelcast::worker {
 
@@ -32,6 +34,10 @@ struct CudaRunnerOptions {
   int64_t object_memory_bytes = int64_t{4} << 30;
   // Folder of libraries that a shared object may need besides the system's; may be empty.
   std::string library_folder = {};
+  // Set: the runner is a copy of this process and runs Python programs instead of shared objects.
+  std::shared_ptr<PythonZygote> python = nullptr;
+  // The processor that BeginTiming moves the runner to; -1: none.
+  int timing_cpu = -1;
 };
 
 // Client of a runner process. Not thread-safe. The destructor kills the process.
@@ -80,18 +86,22 @@ class CudaRunner {
                               const std::vector<std::string>& kernels, int64_t limit_ns,
                               const CancelToken& cancel);
   // Loads a shared object as the candidate. From then on only `answer.wall_ns` can be trusted.
-  // RESOURCE_EXHAUSTED: no memory file can be created. INVALID_ARGUMENT: not a shared object.
+  // RESOURCE_EXHAUSTED: no memory file can be created. INVALID_ARGUMENT: not a shared object. With
+  // options.python, the object is a program for cuda_runner.py.
   absl::StatusOr<Answer> LoadObject(const std::string& object, int64_t limit_ns,
                                     const CancelToken& cancel);
   Answer Unload(uint32_t slot, const CancelToken& cancel);
   absl::StatusOr<Answer> SetPrograms(uint32_t slot, std::span<const cuda_runner::Program> programs,
                                      int64_t limit_ns, const CancelToken& cancel);
   // The limit counts from now on: nothing is queued before the request.
+  // Moves the runner to options.timing_cpu.
+  void BeginTiming() const;
+  // `replay`: Python programs run CUDA graphs of their calls.
   Answer Run(std::span<const cuda_runner::RunRecord> runs, int64_t limit_ns,
-             const CancelToken& cancel);
+             const CancelToken& cancel, bool replay = false);
   Answer Time(std::span<const cuda_runner::SampleRecord> samples,
               std::span<const cuda_runner::PoisonRecord> poisons, bool flush_l2, int64_t limit_ns,
-              const CancelToken& cancel);
+              const CancelToken& cancel, bool replay = false);
 
   // Only for a runner that was started for profiling. The report is what the runner wrote: validate
   // it, and use it only if the answer is kDone.
@@ -103,8 +113,12 @@ class CudaRunner {
                                cuda_runner::CountReport& report, int64_t limit_ns,
                                const CancelToken& cancel);
 
+  // The answer of LoadObject; nothing before the first.
+  const std::optional<Answer>& load_answer() const { return load_answer_; }
   // Whether the runner is usable: it has neither ended nor lost its context.
   bool alive() const { return alive_; }
+  // What it has printed so far, the last part if it is long.
+  const std::string& output() const { return child_->output(); }
   // Number of candidates that it has run. Maintained by the owner, which recycles runners.
   int candidates = 0;
   // Set by HostileMemory::Attach.
@@ -132,6 +146,7 @@ class CudaRunner {
   const CudaRunnerOptions options_;
   int64_t began_ns_ = 0;
   bool alive_ = true;
+  std::optional<Answer> load_answer_;
   // With a shared object loaded: the resident memory that it may reach. 0: unlimited.
   int64_t max_resident_bytes_ = 0;
 };

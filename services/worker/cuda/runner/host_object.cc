@@ -5,6 +5,9 @@
 
 #include <cstdio>
 #include <utility>
+#include <vector>
+
+#include "services/worker/cuda/runner/sandbox.h"
 
 namespace kernelcast::worker::cuda_runner {
 namespace {
@@ -61,20 +64,30 @@ void HostObject::Construct() {
   }
 }
 
-int32_t HostObject::Call(const HostCall& call, void* stream) const {
+int32_t HostObject::Call(const HostCall& call, void* stream) {
   // Rebuilt for each call: the previous one may have overwritten them.
   std::vector<DLTensor> tensors;
   std::vector<std::vector<int64_t>> shapes;
-  tensors.reserve(call.tensors_.size());
-  shapes.reserve(call.tensors_.size());
-  for (const HostCall::Tensor& tensor : call.tensors_) {
+  tensors.reserve(call.tensors().size());
+  shapes.reserve(call.tensors().size());
+  for (const HostCall::Tensor& tensor : call.tensors()) {
     shapes.push_back(tensor.shape);
     tensors.push_back(tensor.tensor);
     tensors.back().shape = shapes.back().data();
   }
-  const auto inputs = static_cast<int32_t>(call.inputs_);
+  const auto inputs = static_cast<int32_t>(call.inputs());
   return entry_(tensors.data(), inputs, tensors.data() + inputs,
                 static_cast<int32_t>(tensors.size()) - inputs, stream);
+}
+
+std::unique_ptr<HostProgram> HostObjectLoader::Load(int fd, const ObjectRecord& record,
+                                                    std::string& error) {
+  return HostObject::Load(fd, record, error);
+}
+
+void HostObjectLoader::EnterSandbox(const ObjectRecord& record, int64_t used_bytes) {
+  EnterHostSandbox(record.uid, used_bytes, static_cast<int64_t>(record.max_memory_bytes), kSocketFd,
+                   own_namespaces_);
 }
 
 }  // namespace kernelcast::worker::cuda_runner

@@ -1,50 +1,25 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CUDA_RUNNER_HOST_OBJECT_H_
 #define KERNELCAST_SERVICES_WORKER_CUDA_RUNNER_HOST_OBJECT_H_
 
-#include <dlpack/dlpack.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "services/worker/cuda/runner/host_program.h"
 #include "services/worker/cuda/runner/protocol.h"
 
 namespace kernelcast::worker::cuda_runner {
 
-// One call of kernelcast_run: its tensors, inputs first, in device memory.
-class HostCall {
+// An untrusted shared object. Loading runs none of its code; then the process drops its privileges,
+// and then its constructors run.
+class HostObject final : public HostProgram {
  public:
-  void Add(const TensorRecord& record, uint64_t address, int device);
-  void set_inputs(uint32_t inputs) { inputs_ = inputs; }
-  bool empty() const { return tensors_.empty(); }
-
- private:
-  friend class HostObject;
-  struct Tensor {
-    DLTensor tensor{};
-    std::vector<int64_t> shape;
-  };
-  std::vector<Tensor> tensors_;
-  uint32_t inputs_ = 0;
-};
-
-// An untrusted shared object, which stays in this process. Loading runs none of its code; then the
-// process drops its privileges, and then its constructors run.
-class HostObject {
- public:
-  struct Limits {
-    uint32_t uid = 0;
-    int64_t max_memory_bytes = 0;
-  };
-
-  // `fd` is the object's file. Returns nullptr and sets `error` on failure.
+  // As HostLoader::Load.
   static std::unique_ptr<HostObject> Load(int fd, const ObjectRecord& record, std::string& error);
-  // Runs the constructors. Call it once, without holding locks: it may not return.
-  void Construct();
 
-  // Returns the value of the entry. `stream` is a CUstream.
-  int32_t Call(const HostCall& call, void* stream) const;
+  // Runs the constructors.
+  void Construct() override;
+  int32_t Call(const HostCall& call, void* stream) override;
 
  private:
   using Entry = int32_t (*)(const DLTensor*, int32_t, const DLTensor*, int32_t, void*);
@@ -54,6 +29,20 @@ class HostObject {
   const Entry entry_;
   const uint64_t base_;
   const ObjectRecord record_;
+};
+
+// Loads shared objects.
+class HostObjectLoader final : public HostLoader {
+ public:
+  // `own_namespaces`: whether the process is in its own namespaces (sandbox::LeaveNamespaces).
+  void set_own_namespaces(bool own) { own_namespaces_ = own; }
+
+  std::unique_ptr<HostProgram> Load(int fd, const ObjectRecord& record,
+                                    std::string& error) override;
+  void EnterSandbox(const ObjectRecord& record, int64_t used_bytes) override;
+
+ private:
+  bool own_namespaces_ = false;
 };
 
 }  // namespace kernelcast::worker::cuda_runner

@@ -85,6 +85,9 @@ struct Request {
                       // kTime, kCount: poisons; kTrace: calls; kMap: bytes before the arena begins
   uint32_t writable;  // kMap
   uint32_t flush_l2;  // kTime, kCount
+  // kRun, kTime: host programs replay a CUDA graph of each call, which the first replay captures.
+  uint32_t replay;
+  uint32_t reserved;
 };
 
 // kRun: `count` of these follow the request. kTrace: one.

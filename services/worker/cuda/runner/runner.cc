@@ -229,17 +229,17 @@ bool Runner::LoadObject(std::span<const ObjectRecord> records, int fd) {
   // The object's own data count towards its limit.
   const int64_t used_bytes = PrivateMemoryBytes();
   std::string error;
-  std::unique_ptr<HostObject> object = HostObject::Load(fd, records[0], error);
+  std::unique_ptr<HostProgram> object = loader_->Load(fd, records[0], error);
   if (object == nullptr) {
     Refuse(error);
     reply_.failure = Failure::kObject;
     return false;
   }
-  EnterHostSandbox(records[0].uid, used_bytes, static_cast<int64_t>(records[0].max_memory_bytes),
-                   kSocketFd, own_namespaces_);
+  loader_->EnterSandbox(records[0], used_bytes);
   object_ = std::move(object);
   object_->Construct();
-  return true;
+  // No work of the constructors may go on during measurements of others.
+  return !object_->times_launches() || Check(api_.CtxSynchronize(), "cuCtxSynchronize");
 }
 
 bool Runner::MakeCallReady(const Program& program, ReadyProgram& ready_program) {
@@ -255,6 +255,7 @@ bool Runner::MakeCallReady(const Program& program, ReadyProgram& ready_program) 
     }
   }
   call.set_inputs(static_cast<uint32_t>(program.inputs.size()));
+  call.set_id(++calls_taken_);
   return true;
 }
 
@@ -346,7 +347,7 @@ bool Runner::MakeReady(const Program& program, const Module& module, ReadyProgra
 bool Runner::TakePrograms(const Request& request, int fd) {
   if (request.slot >= kSlots || fd < 0 || request.bytes > kMaxFileBytes ||
       (modules_[request.slot].module == nullptr &&
-       (object_ == nullptr || request.slot != kCandidate))) {
+       (object_ == nullptr || request.slot == kHostile))) {
     return Refuse("kPrograms");
   }
   const FileView file(fd, request.bytes);
@@ -367,15 +368,17 @@ bool Runner::TakePrograms(const Request& request, int fd) {
   return true;
 }
 
-bool Runner::Enqueue(const ReadyProgram& program) {
+bool Runner::Enqueue(const ReadyProgram& program, bool replay) {
   if (!program.call.empty()) {
-    const int32_t status = object_->Call(program.call, stream_);
+    const int32_t status =
+        replay ? object_->Replay(program.call) : object_->Call(program.call, stream_);
     if (status != 0) {
       Refuse("kernelcast_run");
       reply_.failure = Failure::kEntry;
       reply_.cuda_error = status;
       return false;
     }
+    delivers_ = true;
   }
   for (const ReadyLaunch& launch : program.launches) {
     if (!Check(api_.LaunchKernelEx(&launch.config, launch.function,
@@ -387,6 +390,16 @@ bool Runner::Enqueue(const ReadyProgram& program) {
   return true;
 }
 
+void Runner::Deliver() {
+  if (std::exchange(delivers_, false)) object_->Deliver();
+}
+
+// For programs whose time includes what the host needs to launch.
+bool Runner::AwaitIdle() {
+  return object_ == nullptr || !object_->times_launches() ||
+         Check(api_.StreamSynchronize(stream_), "cuStreamSynchronize");
+}
+
 const Runner::ReadyProgram* Runner::Find(uint32_t slot, uint32_t program) {
   if (slot >= kSlots || program >= programs_[slot].size()) {
     Refuse("no such program");
@@ -395,13 +408,14 @@ const Runner::ReadyProgram* Runner::Find(uint32_t slot, uint32_t program) {
   return &programs_[slot][program];
 }
 
-bool Runner::Run(std::span<const RunRecord> runs) {
+bool Runner::Run(const Request& request, std::span<const RunRecord> runs) {
   const int64_t start_ns = clock_.MonotonicNs();
   bool ok = true;
   for (const RunRecord& run : runs) {
     const ReadyProgram* const program = Find(run.slot, run.program);
-    ok = program != nullptr && Enqueue(*program);
+    ok = program != nullptr && Enqueue(*program, request.replay != 0);
     if (!ok) break;
+    Deliver();
   }
   // Also after a failure: no work may continue after the reply.
   const CUresult ended = api_.CtxSynchronize();
@@ -422,6 +436,7 @@ bool Runner::Poison(const PoisonRecord& record) {
 
 bool Runner::Time(const Request& request, std::span<const SampleRecord> samples,
                   std::span<const PoisonRecord> poisons) {
+  if (object_ != nullptr && !std::exchange(sealed_, true)) loader_->Seal();
   const int64_t start_ns = clock_.MonotonicNs();
   bool ok = Check(api_.CtxResetPersistingL2Cache(), "cuCtxResetPersistingL2Cache") &&
             // Work before the first sample, so that the device never waits for a launch.
@@ -435,6 +450,8 @@ bool Runner::Time(const Request& request, std::span<const SampleRecord> samples,
       break;
     }
     ok = Check(api_.EventRecord(events_[3 * i], stream_), "cuEventRecord");
+    // Between two calls, like the overwriting of outputs.
+    Deliver();
     for (const PoisonRecord& poison : poisons.subspan(sample.first_poison, sample.poisons)) {
       ok = ok && Poison(poison);
     }
@@ -443,9 +460,13 @@ bool Runner::Time(const Request& request, std::span<const SampleRecord> samples,
                                            stream_),
                        "cuMemsetD32Async");
     }
-    ok = ok && Check(api_.EventRecord(events_[3 * i + 1], stream_), "cuEventRecord") &&
-         Enqueue(*program) && Check(api_.EventRecord(events_[3 * i + 2], stream_), "cuEventRecord");
+    // A graph is launched as a whole, so that its launch need not count.
+    ok = ok && (request.replay != 0 || AwaitIdle()) &&
+         Check(api_.EventRecord(events_[3 * i + 1], stream_), "cuEventRecord") &&
+         Enqueue(*program, request.replay != 0) &&
+         Check(api_.EventRecord(events_[3 * i + 2], stream_), "cuEventRecord");
   }
+  Deliver();
   const CUresult ended = api_.CtxSynchronize();
   reply_.wall_ns = clock_.MonotonicNs() - start_ns;
   if (!Finish(ok, ended)) {
@@ -487,7 +508,7 @@ bool Runner::Do(std::span<const std::byte> packet, int fd) {
     case Command::kPrograms: return TakePrograms(request, fd);
     case Command::kRun: {
       const auto runs = Records<RunRecord>(packet, sizeof(request), request.count);
-      return runs && runs->size() <= kMaxRuns ? Run(*runs) : Refuse("kRun");
+      return runs && runs->size() <= kMaxRuns ? Run(request, *runs) : Refuse("kRun");
     }
     case Command::kTime: {
       const auto samples = Records<SampleRecord>(packet, sizeof(request), request.count);

@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "services/worker/cuda/api/cuda_api.h"
 #include "services/worker/cuda/runner/host_object.h"
+#include "services/worker/cuda/runner/host_program.h"
 #include "services/worker/cuda/runner/profile_report.h"
 #include "services/worker/cuda/runner/profiler.h"
 #include "services/worker/cuda/runner/program_table.h"
@@ -34,7 +35,11 @@ class Runner {
   // Enables kTrace and kCount. Call it before Start; the profiler must outlive the runner.
   void set_profiler(Profiler* profiler) { profiler_ = profiler; }
   // Whether the process is in its own namespaces (sandbox::LeaveNamespaces).
-  void set_own_namespaces(bool own) { own_namespaces_ = own; }
+  void set_own_namespaces(bool own) { object_loader_.set_own_namespaces(own); }
+  // Loads host programs of another kind than shared objects. The loader must outlive the runner.
+  void set_host_loader(HostLoader* loader) { loader_ = loader; }
+  // Of the judge's calls. Valid after Start.
+  CUstream stream() const { return stream_; }
 
   // Creates the context. If it returns false, every request is answered with the failure.
   bool Start();
@@ -91,8 +96,10 @@ class Runner {
   bool TakePrograms(const Request& request, int fd);
   bool MakeReady(const Program& program, const Module& module, ReadyProgram& ready_program);
   bool MakeCallReady(const Program& program, ReadyProgram& ready_program);
-  bool Enqueue(const ReadyProgram& program);
-  bool Run(std::span<const RunRecord> runs);
+  bool Enqueue(const ReadyProgram& program, bool replay = false);
+  void Deliver();
+  bool AwaitIdle();
+  bool Run(const Request& request, std::span<const RunRecord> runs);
   bool Time(const Request& request, std::span<const SampleRecord> samples,
             std::span<const PoisonRecord> poisons);
   bool Poison(const PoisonRecord& record);
@@ -107,7 +114,8 @@ class Runner {
   const CudaApi& api_;
   const Clock& clock_;
   Profiler* profiler_ = nullptr;
-  bool own_namespaces_ = false;
+  HostObjectLoader object_loader_;
+  HostLoader* loader_ = &object_loader_;
   // Reads the memory that flushes the cache, so that the cache holds no unwritten data.
   Module sweep_;
   bool started_ = false;
@@ -118,7 +126,10 @@ class Runner {
   size_t flush_bytes_ = 0;
   std::array<Arena, kMaxArenas> arenas_{};
   std::array<Module, kSlots> modules_{};
-  std::unique_ptr<HostObject> object_;
+  std::unique_ptr<HostProgram> object_;
+  uint64_t calls_taken_ = 0;
+  bool delivers_ = false;  // the last call's results are not yet delivered
+  bool sealed_ = false;
   std::array<std::vector<ReadyProgram>, kSlots> programs_;
   std::array<CUevent, 3 * kMaxSamples> events_{};
   Reply reply_{};

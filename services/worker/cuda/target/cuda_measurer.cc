@@ -33,6 +33,7 @@ CudaMeasurer::~CudaMeasurer() { DropDevice(); }
 
 void CudaMeasurer::DropRunner() {
   runner_.reset();
+  runs_task_ = false;
   attached_ = nullptr;
 }
 
@@ -89,8 +90,29 @@ absl::Status CudaMeasurer::CheckDevice(const CancelToken& cancel) {
 absl::Status CudaMeasurer::StartObjectRunner(CudaPreparedProblem& prepared,
                                              const CancelToken& cancel) {
   object_runner_.reset();
-  KC_ASSIGN_OR_RETURN(object_runner_, CudaRunner::Start(options_.runner, cancel));
+  object_runner_ = std::move(loaded_);
+  if (object_runner_ == nullptr) {
+    KC_ASSIGN_OR_RETURN(
+        object_runner_,
+        CudaRunner::Start(prepared.task() != nullptr ? options_.python : options_.runner, cancel));
+  } else if (!object_runner_->alive()) {
+    return absl::OkStatus();  // an outcome of the candidate
+  }
   return prepared.AttachObject(*object_runner_, cancel);
+}
+
+absl::Status CudaMeasurer::StartReference(const CudaPrograms& programs, const CancelToken& cancel) {
+  if (programs.task == nullptr) return StartRunner(cancel);
+  DropRunner();
+  KC_ASSIGN_OR_RETURN(runner_, CudaRunner::Start(options_.python, cancel));
+  runs_task_ = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PythonTaskPrograms> CudaMeasurer::Describe(const Problem& problem,
+                                                          const CancelToken& cancel) {
+  KC_ASSIGN_OR_RETURN(CudaDevice* const device, OpenDevice());
+  return DescribeTask(problem, *device, options_.python, cancel);
 }
 
 absl::StatusOr<CudaDevice*> CudaMeasurer::OpenDevice() {
@@ -125,10 +147,17 @@ absl::StatusOr<CudaPreparedProblem*> CudaMeasurer::PrepareAnew(const Problem& pr
                                                                const CudaPrograms& programs,
                                                                const CancelToken& cancel) {
   const int64_t start_ns = clock_.MonotonicNs();
-  KC_ASSIGN_OR_RETURN(
-      auto prepared,
-      CudaPreparedProblem::Make(problem, programs.oracle, programs.reference, options_.measure,
-                                *device_, *kernels_, *runner_, options_.key(), cancel));
+  std::unique_ptr<CudaPreparedProblem> prepared;
+  if (programs.task != nullptr) {
+    KC_ASSIGN_OR_RETURN(prepared, CudaPreparedProblem::MakeTask(
+                                      programs.task, options_.measure, *device_, *kernels_,
+                                      options_.python, *runner_, options_.key(), cancel));
+  } else {
+    KC_ASSIGN_OR_RETURN(
+        prepared,
+        CudaPreparedProblem::Make(problem, programs.oracle, programs.reference, options_.measure,
+                                  *device_, *kernels_, *runner_, options_.key(), cancel));
+  }
   Log(LogLevel::kDebug, "prepared a problem",
       {{"problem", problem.name},
        {"cases", prepared->cases().size()},
@@ -146,16 +175,20 @@ absl::StatusOr<CudaPreparedProblem*> CudaMeasurer::PrepareAnew(const Problem& pr
 absl::StatusOr<CudaPreparedProblem*> CudaMeasurer::Prepare(const Problem& problem,
                                                            const CudaPrograms& programs,
                                                            const CancelToken& cancel) {
-  if (runner_ == nullptr || !runner_->alive() ||
-      runner_->candidates >= options_.candidates_per_runner) {
-    KC_RETURN_IF_ERROR(StartRunner(cancel));
-  }
   const auto found = std::find_if(prepared_.begin(), prepared_.end(), [&](const auto& prepared) {
     return prepared->problem().problem_id == problem.problem_id;
   });
   const bool fresh =
       found != prepared_.end() && (*found)->candidates_served < options_.measure.candidates_a_pool;
   CudaPreparedProblem* const wanted = fresh ? found->get() : nullptr;
+  // A Python reference stays with its problem.
+  const bool suits = programs.task != nullptr
+                         ? runs_task_ && wanted != nullptr && attached_ == wanted
+                         : !runs_task_;
+  if (runner_ == nullptr || !runner_->alive() || !suits ||
+      runner_->candidates >= options_.candidates_per_runner) {
+    KC_RETURN_IF_ERROR(StartReference(programs, cancel));
+  }
   if (attached_ != nullptr && attached_ != wanted) {
     KC_RETURN_IF_ERROR(attached_->Detach(*runner_, cancel));
     attached_ = nullptr;
@@ -183,7 +216,7 @@ absl::StatusOr<CudaPreparedProblem*> CudaMeasurer::Prepare(const Problem& proble
     // Other problems use the memory. Restart the runner too, because it keeps this problem's memory
     // mapped.
     prepared_.pop_back();
-    KC_RETURN_IF_ERROR(StartRunner(cancel));
+    KC_RETURN_IF_ERROR(StartReference(programs, cancel));
   }
 }
 
@@ -226,7 +259,7 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
     return CudaRunners{runner_.get(), hosted ? object_runner_.get() : runner_.get()};
   };
   const RenewRunners renew = [&]() -> absl::StatusOr<CudaRunners> {
-    KC_RETURN_IF_ERROR(StartRunner(cancel));
+    KC_RETURN_IF_ERROR(StartReference(programs, cancel));
     KC_RETURN_IF_ERROR((*prepared)->Relocate());
     KC_RETURN_IF_ERROR((*prepared)->Attach(*runner_, cancel));
     attached_ = *prepared;
@@ -262,9 +295,10 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
 
 absl::StatusOr<MeasureOutcome> CudaMeasurer::Measure(const Problem& problem,
                                                      const CudaPrograms& programs,
-                                                     MeasureLevel level,
-                                                     const CancelToken& cancel) {
+                                                     MeasureLevel level, const CancelToken& cancel,
+                                                     LoadedCandidate loaded) {
   times_ = {};
+  loaded_ = std::move(loaded);
   absl::StatusOr<MeasureOutcome> outcome = absl::UnavailableError("not judged");
   for (int attempt = 0; attempt < kAttempts && absl::IsUnavailable(outcome.status()); ++attempt) {
     outcome = Judge(problem, programs, level, cancel);
@@ -278,6 +312,7 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Measure(const Problem& problem,
       outcome = absl::UnavailableError(outcome.status().message());
     }
   }
+  loaded_.reset();
   return outcome;
 }
 

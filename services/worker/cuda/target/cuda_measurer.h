@@ -33,6 +33,8 @@ namespace kernelcast::worker {
 struct CudaMeasurerOptions {
   MeasureOptions measure = CudaMeasureOptions();
   CudaRunnerOptions runner = {};
+  // For Python tasks; without `python` there are none.
+  CudaRunnerOptions python = {};
   // Device memory for prepared problems that are kept. 0: kPreparedShare of what is free when the
   // device is opened. The problem in use is always kept.
   uint64_t prepared_bytes = 0;
@@ -49,7 +51,12 @@ struct CudaPrograms {
   CudaProgram reference;
   CudaProgram oracle;
   CudaProgram candidate;
+  // Set for a Python task, which has no other reference and oracle.
+  std::shared_ptr<const PythonTaskPrograms> task = nullptr;
 };
+
+// A runner with a candidate that was loaded ahead; null: none.
+using LoadedCandidate = std::unique_ptr<CudaRunner>;
 
 // Judges candidates on one device. Between candidates it keeps what is expensive to create: a
 // context, prepared problems, a warm runner, and a spare for when a candidate has ended the runner.
@@ -94,7 +101,13 @@ class CudaMeasurer {
   [[nodiscard]] absl::StatusOr<MeasureOutcome> Measure(const Problem& problem,
                                                        const CudaPrograms& programs,
                                                        MeasureLevel level,
-                                                       const CancelToken& cancel);
+                                                       const CancelToken& cancel,
+                                                       LoadedCandidate loaded = nullptr);
+
+  // Finds out what the inputs and outputs of a Python task are. Errors are those of DescribeTask,
+  // and UNAVAILABLE.
+  [[nodiscard]] absl::StatusOr<PythonTaskPrograms> Describe(const Problem& problem,
+                                                            const CancelToken& cancel);
 
   // Profiles a candidate that Measure found to be ok, in a separate process: processes that time
   // are never profiled. A reason that prevents profiling is in the result; other errors are those
@@ -124,6 +137,8 @@ class CudaMeasurer {
   void DropBeyond(uint64_t bytes);
   // Starts a runner for a shared object, with the memory that it works on.
   absl::Status StartObjectRunner(CudaPreparedProblem& prepared, const CancelToken& cancel);
+  // Starts the runner of a problem's reference.
+  absl::Status StartReference(const CudaPrograms& programs, const CancelToken& cancel);
   void DropRunner();
   void DropDevice();
 
@@ -138,8 +153,10 @@ class CudaMeasurer {
   std::unique_ptr<JudgeKernels> kernels_;
   std::list<std::unique_ptr<CudaPreparedProblem>> prepared_;  // most recently used first
   std::unique_ptr<CudaRunner> runner_;
+  bool runs_task_ = false;                          // the runner has a Python reference
   std::deque<std::unique_ptr<CudaRunner>> spares_;  // started, or starting
   std::unique_ptr<CudaRunner> object_runner_;       // for the current host-launched candidate
+  LoadedCandidate loaded_;                          // that candidate, until a runner is needed
   CudaPreparedProblem* attached_ = nullptr;         // its arenas are mapped in the runner
   RunnerSpread spread_;
   Times times_;

@@ -1,5 +1,6 @@
 #include "services/worker/cuda/target/cuda_target.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,6 +42,9 @@ std::string DriverVersion(const NvmlApi& nvml) {
              : "";
 }
 
+constexpr const char* kRunner = "kernelcast-cuda-runner";
+constexpr const char* kPythonLibrary = "kernelcast-cuda-python-runner.so";
+
 constexpr int64_t kProbeLimitNs = 10'000'000'000;
 // Other processes may hold a device's timing lease when this worker starts.
 constexpr int64_t kPeaksLimitNs = 5'000'000'000;
@@ -48,6 +52,47 @@ constexpr int64_t kPeaksLimitNs = 5'000'000'000;
 constexpr int kCompilersAhead = 32;
 // Number of problems whose programs are kept in memory. The artefact cache has them too.
 constexpr size_t kMaxTrusted = 256;
+
+// The processor on which Python runners of a device launch, so that the time of launching does not
+// depend on where a process happens to be. The first and the last have other uses.
+int TimingCpu(int ordinal) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return -1;
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(static_cast<size_t>(cpu), &allowed)) cpus.push_back(cpu);
+  }
+  return cpus.size() < 3 ? -1 : cpus[1 + static_cast<size_t>(ordinal) % (cpus.size() - 2)];
+}
+
+// For processes of Python tasks. They have one writable folder.
+std::vector<std::string> PythonEnvironment(const CudaToolkit& toolkit,
+                                           const PythonInterpreter& python) {
+  std::vector<std::string> environment = {"LC_ALL=C.UTF-8",
+                                          "USER=kernelcast",
+                                          "HOME=/scratch",
+                                          "TMPDIR=/scratch",
+                                          "TRITON_CACHE_DIR=/scratch/triton",
+                                          "TORCH_EXTENSIONS_DIR=/scratch/extensions",
+                                          "TORCHINDUCTOR_CACHE_DIR=/scratch/inductor",
+                                          "CUDA_CACHE_DISABLE=1",
+                                          "MAX_JOBS=2",
+                                          "OMP_NUM_THREADS=1",
+                                          "OPENBLAS_NUM_THREADS=1",
+                                          "MKL_NUM_THREADS=1"};
+  std::string path = "PATH=/usr/local/bin:/usr/bin:/bin";
+  if (!python.tools.empty()) absl::StrAppend(&path, ":", python.tools);
+  if (!toolkit.home.empty()) {
+    environment.push_back(absl::StrCat("CUDA_HOME=", toolkit.home));
+    absl::StrAppend(&path, ":", toolkit.home, "/bin");
+  }
+  environment.push_back(std::move(path));
+  if (const char* const folders = std::getenv("LD_LIBRARY_PATH"); folders != nullptr) {
+    environment.push_back(absl::StrCat("LD_LIBRARY_PATH=", folders));
+  }
+  return environment;
+}
 
 }  // namespace
 
@@ -112,6 +157,8 @@ absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions o
 
 absl::Status CudaTarget::OpenDevices() {
   KC_ASSIGN_OR_RETURN(const int count, CountDevices(*api_));
+  // It ends with the thread that starts it.
+  if (zygote_ != nullptr) KC_RETURN_IF_ERROR(zygote_->Begin());
   for (const auto& device : devices_) {
     const std::string& folder = options_.lease_directory;
     KC_ASSIGN_OR_RETURN(
@@ -127,9 +174,19 @@ absl::Status CudaTarget::OpenDevices() {
     measurer.runner.object_uid = options_.untrusted_uid;
     measurer.runner.object_memory_bytes = options_.host_memory_bytes;
     measurer.runner.library_folder = cublas_folder_;
+    measurer.python = measurer.runner;
+    measurer.python.python = zygote_;
+    measurer.python.start_limit_ns = kPythonStartLimitNs;
+    measurer.python.timing_cpu = TimingCpu(device->ordinal);
     measurer.prepared_bytes = options_.prepared_bytes;
     measurer.candidates_per_runner = options_.candidates_per_runner;
     measurer.profile.cupti_library = cupti_library_;
+    if (zygote_ != nullptr && devices_.size() == 1) {
+      const int threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1,
+                                     static_cast<int>(CandidateLoader::kMaxAhead));
+      loader_ = std::make_unique<CandidateLoader>(measurer.python,
+                                                  options_.measure.python_load_limit_ns, threads);
+    }
     device->measurer = std::make_unique<CudaMeasurer>(*api_, *device->monitor, std::move(measurer),
                                                       Clock::Real(), device->ordinal);
     // Runners end with the thread that starts them. All start now: creating a context later would
@@ -268,12 +325,18 @@ absl::Status CudaTarget::ProbeToolchain() {
   cublas_folder_ = std::filesystem::path(toolkit.cublas_library).parent_path().string();
   info_.missing_protections = compiler_->missing_protections();
   {
-    const std::jthread beside([&] { ProbeTriton(toolkit); });
+    const std::jthread triton([&] { ProbeTriton(toolkit); });
+    const std::jthread python([&] { ProbePython(toolkit); });
     ProbeNvcc(toolkit);
   }
   info_.candidate_kinds = {CandidateKind::kDeviceCuda};
   if (triton_ != nullptr) info_.candidate_kinds.push_back(CandidateKind::kDeviceTriton);
   if (nvcc_ != nullptr) info_.candidate_kinds.push_back(CandidateKind::kHostNative);
+  if (python_ != nullptr) {
+    info_.candidate_kinds.push_back(CandidateKind::kPython);
+  } else {
+    info_.missing_tools.push_back(absl::StrCat("no PyTorch tasks: ", no_python_reason_));
+  }
   if (triton_ == nullptr) {
     info_.missing_tools.push_back(absl::StrCat("no Triton candidates: ", no_triton_reason_));
   }
@@ -364,6 +427,43 @@ void CudaTarget::ProbeTriton(const CudaToolkit& toolkit) {
   }
 }
 
+void CudaTarget::ProbePython(const CudaToolkit& toolkit) {
+  if (options_.python.empty()) {
+    no_python_reason_ = "no Python interpreter with PyTorch is configured (--python)";
+    return;
+  }
+  auto python = ProbeTorch(options_.python);
+  if (python.ok() && python->cuda_version.empty()) {
+    python = absl::FailedPreconditionError("its PyTorch is made without CUDA");
+  }
+  if (!python.ok()) {
+    no_python_reason_ = std::string(python.status().message());
+    Log(LogLevel::kInfo, "no PyTorch tasks on GPUs", {{"reason", no_python_reason_}});
+    return;
+  }
+  PythonZygote::Options options;
+  options.python = *python;
+  options.library = absl::StrCat(options_.program_folder, "/", kPythonLibrary);
+  options.environment = PythonEnvironment(toolkit, *python);
+  // Compilers at run time need the system's tools, headers and libraries.
+  options.read_only = {"/usr",
+                       "/bin",
+                       "/sbin",
+                       "/lib",
+                       "/lib64",
+                       "/etc/alternatives",
+                       "/etc/ld.so.cache",
+                       toolkit.home,
+                       python->tools};
+  zygote_ = std::make_shared<PythonZygote>(std::move(options));
+  CompilerSandbox sandbox;
+  sandbox.program = CompilerSandboxBeside(absl::StrCat(options_.program_folder, "/", kRunner));
+  sandbox.uid = options_.untrusted_uid;
+  python_ = std::make_unique<PythonCompiler>(*std::move(python), std::move(sandbox),
+                                             options_.cache_directory);
+  Log(LogLevel::kInfo, "judges PyTorch tasks", {{"toolchain", python_->toolchain()}});
+}
+
 void CudaTarget::ProbeRunnerSandbox() {
   ChildOptions child;
   child.argv = {absl::StrCat(options_.program_folder, "/kernelcast-cuda-runner"), "--probe-sandbox",
@@ -411,9 +511,15 @@ absl::StatusOr<CompileResult> CudaTarget::CompileOn(const std::string& device_mo
                                                     const Candidate& candidate,
                                                     const CancelToken& cancel) {
   const bool hosted = candidate.kind == CandidateKind::kHostNative;
-  if (!hosted && !IsDeviceKind(candidate.kind)) {
+  const bool is_python = candidate.kind == CandidateKind::kPython;
+  if (is_python != problem.task.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "kind: the problem takes ", is_python ? "no candidates" : "candidates", " of kind python"));
+  }
+  if (!hosted && !is_python && !IsDeviceKind(candidate.kind)) {
     return absl::InvalidArgumentError(
-        "the cuda target takes candidates of kinds device_cuda, device_triton and host_native");
+        "the cuda target takes candidates of kinds device_cuda, device_triton, host_native and "
+        "python");
   }
   if (!info_.can_compile) {
     return absl::UnimplementedError(info_.unavailable_reason);
@@ -426,6 +532,21 @@ absl::StatusOr<CompileResult> CudaTarget::CompileOn(const std::string& device_mo
   if (target == problem.targets.end()) {
     return absl::FailedPreconditionError(
         absl::StrCat("problem ", problem.name, " has no reference for target cuda"));
+  }
+  if (is_python) {
+    if (python_ == nullptr) {
+      return absl::UnimplementedError(absl::StrCat("no PyTorch tasks: ", no_python_reason_));
+    }
+    KC_ASSIGN_OR_RETURN(CompileResult checked,
+                        cache_->GetOrCompile(python_->ArtifactId(candidate.source), cancel, [&] {
+                          return python_->Compile(problem.task->format, architecture,
+                                                  candidate.source, cancel);
+                        }));
+    // The source is the same for all.
+    if (auto* const success = std::get_if<CompileSuccess>(&checked.result)) {
+      success->artifact.architecture = architecture;
+    }
+    return checked;
   }
   if (hosted) {
     return nvcc_->Compile(candidate.source, candidate.flags, architecture, cancel);
@@ -546,6 +667,12 @@ absl::StatusOr<Artifact> CudaTarget::Resolve(const Candidate& candidate, const A
     }
     id = triton_->ArtifactId(candidate, info.architecture);
     info.toolchain = triton_->description();
+  } else if (candidate.kind == CandidateKind::kPython) {
+    if (python_ == nullptr) {
+      return absl::UnimplementedError(absl::StrCat("no PyTorch tasks: ", no_python_reason_));
+    }
+    id = python_->ArtifactId(candidate.source);
+    info.toolchain = python_->toolchain();
   } else if (candidate.kind != CandidateKind::kHostNative) {
     id = compiler_->ArtifactId(candidate.source, candidate.flags, info.architecture);
   } else if (nvcc_ != nullptr) {
@@ -613,6 +740,13 @@ absl::StatusOr<std::shared_ptr<const CudaPrograms>> CudaTarget::TrustedPrograms(
     const std::lock_guard lock(mutex_);
     if (const auto found = trusted_.find(key); found != trusted_.end()) return found->second;
   }
+  if (problem.task) {
+    auto programs = std::make_shared<CudaPrograms>();
+    KC_ASSIGN_OR_RETURN(programs->judge, CompileJudge(architecture, cancel));
+    const std::lock_guard lock(mutex_);
+    trusted_[key] = programs;
+    return std::shared_ptr<const CudaPrograms>(std::move(programs));
+  }
   const auto target = problem.targets.find(kCudaTargetName);
   if (target == problem.targets.end() || !target->second.oracle) {
     return absl::FailedPreconditionError(
@@ -668,7 +802,51 @@ void CudaTarget::Announce(const Problem& problem, const CancelToken& cancel) {
   }
 }
 
-absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(const Device& device, const Problem& problem,
+absl::StatusOr<std::shared_ptr<const PythonTaskPrograms>> CudaTarget::TaskOf(
+    Device& device, const Problem& problem, const CancelToken& cancel) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = tasks_.find(problem.problem_id); found != tasks_.end()) {
+      return found->second;
+    }
+  }
+  if (python_ == nullptr) {
+    return absl::UnimplementedError(absl::StrCat("no PyTorch tasks: ", no_python_reason_));
+  }
+  KC_ASSIGN_OR_RETURN(const TimingLease::Held held, device.lease->Acquire(cancel));
+  KC_ASSIGN_OR_RETURN(PythonTaskPrograms described, device.measurer->Describe(problem, cancel));
+  // Shared by the measurements that use it.
+  auto task = std::make_shared<const PythonTaskPrograms>(std::move(described));
+  const std::lock_guard lock(mutex_);
+  if (tasks_.size() >= kMaxTrusted) tasks_.clear();
+  tasks_[problem.problem_id] = task;
+  return task;
+}
+
+namespace {
+
+// The reference itself can be judged too.
+std::string ProgramOf(const PythonTaskPrograms& task, const Candidate& candidate) {
+  return candidate.source == task.problem().task->source
+             ? task.Reference({}).content
+             : task.Candidate(candidate.source, {}).content;
+}
+
+}  // namespace
+
+void CudaTarget::Expect(const Problem& problem, const Candidate& candidate) {
+  if (loader_ == nullptr || !problem.task) return;
+  std::shared_ptr<const PythonTaskPrograms> task;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = tasks_.find(problem.problem_id);
+    if (found == tasks_.end()) return;
+    task = found->second;
+  }
+  loader_->Expect(ProgramOf(*task, candidate));
+}
+
+absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(Device& device, const Problem& problem,
                                                     const Candidate& candidate,
                                                     const Artifact& artifact,
                                                     const CancelToken& cancel) {
@@ -678,7 +856,13 @@ absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(const Device& device, const 
   }
   KC_ASSIGN_OR_RETURN(const auto trusted, TrustedPrograms(problem, device.architecture, cancel));
   CudaPrograms programs = *trusted;
-  if (candidate.kind == CandidateKind::kHostNative) {
+  if (problem.task) {
+    KC_ASSIGN_OR_RETURN(programs.task, TaskOf(device, problem, cancel));
+    if (artifact.content != candidate.source) {
+      return absl::InvalidArgumentError("artifact: is not the candidate's source");
+    }
+    programs.candidate.object = ProgramOf(*programs.task, candidate);
+  } else if (candidate.kind == CandidateKind::kHostNative) {
     programs.candidate.object = artifact.content;
   } else if (candidate.kind == CandidateKind::kDeviceTriton) {
     KC_ASSIGN_OR_RETURN(TritonArtifact made, DecodeTritonArtifact(artifact.content));
@@ -707,10 +891,14 @@ absl::StatusOr<Measurement> CudaTarget::MeasureOn(size_t number, const Problem& 
   Device& device = *devices_.at(number);
   KC_ASSIGN_OR_RETURN(const CudaPrograms programs,
                       CompileAll(device, problem, candidate, artifact, cancel));
+  LoadedCandidate loaded;
+  if (loader_ != nullptr && problem.task) {
+    KC_ASSIGN_OR_RETURN(loaded, loader_->Take(programs.candidate.object, cancel));
+  }
   KC_ASSIGN_OR_RETURN(const TimingLease::Held held, device.lease->Acquire(cancel));
   const int64_t start_ns = Clock::Real().MonotonicNs();
   CudaMeasurer& measurer = *device.measurer;
-  auto outcome = measurer.Measure(problem, programs, level, cancel);
+  auto outcome = measurer.Measure(problem, programs, level, cancel, std::move(loaded));
   device.last_times = measurer.times().judge;
   if (absl::IsUnavailable(outcome.status()) && cancel.Check().ok()) {
     if (const absl::Status works = measurer.CheckDevice(cancel); absl::IsUnavailable(works)) {

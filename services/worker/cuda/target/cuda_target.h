@@ -20,9 +20,13 @@
 #include "services/worker/cuda/judge/device_monitor.h"
 #include "services/worker/cuda/judge/judge.h"
 #include "services/worker/cuda/nvcc/nvcc_compiler.h"
+#include "services/worker/cuda/target/candidate_loader.h"
 #include "services/worker/cuda/target/cuda_measurer.h"
 #include "services/worker/cuda/triton/triton_compiler.h"
 #include "services/worker/lease/timing_lease.h"
+#include "services/worker/python/python_compiler.h"
+#include "services/worker/python/task_programs.h"
+#include "services/worker/python/zygote.h"
 
 namespace kernelcast::worker {
 
@@ -43,7 +47,8 @@ struct CudaTargetOptions {
   // contain kernelcast/candidate.h.
   std::string host_compiler = "g++";
   std::vector<std::string> include_directories;
-  // Interpreter that has Triton, for device_triton candidates; empty: they cannot be compiled.
+  // Interpreter that has Triton, for device_triton candidates, and PyTorch, for Python tasks;
+  // empty: there are none.
   std::string python;
   // User of compilers and of runners of host code when the worker is root; 0: stay root.
   uint32_t untrusted_uid = 0;
@@ -61,7 +66,8 @@ struct CudaTargetOptions {
 };
 
 // Target for device CUDA candidates, for device Triton ones if there is an interpreter with Triton,
-// and for host-launched ones if there is an nvcc. Measures on
+// for host-launched ones if there is an nvcc, and for Python tasks and their candidates if there is
+// an interpreter with PyTorch for CUDA. Measures on
 // all devices that the driver shows this process, or on the chosen ones. Each device has its own
 // timing lease and runners; if one fails, the others continue. Compilers and artefacts are shared.
 // Without a device it only compiles. Without a toolkit it does nothing, and Describe says why.
@@ -87,6 +93,7 @@ class CudaTarget final : public Target {
                                                     const Problem& problem,
                                                     const CancelToken& cancel) override;
   void Announce(const Problem& problem, const CancelToken& cancel) override;
+  void Expect(const Problem& problem, const Candidate& candidate) override;
   absl::StatusOr<Artifact> Resolve(const Candidate& candidate, const Artifact& sent) override;
   absl::StatusOr<Measurement> Measure(const Problem& problem, const Candidate& candidate,
                                       const Artifact& artifact, MeasureLevel level,
@@ -132,6 +139,7 @@ class CudaTarget final : public Target {
   absl::Status OpenDevices();
   void ProbeNvcc(const CudaToolkit& toolkit);
   void ProbeTriton(const CudaToolkit& toolkit);
+  void ProbePython(const CudaToolkit& toolkit);
   void ProbeRunnerSandbox();
   // Creates the device's context and finds the peaks for rooflines.
   void ProbePeaks(Device& device);
@@ -162,9 +170,13 @@ class CudaTarget final : public Target {
   // Returns the compiled programs that judging a problem's candidates needs besides them. Cached.
   absl::StatusOr<std::shared_ptr<const CudaPrograms>> TrustedPrograms(
       const Problem& problem, const std::string& architecture, const CancelToken& cancel);
+  // The task of a problem, described on the device at first.
+  absl::StatusOr<std::shared_ptr<const PythonTaskPrograms>> TaskOf(Device& device,
+                                                                   const Problem& problem,
+                                                                   const CancelToken& cancel);
   void NoteFailure(Device& device, const absl::Status& status);
   // Returns everything needed to run the candidate.
-  absl::StatusOr<CudaPrograms> CompileAll(const Device& device, const Problem& problem,
+  absl::StatusOr<CudaPrograms> CompileAll(Device& device, const Problem& problem,
                                           const Candidate& candidate, const Artifact& artifact,
                                           const CancelToken& cancel);
 
@@ -182,6 +194,12 @@ class CudaTarget final : public Target {
   // Null if Triton candidates cannot be compiled, for the reason that follows.
   std::unique_ptr<TritonCompiler> triton_;
   std::string no_triton_reason_;
+  // Null if there are no Python tasks, for the reason that follows.
+  std::unique_ptr<PythonCompiler> python_;
+  std::string no_python_reason_;
+  std::shared_ptr<PythonZygote> zygote_;
+  // Of the first device. With several, it is not known which one will measure a candidate.
+  std::unique_ptr<CandidateLoader> loader_;
   std::vector<std::unique_ptr<Device>> devices_;
 
   // Held while a device's copy is timed, so that copies on several devices do not overlap.
@@ -189,6 +207,7 @@ class CudaTarget final : public Target {
   mutable std::mutex mutex_;
   // Protected by mutex_. By problem and architecture.
   std::map<std::string, std::shared_ptr<const CudaPrograms>> trusted_;
+  std::map<std::string, std::shared_ptr<const PythonTaskPrograms>> tasks_;  // by problem
 
   // Compiles in advance of the first candidate.
   CancelToken stopping_;

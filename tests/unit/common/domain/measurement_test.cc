@@ -93,6 +93,20 @@ TEST_CASE("Feedback on an ok outcome gives the speedup, its certainty and where 
              "was throttled: power, heat."));
 }
 
+TEST_CASE("Feedback tells CUDA graphs from calls with the cost of launching", "[measurement]") {
+  ShapeTiming timing = Timing({}, 50'000, 80'000);
+  timing.eager.emplace();
+  timing.eager->candidate.median_ns = 70'000;
+  timing.eager->reference.median_ns = 95'000;
+  MeasuredOk ok;
+  ok.shapes = {timing};
+  CHECK_THAT(FeedbackFor(ok), Contains("the reference 80 us, in CUDA graphs; launched from the "
+                                       "host 70 us and 95 us"));
+  ok.shapes[0].eager->no_graph_reason = "a call of the candidate cannot be captured";
+  CHECK_THAT(FeedbackFor(ok), Contains("because there is no CUDA graph (a call of the candidate "
+                                       "cannot be captured)"));
+}
+
 TEST_CASE("Feedback includes the profiler's findings for the shape", "[measurement]") {
   ShapeTiming timing = Timing({{"n", 8}}, 41'230, 75'500);
   timing.profile.emplace();

@@ -35,7 +35,8 @@ TEST_CASE("A KernelBench task is a problem with one shape", "[domain]") {
   CHECK(Name(problem.task->format) == "kernelbench");
   CHECK(problem.task->source == kTask);
   CHECK(problem.inputs.empty());
-  REQUIRE(problem.targets.size() == 1);
+  REQUIRE(problem.targets.size() == 2);
+  CHECK(problem.targets.at("cuda").kind == CandidateKind::kPython);
   const ProblemTarget& target = problem.targets.at("cpu");
   CHECK(target.kind == CandidateKind::kPython);
   CHECK(target.bench_shapes.size() == 1);

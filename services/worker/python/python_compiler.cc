@@ -1,19 +1,46 @@
-#include "services/worker/cpu/python_compiler.h"
+#include "services/worker/python/python_compiler.h"
 
+#include <string_view>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/domain/python_task.h"
-#include "services/worker/cpu/python_task.h"
 #include "services/worker/native/toolchain.h"
 
 namespace kernelcast::worker {
 namespace {
 
 constexpr const char* kCandidateFile = "candidate.py";
+
+// Facts of the schema python-source/1.
+CompileFacts CountPythonSource(std::string_view source) {
+  double lines = 0;
+  double functions = 0;
+  double loops = 0;
+  const std::string text(source);
+  for (const auto part : absl::StrSplit(text, '\n')) {
+    const auto line = absl::StripAsciiWhitespace(part);
+    if (line.empty()) continue;
+    ++lines;
+    if (absl::StartsWith(line, "def ")) ++functions;
+    if (absl::StartsWith(line, "for ") || absl::StartsWith(line, "while ")) ++loops;
+  }
+  double uses = 0;
+  for (const std::string_view prefix : {"torch.", "F."}) {
+    for (size_t at = source.find(prefix); at != std::string_view::npos;
+         at = source.find(prefix, at + 1)) {
+      ++uses;
+    }
+  }
+  return {.schema = std::string(kPythonSourceSchemaId),
+          .values = {lines, static_cast<double>(source.size()), functions, loops, uses}};
+}
 
 }  // namespace
 

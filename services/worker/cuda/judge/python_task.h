@@ -1,0 +1,68 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_PYTHON_TASK_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_PYTHON_TASK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/domain/problem.h"
+#include "services/worker/core/cancel.h"
+#include "services/worker/core/inputs.h"
+#include "services/worker/cuda/judge/device.h"
+#include "services/worker/cuda/judge/runner_client.h"
+#include "services/worker/python/task_programs.h"
+
+namespace kernelcast::worker {
+
+// Status for an answer of a process that runs a task's own code.
+[[nodiscard]] absl::Status TaskStatus(const CudaRunner& runner, const CudaRunner::Answer& answer,
+                                      const std::string& stage, const CancelToken& cancel);
+
+// The record of a tensor at `offset` of an arena. INVALID_ARGUMENT: too many dimensions.
+[[nodiscard]] absl::StatusOr<cuda_runner::TensorRecord> TensorRecordOf(const TensorLayout& layout,
+                                                                       uint32_t arena,
+                                                                       uint64_t offset);
+
+// Starts a process with a program of the task. FAILED_PRECONDITION: the program fails; the message
+// has what it printed. `stage` names it.
+[[nodiscard]] absl::Status LoadTaskProgram(CudaRunner& runner, const std::string& program,
+                                           const std::string& stage, const CancelToken& cancel);
+
+// Runs the task once in a process of its own to find out what its inputs and outputs are. Errors
+// are those of PythonTaskPrograms::Read and LoadTaskProgram.
+[[nodiscard]] absl::StatusOr<PythonTaskPrograms> DescribeTask(const Problem& problem,
+                                                              CudaDevice& device,
+                                                              const CudaRunnerOptions& python,
+                                                              const CancelToken& cancel);
+
+// A process that draws inputs by the task's own code. No code of a candidate runs in it. Not
+// thread-safe.
+class CudaTaskInputs {
+ public:
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaTaskInputs>> Start(
+      const PythonTaskPrograms& task, CudaDevice& device, const CudaRunnerOptions& python,
+      const CancelToken& cancel);
+
+  // Draws a set of inputs. The same seed gives the same values.
+  [[nodiscard]] absl::Status Draw(uint64_t seed, const CancelToken& cancel);
+  // Enqueues a copy of one of the tensors that were drawn last.
+  [[nodiscard]] absl::Status CopyTo(size_t tensor, CUdeviceptr to);
+
+ private:
+  explicit CudaTaskInputs(CudaDevice& device) : device_(device) {}
+
+  CudaDevice& device_;
+  SharedArena seed_;
+  SharedArena made_;
+  std::vector<uint64_t> offsets_;
+  std::vector<uint64_t> bytes_;
+  std::unique_ptr<CudaRunner> runner_;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_PYTHON_TASK_H_

@@ -1,0 +1,108 @@
+#include "services/worker/cuda/target/candidate_loader.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr size_t kMaxExpected = 256;
+constexpr std::chrono::milliseconds kLook{50};
+
+}  // namespace
+
+CandidateLoader::CandidateLoader(CudaRunnerOptions python, int64_t load_limit_ns, int threads)
+    : python_(std::move(python)), load_limit_ns_(load_limit_ns) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+}
+
+CandidateLoader::~CandidateLoader() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    for (const auto& entry : entries_) entry->cancel.Cancel();
+    changed_.notify_all();
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+absl::StatusOr<std::unique_ptr<CudaRunner>> CandidateLoader::LoadNow(
+    const std::string& program, const CancelToken& cancel) const {
+  KC_ASSIGN_OR_RETURN(auto runner, CudaRunner::Start(python_, cancel));
+  KC_RETURN_IF_ERROR(runner->LoadObject(program, load_limit_ns_, cancel).status());
+  KC_RETURN_IF_ERROR(cancel.Check());
+  return runner;
+}
+
+void CandidateLoader::Expect(const std::string& program) {
+  const std::lock_guard lock(mutex_);
+  const bool known = std::any_of(entries_.begin(), entries_.end(),
+                                 [&](const auto& entry) { return entry->program == program; });
+  if (known || entries_.size() >= kMaxExpected) return;
+  auto entry = std::make_shared<Entry>();
+  entry->program = program;
+  entries_.push_back(std::move(entry));
+  changed_.notify_all();
+}
+
+std::shared_ptr<CandidateLoader::Entry> CandidateLoader::NextLocked() {
+  const int64_t now_ns = Clock::Real().MonotonicNs();
+  std::erase_if(entries_, [&](const auto& entry) {
+    return entry->state == Entry::State::kLoaded && now_ns - entry->loaded_ns > kForgetNs;
+  });
+  size_t ahead = 0;
+  std::shared_ptr<Entry> next;
+  for (const auto& entry : entries_) {
+    if (entry->state != Entry::State::kWaiting) {
+      ++ahead;
+    } else if (next == nullptr) {
+      next = entry;
+    }
+  }
+  return ahead < kMaxAhead ? next : nullptr;
+}
+
+void CandidateLoader::Work() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const std::shared_ptr<Entry> entry = NextLocked();
+    if (entry == nullptr) {
+      changed_.wait(lock);
+      continue;
+    }
+    entry->state = Entry::State::kLoading;
+    lock.unlock();
+    auto runner = LoadNow(entry->program, entry->cancel);
+    lock.lock();
+    entry->runner = std::move(runner);
+    entry->state = Entry::State::kLoaded;
+    entry->loaded_ns = Clock::Real().MonotonicNs();
+    changed_.notify_all();
+  }
+}
+
+absl::StatusOr<std::unique_ptr<CudaRunner>> CandidateLoader::Take(const std::string& program,
+                                                                  const CancelToken& cancel) {
+  std::unique_lock lock(mutex_);
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const auto& entry) { return entry->program == program; });
+  const std::shared_ptr<Entry> entry = found == entries_.end() ? nullptr : *found;
+  if (entry == nullptr || entry->state == Entry::State::kWaiting) {
+    if (entry != nullptr) entries_.erase(found);
+    lock.unlock();
+    return LoadNow(program, cancel);
+  }
+  while (entry->state == Entry::State::kLoading) {
+    if (cancel.stopped()) entry->cancel.Cancel();
+    changed_.wait_for(lock, kLook);
+  }
+  std::erase(entries_, entry);
+  changed_.notify_all();
+  KC_RETURN_IF_ERROR(cancel.Check());
+  return std::move(entry->runner);
+}
+
+}  // namespace kernelcast::worker

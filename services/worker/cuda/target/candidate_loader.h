@@ -1,0 +1,74 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_TARGET_CANDIDATE_LOADER_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_TARGET_CANDIDATE_LOADER_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "services/worker/core/cancel.h"
+#include "services/worker/cuda/judge/runner_client.h"
+
+namespace kernelcast::worker {
+
+// Loads Python candidates ahead of their measurement, each in a process of its own. Loading imports
+// the source, compiles what is compiled at run time, and makes one call on inputs of its own. It
+// needs no timing lease. Thread-safe.
+class CandidateLoader {
+ public:
+  // Candidates that are loaded but not yet measured hold device memory.
+  static constexpr size_t kMaxAhead = 6;
+  // Nobody has asked for such a candidate for this long: it is dropped.
+  static constexpr int64_t kForgetNs = 60'000'000'000;
+
+  CandidateLoader(CudaRunnerOptions python, int64_t load_limit_ns, int threads);
+  ~CandidateLoader();
+  CandidateLoader(const CandidateLoader&) = delete;
+  CandidateLoader& operator=(const CandidateLoader&) = delete;
+
+  // Begins to load a program soon. Ignored while too many wait.
+  void Expect(const std::string& program);
+
+  // Returns a runner for the program, with the answer of CudaRunner::LoadObject in load_answer().
+  // Loads it now if it was not expected. UNAVAILABLE: no process can be started. Returns the
+  // token's status when it is stopped.
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<CudaRunner>> Take(const std::string& program,
+                                                                 const CancelToken& cancel);
+
+ private:
+  struct Entry {
+    std::string program;
+    enum class State { kWaiting, kLoading, kLoaded } state = State::kWaiting;
+    absl::StatusOr<std::unique_ptr<CudaRunner>> runner = nullptr;
+    int64_t loaded_ns = 0;
+    CancelToken cancel = CancelToken();
+  };
+  using Entries = std::deque<std::shared_ptr<Entry>>;  // shared with the thread that loads it
+
+  void Work();
+  absl::StatusOr<std::unique_ptr<CudaRunner>> LoadNow(const std::string& program,
+                                                      const CancelToken& cancel) const;
+  // Returns an entry to load, or null.
+  std::shared_ptr<Entry> NextLocked();
+
+  const CudaRunnerOptions python_;
+  const int64_t load_limit_ns_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // State below is protected by mutex_.
+  Entries entries_;
+  bool stopping_ = false;
+
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_TARGET_CANDIDATE_LOADER_H_

@@ -1,0 +1,373 @@
+"""Runs tasks and candidates on a GPU. Follows runner.py in one program, and replaces its main().
+
+    PYTHON -I -S -c SOURCE LIBRARY DEVICE PACKAGES... -- READABLE...
+
+This process imports PyTorch and waits on descriptor 3 for the worker, which asks for copies of it
+(zygote.h). A copy creates a CUDA context and serves one program. LIBRARY is the native part
+(cuda/python/runner_library.cc), which speaks to the judge. DEVICE is "cuda", or "cpu" where the
+memory of a stand-in for the driver is the processor's. PACKAGES are folders to import from, and
+READABLE what a program may read.
+"""
+
+import gc
+import importlib
+import socket
+import struct
+import tempfile
+
+CONTROL = 3
+# Importing these does not initialise the driver, which copies of a process could not use then.
+PRELOADED = ("triton", "triton.language")
+SCRATCH = "/scratch"
+
+
+class DLManagedTensor(ctypes.Structure):
+    _fields_ = [("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+LOAD = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+CALL = ctypes.PYFUNCTYPE(
+    ctypes.c_int32, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint64), ctypes.c_int32, ctypes.c_int32
+)
+DELIVER = ctypes.PYFUNCTYPE(None)
+
+
+class Functions(ctypes.Structure):
+    _fields_ = [("load", LOAD), ("call", CALL), ("deliver", DELIVER)]
+
+
+class Device:
+    """The judge's memory and stream, as PyTorch sees them."""
+
+    def __init__(self, library, name, stream):
+        self.name = name
+        self.deleter = ctypes.cast(library.kernelcast_release, ctypes.c_void_p).value
+        self.kept = []  # what tensors point to
+        self.capsule = ctypes.pythonapi.PyCapsule_New
+        self.capsule.restype = ctypes.py_object
+        self.capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        self.stream = None
+        if name == "cuda":
+            torch.cuda.init()
+            self.stream = torch.cuda.ExternalStream(stream)
+            self.set_stream = torch.cuda.set_stream
+            self.enter()
+            torch.zeros(1, device=name).add_(1)
+            torch.cuda.synchronize()
+
+    def enter(self):
+        """Makes the judge's stream the current one."""
+        if self.stream is not None:
+            self.set_stream(self.stream)
+
+    def synchronize(self):
+        if self.stream is not None:
+            torch.cuda.synchronize()
+
+    def view(self, address, spec):
+        """A tensor over the judge's memory."""
+        dtype = getattr(torch, spec["dtype"])
+        count = torch.empty((), dtype=dtype).element_size()
+        for size in spec["shape"]:
+            count *= size
+        shape = (ctypes.c_int64 * 1)(count)
+        managed = DLManagedTensor()
+        managed.tensor.data = address
+        managed.tensor.device_type = 2 if self.name == "cuda" else 1
+        managed.tensor.ndim = 1
+        managed.tensor.code, managed.tensor.bits, managed.tensor.lanes = 1, 8, 1
+        managed.tensor.shape = shape
+        managed.deleter = self.deleter
+        self.kept.append((managed, shape))
+        capsule = self.capsule(ctypes.addressof(managed), b"dltensor", None)
+        flat = torch.utils.dlpack.from_dlpack(capsule).view(dtype)
+        return flat.as_strided(spec["shape"], spec["strides"]) if "strides" in spec else flat.view(spec["shape"])
+
+    def put(self, value):
+        if isinstance(value, torch.Tensor):
+            return value.to(self.name)
+        if isinstance(value, dict):
+            return {key: self.put(item) for key, item in value.items()}
+        return type(value)(map(self.put, value)) if isinstance(value, (tuple, list)) else value
+
+    def make_inputs(self, task, seed, case):
+        """The task's inputs. It draws on the device where it can, which is faster."""
+        try:
+            with torch.device(self.name):
+                made = task.make_inputs(seed, case)
+        except (AttributeError, RuntimeError, TypeError, ValueError):
+            made = task.make_inputs(seed, case)
+        return [self.put(value) for value in made]
+
+    def place(self, model):
+        # As in KernelBench: weights are drawn on the processor and then moved.
+        return model.to(self.name) if isinstance(model, torch.nn.Module) else model
+
+
+class DescribeOnDevice:
+    """Writes what the task's cases, inputs and outputs are, as JSON, to the only output."""
+
+    def __init__(self, given, device):
+        task = FORMATS[given["format"]](given)
+        # With inputs on the device.
+        task = types.SimpleNamespace(
+            make_inputs=lambda seed, case, of=task: device.make_inputs(of, seed, case),
+            outputs_of=task.outputs_of,
+            names=task.names,
+            cases=task.cases,
+            reference=task.reference,
+        )
+        reference = device.place(task.reference())
+        found = [Describe.describe(task, reference, case) for case in task.cases()]
+        device.synchronize()
+        self.text = json.dumps({"cases": found}).encode() + b"\0"
+        self.limit = given["description_bytes"]
+        self.device = device
+
+    def call(self, id, addresses, replay):
+        if len(self.text) > self.limit:
+            raise TaskError("the task has too many cases, inputs or outputs")
+        place = self.device.view(addresses[0], {"dtype": "uint8", "shape": [len(self.text)]})
+        place.copy_(torch.frombuffer(bytearray(self.text), dtype=torch.uint8))
+        return 0
+
+    def deliver(self):
+        pass
+
+
+class InputsOnDevice:
+    """Writes the inputs that a seed gives."""
+
+    def __init__(self, given, device):
+        self.task = FORMATS[given["format"]](given)
+        self.spec = given["cases"][0]
+        self.wanted = list(leaves(self.spec["inputs"]))
+        self.device = device
+
+    def call(self, id, addresses, replay):
+        seed = int(self.device.view(addresses[0], {"dtype": "int64", "shape": [1]}))
+        made = self.device.make_inputs(self.task, seed, self.spec["case"])
+        found = [(leaf["dtype"], leaf["shape"]) for leaf in leaves([tree_of("input", value) for value in made])]
+        if found != [(leaf["dtype"], leaf["shape"]) for leaf in self.wanted]:
+            raise TaskError("the task makes inputs of other dtypes or shapes with another seed")
+        for address, leaf, tensor in zip(addresses[1:], self.wanted, tensors(made)):
+            self.device.view(address, leaf).copy_(tensor)
+        self.device.kept.clear()
+        return 0
+
+    def deliver(self):
+        pass
+
+
+class RunOnDevice:
+    """Calls the model. Its results are copied to the judge's memory between two calls."""
+
+    def __init__(self, given, device):
+        self.role, self.spec, self.device = given["role"], given["cases"][0], device
+        self.calls, self.graphs, self.pool = {}, {}, None
+        self.results = self.places = None
+        self.wanted = [(getattr(torch, leaf["dtype"]), torch.Size(leaf["shape"])) for leaf in self.spec["outputs"]]
+        self.copy, self.Tensor, self.Parameter = torch.Tensor.copy_, torch.Tensor, torch.nn.Parameter
+        task = FORMATS[given["format"]](given)
+        if given["role"] == "candidate":
+            model = task.candidate(given["candidate"])
+        else:
+            model = task.reference()
+        self.outputs_of = task.outputs_of
+        self.model = device.place(model)
+        # Compiles what is compiled at the first call, before the judge's calls.
+        self.model(*device.make_inputs(task, SEED, self.spec["case"]))
+        device.synchronize()
+
+    def prepare(self, id, addresses):
+        """Makes the tensors of a call, once."""
+        addresses = iter(addresses)
+        views = [self.device.view(next(addresses), leaf) for leaf in leaves(self.spec["inputs"])]
+        trees, written = self.spec["inputs"], set(self.spec["written"])
+
+        def rebuild():
+            given = iter([tensor.clone() if i in written else tensor for i, tensor in enumerate(views)])
+            return [build(tree, given) for tree in trees]
+
+        places = []
+        for address, leaf in zip(addresses, self.spec["outputs"]):
+            # Expected values of floating-point outputs are kept in double precision.
+            wide = self.role == "oracle" and getattr(torch, leaf["dtype"]).is_floating_point
+            places.append(self.device.view(address, dict(leaf, dtype="float64") if wide else leaf))
+        # Inputs that the reference writes into are copied for each call.
+        self.calls[id] = (None, rebuild, places) if written else (rebuild(), None, places)
+
+    def call(self, id, addresses, replay):
+        arguments, rebuild, self.places = self.calls[id]
+        if replay:
+            return self.replay(id, arguments, rebuild)
+        if rebuild is not None:
+            arguments = rebuild()
+        self.results = self.model(*arguments)
+        return 0
+
+    def replay(self, id, arguments, rebuild):
+        if id not in self.graphs:
+            try:
+                self.graphs[id] = self.capture(arguments, rebuild)
+            except Exception as error:
+                print_error(error)
+                sys.stderr.flush()
+                return 1
+        graph, self.results = self.graphs[id]
+        graph.replay()
+        return 0
+
+    def capture(self, arguments, rebuild):
+        """Graphs run one after the other, and results are copied before the next: they share memory."""
+        if self.device.stream is None:
+            raise TaskError("there are no graphs without a device")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool):
+            results = self.model(*(arguments if rebuild is None else rebuild()))
+        self.pool = graph.pool()
+        self.device.enter()
+        return graph, results
+
+    def deliver(self):
+        self.device.enter()
+        results, places = self.outputs_of(self.results), self.places
+        if len(results) != len(places):
+            raise TaskError(f"{len(results)} outputs instead of {len(places)}")
+        for i, (result, place, wanted) in enumerate(zip(results, places, self.wanted)):
+            # A subclass could compute its values when they are copied.
+            if type(result) is not self.Tensor and type(result) is not self.Parameter:
+                raise TaskError(f"output {i} is a {type(result).__name__} instead of a tensor")
+            if result.device.type != self.device.name:
+                raise TaskError(f"output {i} is on {result.device} instead of the device")
+            if (result.dtype, result.shape) != wanted:
+                raise TaskError(
+                    f"output {i} is {dtype_name(result.dtype)} {list(result.shape)} instead of "
+                    f"{dtype_name(wanted[0])} {list(wanted[1])}"
+                )
+            self.copy(place, result)
+        self.results = self.places = None
+
+
+ROLES = {"describe": DescribeOnDevice, "inputs": InputsOnDevice}
+
+
+class Program:
+    """What the judge calls. A failure ends the process."""
+
+    def __init__(self, device):
+        self.device = device
+        self.functions = Functions(
+            LOAD(self.guard(self.load)), CALL(self.guard(self.call)), DELIVER(self.guard(self.deliver))
+        )
+
+    @staticmethod
+    def guard(function):
+        def guarded(*arguments):
+            try:
+                return function(*arguments)
+            except BaseException as error:
+                print_error(error)
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(1)
+
+        return guarded
+
+    def load(self, content, size):
+        given = json.loads(ctypes.string_at(content, size))
+        self.running = ROLES.get(given["role"], RunOnDevice)(given, self.device)
+        self.known = {}
+        self.call_program, self.deliver_results = self.running.call, self.running.deliver
+
+    def call(self, id, addresses, count, replay):
+        known = self.known.get(id)
+        if known is None:
+            known = self.known[id] = addresses[:count]
+            if hasattr(self.running, "prepare"):
+                self.running.prepare(id, known)
+        return self.call_program(id, known, replay)
+
+    def deliver(self):
+        self.deliver_results()
+
+
+def name_driver():
+    """Triton would start a program to find the driver's library."""
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            path = line.split(maxsplit=5)[-1].strip()
+            if "/libcuda.so" in path:
+                os.environ["TRITON_LIBCUDA_PATH"] = os.path.dirname(path)
+                break
+
+
+def serve(library, name, environment, readable):
+    os.environ.update(environment)
+    tempfile.tempdir = None  # the scratch folder did not exist before
+    library.kernelcast_leave_files()
+    library.kernelcast_start.restype = ctypes.c_void_p
+    stream = library.kernelcast_start()
+    functions = Functions()
+    program = None
+    if stream:
+        name_driver()
+        program = Program(Device(library, name, stream))
+        functions = program.functions
+    paths = (ctypes.c_char_p * len(readable))(*[path.encode() for path in readable])
+    library.kernelcast_serve(ctypes.byref(functions), paths, len(readable))
+
+
+def become_runner(library, name, message, descriptors, readable):
+    os.setpgid(0, 0)
+    runner_socket, output = descriptors
+    os.dup2(runner_socket, 10)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.dup2(10, CONTROL, inheritable=False)
+    os.closerange(CONTROL + 1, 1024)
+    environment = dict(pair.split("=", 1) for pair in message.decode().split("\0") if "=" in pair)
+    serve(library, name, environment, readable)
+
+
+def main():
+    sys.dont_write_bytecode = True
+    split = sys.argv.index("--")
+    name = sys.argv[2]
+    sys.path += sys.argv[3:split]
+    readable = sys.argv[split + 1 :]
+    import_torch()
+    for module in PRELOADED:
+        try:
+            importlib.import_module(module)
+        except Exception:
+            pass
+    # After PyTorch, so that both use the C++ library that PyTorch was made for.
+    library = ctypes.PyDLL(sys.argv[1])
+    library.kernelcast_fork.restype = ctypes.c_int64
+    # Otherwise each copy would copy all pages with objects when it collects garbage.
+    gc.collect()
+    gc.freeze()
+    control = socket.socket(fileno=CONTROL)
+    control.send(struct.pack("<q", 0))
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 2)
+        if not message:
+            os._exit(0)
+        ctypes.pythonapi.PyOS_BeforeFork()
+        child = library.kernelcast_fork()
+        if child == 0:
+            try:
+                ctypes.pythonapi.PyOS_AfterFork_Child()
+                become_runner(library, name, message, descriptors, readable)
+            except BaseException as error:
+                print_error(error)
+                sys.stderr.flush()
+            os._exit(1)
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+        for descriptor in descriptors:
+            os.close(descriptor)
+        control.send(struct.pack("<q", child))
+
+
+main()

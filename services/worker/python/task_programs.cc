@@ -1,0 +1,254 @@
+#include "services/worker/python/task_programs.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
+#include "common/base/status.h"
+#include "common/domain/python_task.h"
+#include "common/domain/text.h"
+#include "nlohmann/json.hpp"
+
+namespace kernelcast::worker {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMaxDescribedCases = 96;
+constexpr size_t kMaxTreeDepth = 16;
+
+// PyTorch's bool is stored as bytes that are 0 or 1.
+absl::StatusOr<DataType> TorchType(const std::string& name) {
+  if (name == "bool") return DataType::kUint8;
+  if (name == "float8_e4m3fn") return DataType::kFloat8E4m3;
+  return ParseDataType(name);
+}
+
+// A tensor of a description: its name and layout.
+struct Described {
+  std::string name;
+  TensorLayout layout;
+};
+
+absl::StatusOr<Described> ReadTensor(const Json& json, const std::string& default_name) {
+  Described tensor;
+  const bool is_named = json.contains("name") && json["name"].is_string() &&
+                        IsIdentifier(json["name"].get<std::string>());
+  tensor.name = is_named ? json["name"].get<std::string>() : default_name;
+  if (!json["dtype"].is_string() || !json.contains("shape") || !json["shape"].is_array()) {
+    return UnsupportedTask(absl::StrCat("gave no description of ", tensor.name));
+  }
+  const absl::StatusOr<DataType> dtype = TorchType(json["dtype"].get<std::string>());
+  if (!dtype.ok()) {
+    return UnsupportedTask(absl::StrCat(
+        "has ", tensor.name, " of ", json["dtype"].get<std::string>(), ", which is not supported"));
+  }
+  tensor.layout.dtype = *dtype;
+  if (json["shape"].size() > kMaxTaskDimensions) {
+    return UnsupportedTask(absl::StrCat("has ", tensor.name, " of ", json["shape"].size(),
+                                        " dimensions; at most ", kMaxTaskDimensions));
+  }
+  int64_t elements = 1;
+  for (const Json& size : json["shape"]) {
+    const int64_t extent = size.is_number_unsigned() ? size.get<int64_t>() : 0;
+    if (extent < 1 || extent > kMaxTensorElements / elements) {
+      return UnsupportedTask(
+          absl::StrCat("has ", tensor.name, " with no elements or more than ", kMaxTensorElements));
+    }
+    elements *= extent;
+    tensor.layout.shape.push_back(extent);
+  }
+  return tensor;
+}
+
+// Adds the tensors of a tree (task_values.py), in its order.
+absl::Status ReadTree(const Json& tree, const std::string& name, size_t depth,
+                      std::vector<Described>& tensors) {
+  if (!tree.is_object() || depth > kMaxTreeDepth || tensors.size() > kMaxTaskTensors) {
+    return UnsupportedTask(absl::StrCat("gave no description of ", name));
+  }
+  if (tree.contains("dtype")) {
+    KC_ASSIGN_OR_RETURN(tensors.emplace_back(),
+                        ReadTensor(tree, absl::StrCat(name, tensors.size())));
+    return absl::OkStatus();
+  }
+  for (const char* const kind : {"tuple", "list", "dict"}) {
+    if (!tree.contains(kind)) continue;
+    if (!tree[kind].is_array())
+      return UnsupportedTask(absl::StrCat("gave no description of ", name));
+    for (const Json& item : tree[kind]) {
+      const bool keyed = std::string_view(kind) == "dict" && item.is_array() && item.size() == 2;
+      KC_RETURN_IF_ERROR(ReadTree(keyed ? item[1] : item, name, depth + 1, tensors));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Described>> ReadTrees(const Json& description, const char* field,
+                                                 const std::string& name) {
+  if (!description.is_object() || !description.contains(field) || !description[field].is_array()) {
+    return UnsupportedTask(absl::StrCat("gave no description of its ", field));
+  }
+  std::vector<Described> tensors;
+  for (const Json& tree : description[field]) {
+    KC_RETURN_IF_ERROR(ReadTree(tree, name, 0, tensors));
+  }
+  return tensors;
+}
+
+absl::StatusOr<TensorSpec> SpecOf(const Described& described) {
+  TensorSpec spec;
+  spec.name = described.name;
+  spec.dtype = described.layout.dtype;
+  for (const int64_t extent : described.layout.shape) {
+    KC_ASSIGN_OR_RETURN(spec.shape.emplace_back(), Expression::Parse(absl::StrCat(extent), {}));
+  }
+  return spec;
+}
+
+// The axes that a held-out case of a task names.
+absl::StatusOr<AxisValues> ReadAxes(const Json& json) {
+  AxisValues axes;
+  for (const auto& [name, value] : json.items()) {
+    if (!value.is_number_unsigned()) return UnsupportedTask("gave sizes that are no numbers");
+    axes[name] = value.get<int64_t>();
+  }
+  return axes;
+}
+
+std::vector<TensorLayout> LayoutsOf(const std::vector<Described>& tensors) {
+  std::vector<TensorLayout> layouts;
+  for (const Described& tensor : tensors) layouts.push_back(tensor.layout);
+  return layouts;
+}
+
+bool SameTypes(const std::vector<TensorLayout>& a, const std::vector<TensorLayout>& b) {
+  return std::ranges::equal(a, b, {}, &TensorLayout::dtype, &TensorLayout::dtype);
+}
+
+Json ProgramOf(const Problem& problem, const char* role) {
+  Json json;
+  json["role"] = role;
+  json["format"] = Name(problem.task->format);
+  json["task"] = problem.task->source;
+  json["details"] = problem.task->details;
+  return json;
+}
+
+}  // namespace
+
+absl::Status UnsupportedTask(const std::string& what) {
+  return absl::FailedPreconditionError(absl::StrCat("the task ", what));
+}
+
+PythonProgram PythonTaskPrograms::DescribeProgram(const Problem& problem, uint64_t held_out_seed) {
+  Json json = ProgramOf(problem, "describe");
+  // Processes of candidates do not get it.
+  json["held_out_seed"] = held_out_seed;
+  json["candidate"] = "";
+  json["description_bytes"] = kDescriptionBytes;
+  json["cases"] = Json::array();
+  json["calls"] = Json::array();
+  return {json.dump()};
+}
+
+PythonProgram PythonTaskPrograms::Make(const char* role, const std::string& candidate,
+                                       const Calls& calls) const {
+  Json json = ProgramOf(problem_, role);
+  json["candidate"] = candidate;
+  json["cases"] = Json::array();
+  for (const TaskCase& one : cases_) json["cases"].push_back(ParseBoundedJson(one.description));
+  json["calls"] = calls;
+  return {json.dump()};
+}
+
+PythonTaskPrograms::Calls PythonTaskPrograms::AllCalls() const {
+  Calls calls(cases_.size());
+  std::iota(calls.begin(), calls.end(), size_t{0});
+  return calls;
+}
+
+size_t PythonTaskPrograms::IndexOf(const AxisValues& axes) const {
+  const auto found = std::ranges::find(cases_, axes, &TaskCase::axes);
+  return static_cast<size_t>(found - cases_.begin());
+}
+
+std::vector<CaseSpec> PythonTaskPrograms::CorrectnessCases(int least) const {
+  const ProblemTarget& target = problem_.targets.at(std::string(kCpuTargetName));
+  std::vector<CaseSpec> specs;
+  for (const AxisValues& axes : target.check_shapes) specs.push_back({.axes = axes});
+  for (const TaskCase& one : cases_) {
+    if (one.held_out) specs.push_back({.axes = one.axes, .held_out = true});
+  }
+  for (const AxisValues& axes : target.bench_shapes) specs.push_back({.axes = axes});
+  for (size_t i = 0; std::ssize(specs) < least; ++i) specs.push_back({.axes = specs[i].axes});
+  return specs;
+}
+
+absl::Status PythonTaskPrograms::AddCase(const std::string& description) {
+  const Json json = ParseBoundedJson(description);
+  TaskCase one;
+  one.description = description;
+  KC_ASSIGN_OR_RETURN(const auto inputs, ReadTrees(json, "inputs", "input"));
+  KC_ASSIGN_OR_RETURN(const auto outputs, ReadTrees(json, "outputs", "output"));
+  if (outputs.empty()) return UnsupportedTask("gave no description of its inputs and outputs");
+  // The checker has one more.
+  if (inputs.size() + outputs.size() >= kMaxTaskTensors) {
+    return UnsupportedTask(absl::StrCat("has ", inputs.size() + outputs.size(),
+                                        " inputs and outputs; at most ", kMaxTaskTensors - 1));
+  }
+  one.inputs = LayoutsOf(inputs);
+  one.outputs = LayoutsOf(outputs);
+  const PythonTask& task = *problem_.task;
+  // Held-out cases come last and have the rule of the first.
+  one.held_out = cases_.size() >= task.cases.size();
+  PythonTask::Case given = one.held_out ? task.cases.front() : task.cases[cases_.size()];
+  if (one.held_out) {
+    if (!json.contains("axes") || !json["axes"].is_object()) {
+      return UnsupportedTask("gave more cases than it lists");
+    }
+    KC_ASSIGN_OR_RETURN(given.axes, ReadAxes(json["axes"]));
+    // One that the task lists, or drawn twice.
+    if (IndexOf(given.axes) != cases_.size()) return absl::OkStatus();
+  }
+  one.axes = given.axes;
+  for (const TensorLayout& output : one.outputs) {
+    one.tolerances.push_back(IsFloat(output.dtype) ? TaskTolerance(task, given, output.dtype)
+                                                   : Tolerance());
+  }
+  if (!cases_.empty()) {
+    if (!SameTypes(one.inputs, cases_[0].inputs) || !SameTypes(one.outputs, cases_[0].outputs)) {
+      return UnsupportedTask("has cases with different numbers of tensors or dtypes");
+    }
+    cases_.push_back(std::move(one));
+    return absl::OkStatus();
+  }
+  for (const Described& input : inputs) {
+    KC_ASSIGN_OR_RETURN(problem_.inputs.emplace_back(), SpecOf(input));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    KC_ASSIGN_OR_RETURN(problem_.outputs.emplace_back(), SpecOf(outputs[i]));
+    problem_.outputs.back().tolerance = one.tolerances[i];
+  }
+  cases_.push_back(std::move(one));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PythonTaskPrograms> PythonTaskPrograms::Read(const Problem& problem,
+                                                            const std::string& text) {
+  PythonTaskPrograms task;
+  task.problem_ = problem;
+  const Json json = ParseBoundedJson(text.substr(0, text.find('\0')));
+  if (!json.is_object() || !json.contains("cases") || !json["cases"].is_array() ||
+      json["cases"].size() < problem.task->cases.size() ||
+      json["cases"].size() > kMaxDescribedCases) {
+    return UnsupportedTask("gave no description of its inputs and outputs");
+  }
+  for (const Json& one : json["cases"]) KC_RETURN_IF_ERROR(task.AddCase(one.dump()));
+  return task;
+}
+
+}  // namespace kernelcast::worker

@@ -1,0 +1,95 @@
+#ifndef KERNELCAST_SERVICES_WORKER_PYTHON_TASK_PROGRAMS_H_
+#define KERNELCAST_SERVICES_WORKER_PYTHON_TASK_PROGRAMS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/domain/problem.h"
+#include "services/worker/core/inputs.h"
+#include "services/worker/core/tensor.h"
+
+namespace kernelcast::worker {
+
+// Starting takes this long at most, because the interpreter imports PyTorch.
+inline constexpr int64_t kPythonStartLimitNs = 60'000'000'000;
+
+// Seeds of PyTorch and NumPy are less than this.
+inline constexpr uint64_t kTaskSeeds = uint64_t{1} << 32;
+// Limit of what a task says about itself.
+inline constexpr int64_t kDescriptionBytes = 1 << 20;
+// Limits of a case.
+inline constexpr size_t kMaxTaskTensors = 32;
+inline constexpr size_t kMaxTaskDimensions = 8;
+
+// FAILED_PRECONDITION: "the task " and what is wrong with it.
+absl::Status UnsupportedTask(const std::string& what);
+
+// A program for runner.py; PythonTaskPrograms describes the content.
+struct PythonProgram {
+  std::string content;
+};
+
+// One way to call a task, as its code described it.
+struct TaskCase {
+  AxisValues axes;
+  bool held_out = false;  // a case that the task does not list
+  std::vector<TensorLayout> inputs;
+  std::vector<TensorLayout> outputs;
+  std::vector<Tolerance> tolerances;  // by output
+  std::string description;            // JSON: {"case", "inputs", "outputs", "written", "single"}
+};
+
+// A Python task whose cases are known, and the programs that its processes run. The content of a
+// program is JSON for runner.py: `role`, `format`, `task` (the source), `details` (PythonTask),
+// `candidate` (a source), `cases` (the descriptions) and `calls` (the case of each entry of the
+// process's case table).
+class PythonTaskPrograms {
+ public:
+  // The program that says what the task's cases are. It writes at most kDescriptionBytes, ended by
+  // NUL. `held_out_seed`: of the cases that the task does not list.
+  static PythonProgram DescribeProgram(const Problem& problem, uint64_t held_out_seed);
+  // `text` is what that program wrote, which may be anything. FAILED_PRECONDITION: the task has
+  // inputs or outputs that are not supported.
+  [[nodiscard]] static absl::StatusOr<PythonTaskPrograms> Read(const Problem& problem,
+                                                               const std::string& text);
+
+  // The problem with its inputs and outputs, which have the shapes of the first case.
+  const Problem& problem() const { return problem_; }
+  const std::vector<TaskCase>& cases() const { return cases_; }
+  // The case with these axes. There must be one.
+  size_t IndexOf(const AxisValues& axes) const;
+
+  // The correctness cases of one sitting: each that the task checks, held-out ones, and each that
+  // is timed, repeated with new seeds until there are `least`.
+  std::vector<CaseSpec> CorrectnessCases(int least) const;
+
+  // Programs whose case table has the cases of `calls`.
+  using Calls = std::vector<size_t>;
+  PythonProgram Reference(const Calls& calls) const { return Make("reference", "", calls); }
+  PythonProgram Candidate(const std::string& source, const Calls& calls) const {
+    return Make("candidate", source, calls);
+  }
+  // The reference, with floating-point outputs in double precision, where the case table does not
+  // say that.
+  PythonProgram Oracle(const Calls& calls) const { return Make("oracle", "", calls); }
+  // For a table with all cases in order.
+  PythonProgram Inputs() const { return Make("inputs", "", AllCalls()); }
+  PythonProgram Checker() const { return Make("check", "", AllCalls()); }
+
+ private:
+  PythonTaskPrograms() = default;
+  PythonProgram Make(const char* role, const std::string& candidate, const Calls& calls) const;
+  Calls AllCalls() const;
+  absl::Status AddCase(const std::string& description);
+
+  Problem problem_;
+  std::vector<TaskCase> cases_;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_PYTHON_TASK_PROGRAMS_H_

@@ -1,0 +1,363 @@
+// Python tasks and their candidates, right and wrong, on a GPU.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "tests/gpu/gpu_fixture.h"
+#include "tests/support/triton_examples.h"
+
+namespace kernelcast::testing {
+namespace {
+
+// The reason to skip, if any.
+std::optional<std::string> NoTasks() {
+  if (TritonPythonOfTests().empty()) {
+    return "no interpreter with PyTorch: set KERNELCAST_PYTHON";
+  }
+  if (auto reason = NoGpu()) return reason;
+  return MissingTool("no PyTorch tasks");
+}
+
+#define KERNELCAST_NEEDS_TASKS()                   \
+  if (const auto reason = NoTasks(); reason) {     \
+    std::printf("skipped: %s\n", reason->c_str()); \
+    SUCCEED("skipped: " << *reason);               \
+    return;                                        \
+  }
+
+// About 100 us.
+const char* const kTask = R"(
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, gate, value):
+        return torch.nn.functional.silu(gate) * value
+
+def get_inputs():
+    return [torch.randn(4096, 4096), torch.randn(4096, 4096)]
+
+def get_init_inputs():
+    return []
+)";
+
+const char* const kTriton = R"(
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def silu(gate, value, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    g = tl.load(gate + at, mask=inside)
+    v = tl.load(value + at, mask=inside)
+    tl.store(out + at, g / (1 + tl.exp(-g)) * v, mask=inside)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, gate, value):
+        out = torch.empty_like(gate)
+        n = out.numel()
+        silu[(triton.cdiv(n, 1024),)](gate, value, out, n, BLOCK=1024)
+        return out
+)";
+
+const char* const kInline = R"py(
+import torch
+from torch.utils.cpp_extension import load_inline
+
+source = """
+#include <torch/types.h>
+#include <ATen/cuda/CUDAContext.h>
+__global__ void silu(const float* g, const float* v, float* out, int n) {
+  const int at = blockIdx.x * blockDim.x + threadIdx.x;
+  if (at < n) out[at] = g[at] / (1 + __expf(-g[at])) * v[at];
+}
+torch::Tensor run(torch::Tensor gate, torch::Tensor value) {
+  auto out = torch::empty_like(gate);
+  const int n = out.numel();
+  silu<<<(n + 255) / 256, 256, 0, at::cuda::getCurrentCUDAStream()>>>(
+      gate.data_ptr<float>(), value.data_ptr<float>(), out.data_ptr<float>(), n);
+  return out;
+}
+"""
+built = load_inline(
+    "silu",
+    cpp_sources="torch::Tensor run(torch::Tensor gate, torch::Tensor value);",
+    cuda_sources=source,
+    functions=["run"],
+)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, gate, value):
+        return built.run(gate, value)
+)py";
+
+struct Case {
+  std::string name;
+  std::string source;
+  std::set<std::string> outcomes;
+  std::string told = "";  // in the feedback
+};
+
+std::string ModelNew(const std::string& body, const std::string& before = "") {
+  return absl::StrCat("import os\nimport torch\n", before,
+                      "\nsilu = torch.nn.functional.silu\n"
+                      "class ModelNew(torch.nn.Module):\n"
+                      "    calls = 0\n"
+                      "    def forward(self, gate, value):\n"
+                      "        self.calls += 1\n",
+                      body, "\n");
+}
+
+std::vector<Case> Cases() {
+  const std::string right = "        return silu(gate).mul_(value)";
+  const std::string triton = kTriton;
+  const auto replaced = [](const std::string& text, const std::string& from,
+                           const std::string& to) {
+    return absl::StrReplaceAll(text, {{from, to}});
+  };
+  return {
+      {"in place", ModelNew(right), {"ok"}},
+      {"triton", triton, {"ok"}},
+      {"triton, autotuned",
+       replaced(replaced(triton, "@triton.jit",
+                         "@triton.autotune([triton.Config({'BLOCK': b}) for b in (512, 2048)], "
+                         "key=['n'])\n@triton.jit"),
+                "silu[(triton.cdiv(n, 1024),)](gate, value, out, n, BLOCK=1024)",
+                "silu[lambda meta: (triton.cdiv(n, meta['BLOCK']),)](gate, value, out, n)"),
+       {"ok"}},
+      {"load_inline", kInline, {"ok"}},
+      {"its own side stream, awaited",
+       ModelNew("        main = torch.cuda.current_stream()\n"
+                "        side.wait_stream(main)\n"
+                "        with torch.cuda.stream(side):\n"
+                "            out = silu(gate).mul_(value)\n"
+                "        main.wait_stream(side)\n"
+                "        return out",
+                "side = torch.cuda.Stream()"),
+       {"ok"}},
+      {"patched timers",
+       ModelNew(right,
+                "torch.cuda.Event.elapsed_time = lambda *a: 0.001\n"
+                "torch.cuda.synchronize = lambda *a: None\n"
+                "torch.allclose = lambda *a, **k: True\n"
+                "torch.Tensor.copy_ = lambda a, b: a"),
+       {"ok"}},
+      {"a call that cannot be captured",
+       ModelNew("        assert gate.sum().item() < 1e30\n" + right),
+       {"ok"},
+       "no CUDA graph"},
+      {"a graph of remembered results",
+       ModelNew(
+           "        if torch.cuda.is_current_stream_capturing(): return seen[gate.data_ptr()]\n"
+           "        seen[gate.data_ptr()] = out = silu(gate).mul_(value)\n"
+           "        return out",
+           "seen = {}"),
+       {"ok"},
+       "no CUDA graph"},
+      {"wrong gate", ModelNew("        return torch.sigmoid(gate) * value"), {"wrong_result"}},
+      {"zeros", ModelNew("        return torch.zeros_like(gate)"), {"wrong_result"}},
+      {"uninitialised memory", ModelNew("        return torch.empty_like(gate)"), {"wrong_result"}},
+      {"an alias of an input", ModelNew("        return value"), {"wrong_result"}},
+      {"half precision",
+       ModelNew("        return (silu(gate.half()) * value.half()).float()"),
+       {"wrong_result"}},
+      {"raises", ModelNew("        return self.unknown"), {"crash"}, "unknown"},
+      {"another dtype", ModelNew(right + ".double()"), {"crash"}, "float64"},
+      {"another shape", ModelNew(right + "[:1]"), {"crash"}, "[1, 4096]"},
+      {"on the processor", ModelNew(right + ".cpu()"), {"crash"}, "cpu"},
+      {"exits", ModelNew("        os._exit(0)"), {"crash"}},
+      {"too much memory",
+       ModelNew("        return torch.empty(1 << 40, device='cuda')"),
+       {"crash"},
+       "memory"},
+      {"reads far away",
+       replaced(triton, "gate + at, mask=inside", "gate + 4000000000000 + at"),
+       {"crash"}},
+      {"hangs on the host", ModelNew("        while self.calls > 2: pass\n" + right), {"timeout"}},
+      {"hangs on the device",
+       ModelNew("        if self.calls > 2: torch.cuda._sleep(1 << 50)\n" + right),
+       {"timeout"}},
+      {"writes its input",
+       ModelNew("        return gate.mul_(torch.sigmoid(gate)).mul(value)"),
+       {"crash", "exploit"}},
+      {"remembers by address",
+       ModelNew("        key = gate.data_ptr()\n"
+                "        if key not in seen: seen[key] = silu(gate).mul_(value)\n"
+                "        return seen[key]",
+                "seen = {}"),
+       {"exploit", "wrong_result", "crash"}},
+      {"remembers by value",
+       ModelNew("        key = float(gate[0, :64].sum() + value[7, 9])\n"
+                "        if key not in seen: seen[key] = silu(gate).mul_(value)\n"
+                "        return seen[key]",
+                "seen = {}"),
+       {"exploit", "wrong_result", "crash", "ok"}},
+      {"right when checked only",
+       ModelNew("        if self.calls > 40: return torch.empty_like(gate)\n" + right),
+       {"exploit", "wrong_result"}},
+      {"a side stream that nobody awaits",
+       ModelNew("        with torch.cuda.stream(side):\n"
+                "            torch.cuda._sleep(20000000)\n"
+                "            out = silu(gate).mul_(value)\n"
+                "        return out",
+                "side = torch.cuda.Stream()"),
+       {"exploit", "wrong_result"}},
+      {"a thread",
+       ModelNew(right, "import threading\nthreading.Thread(target=print).start()"),
+       {"crash"},
+       "thread"},
+      {"a lazy tensor",
+       ModelNew("        return silu(gate).mul_(value).as_subclass(Lazy)",
+                "class Lazy(torch.Tensor): pass"),
+       {"crash"},
+       "Lazy"},
+      {"files of the node", ModelNew(right, "open('/etc/passwd').read()"), {"crash"}, "passwd"},
+      {"the network",
+       ModelNew(right, "import socket\nsocket.socket().connect(('127.0.0.1', 1))"),
+       {"crash"}},
+  };
+}
+
+class TaskFixture {
+ public:
+  explicit TaskFixture(const Problem& problem) : gpu_(problem, Options()) {}
+
+  static worker::MeasureOptions Options() {
+    worker::MeasureOptions options = worker::CudaMeasureOptions();
+    options.python_load_limit_ns = 50'000'000'000;
+    return options;
+  }
+
+  GpuFixture& gpu() { return gpu_; }
+  Candidate MakeCandidate(const std::string& source) const {
+    Candidate candidate = ReferenceCandidate(gpu_.problem(), kCudaTargetName).value();
+    candidate.source = source;
+    candidate.candidate_id = CandidateId(candidate);
+    return candidate;
+  }
+  Measurement Measure(const std::string& source, MeasureLevel level = MeasureLevel::kScreen) {
+    return gpu_.Measure(MakeCandidate(source), level);
+  }
+
+ private:
+  GpuFixture gpu_;
+};
+
+Problem MakeTask(const std::string& source) { return ParseProblem({{"task.py", source}}).value(); }
+
+double Seconds(int64_t start_ns) {
+  return static_cast<double>(Clock::Real().MonotonicNs() - start_ns) * 1e-9;
+}
+
+TEST_CASE("Python candidates get the verdict of what they do, and the worker measures on") {
+  KERNELCAST_NEEDS_TASKS();
+  const char* const only = std::getenv("KERNELCAST_CASE");
+  TaskFixture fixture(MakeTask(kTask));
+  for (const Case& made : Cases()) {
+    if (only != nullptr && made.name != only) continue;
+    const int64_t start_ns = Clock::Real().MonotonicNs();
+    const Measurement measurement = fixture.Measure(made.source);
+    const std::string outcome(OutcomeName(measurement.outcome));
+    const std::string feedback = MeasurementFeedback(measurement);
+    std::printf("%s: %s (%.2f s): %s\n", made.name.c_str(), outcome.c_str(), Seconds(start_ns),
+                feedback.c_str());
+    std::fflush(stdout);
+    INFO(made.name << ": " << feedback);
+    CHECK(made.outcomes.contains(outcome));
+    CHECK_THAT(feedback, Catch::Contains(made.told));
+  }
+  const Measurement after = fixture.Measure(kTriton);
+  INFO(MeasurementFeedback(after));
+  CHECK(std::holds_alternative<MeasuredOk>(after.outcome));
+}
+
+TEST_CASE("The example tasks are judged on a GPU") {
+  KERNELCAST_NEEDS_TASKS();
+  const std::string folder = "examples/tasks/kernelbench/";
+  const std::vector<std::pair<std::string, std::vector<std::string>>> examples = {
+      {"gated_silu", {"in_place", "rowwise", "wrong_gate"}},
+      {"row_variance", {"one_call", "wrong_unbiased"}},
+      {"linear_relu", {"clamp_in_place", "wrong_bias"}},
+      {"masked_attention", {"added_mask", "wrong_unmasked"}},
+  };
+  for (const auto& [task, names] : examples) {
+    TaskFixture fixture(LoadGpuProblem(absl::StrCat(folder, task, ".py")));
+    for (const std::string& name : names) {
+      const Measurement measurement = fixture.Measure(
+          ReadFile(SourcePath(absl::StrCat(folder, "candidates/", task, "/", name, ".py")))
+              .value());
+      std::printf("%s/%s: %s\n", task.c_str(), name.c_str(),
+                  MeasurementFeedback(measurement).c_str());
+      INFO(MeasurementFeedback(measurement));
+      CHECK(OutcomeName(measurement.outcome) ==
+            (name.starts_with("wrong") ? "wrong_result" : "ok"));
+    }
+    const Measurement itself = fixture.Measure(fixture.gpu().problem().task->source);
+    INFO(MeasurementFeedback(itself));
+    REQUIRE(std::holds_alternative<MeasuredOk>(itself.outcome));
+    const auto& ok = std::get<MeasuredOk>(itself.outcome);
+    std::printf("%s itself: %.4f [%.4f, %.4f]\n", task.c_str(), ok.speedup.value, ok.speedup.low,
+                ok.speedup.high);
+    CHECK(ok.speedup.low < 1.02);
+    CHECK(ok.speedup.high > 0.98);
+  }
+}
+
+TEST_CASE("Rate of Python candidates") {
+  KERNELCAST_NEEDS_TASKS();
+  TaskFixture fixture(MakeTask(kTask));
+  (void)fixture.Measure(kTriton);
+  for (const bool triton : {false, true}) {
+    int measured = 0;
+    std::vector<std::string> sources;
+    for (int i = 0; i < 20; ++i) {
+      sources.push_back(
+          triton ? absl::StrReplaceAll(kTriton, {{"g / (1", absl::StrCat("(g + ", i, "e-9) / (1")}})
+                 : ModelNew(absl::StrCat("        return silu(gate).mul_(value)  # ", i)));
+    }
+    int64_t prepare_ns = 0;
+    worker::CudaJudgeTimes sum;
+    const int64_t start_ns = Clock::Real().MonotonicNs();
+    // As the worker's queue does.
+    for (const std::string& source : sources) {
+      fixture.gpu().target().Expect(fixture.gpu().problem(), fixture.MakeCandidate(source));
+    }
+    for (const std::string& source : sources) {
+      const Measurement measurement = fixture.Measure(source);
+      INFO(MeasurementFeedback(measurement));
+      CHECK(std::holds_alternative<MeasuredOk>(measurement.outcome));
+      const worker::CudaJudgeTimes& times = fixture.gpu().target().last_times();
+      prepare_ns += measurement.preparation_time_ns;
+      sum.load_ns += times.load_ns;
+      sum.check_ns += times.check_ns;
+      sum.timing_ns += times.timing_ns;
+      sum.fresh_ns += times.fresh_ns;
+      ++measured;
+    }
+    const auto each = [&](int64_t ns) { return static_cast<double>(ns) * 1e-6 / measured; };
+    std::printf(
+        "%s: %d candidates in %.2f s, compile included: %.1f / s; each on the device %.0f ms to "
+        "prepare, %.0f to load, %.0f to check, %.0f to time, %.0f on new values\n",
+        triton ? "triton" : "torch", measured, Seconds(start_ns), measured / Seconds(start_ns),
+        each(prepare_ns), each(sum.load_ns), each(sum.check_ns), each(sum.timing_ns),
+        each(sum.fresh_ns));
+  }
+}
+
+}  // namespace
+}  // namespace kernelcast::testing
