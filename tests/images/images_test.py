@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Builds the images and runs them like a cluster: another user, no privileges, a read-only root.
 
-    images_test.py --programs FOLDER [--toolkit FOLDER] [--cache FOLDER] [TEST ...]
+    images_test.py --programs FOLDER [--tests FOLDER] [--toolkit FOLDER] [--cache FOLDER] [TEST ...]
 
-The folder of --programs has the layout of scripts/bundle.sh. No registry is used: the base is made once by
+The folder of --programs has the layout of scripts/bundle.sh; that of --tests holds the tests of the judge. No registry is used: the base is made once by
 debootstrap and kept in the cache. Exit code 77: a requirement is missing.
 """
 
@@ -33,11 +33,22 @@ IMAGES = {  # name: Dockerfile, target, program
     "worker-cuda": ("worker", "worker-cuda", "kernelcast-worker"),
 }
 
-# Makes the mounts of a container and becomes its first process. Arguments: root, state, command.
+# Tests of the judge: verdicts on right, wrong and cheating candidates, and the compiler's sandbox.
+JUDGE_TESTS = ("compiler_sandbox_test", "compiler_test", "cpu_target_test", "cpu_cheats_test", "expected_verdicts_test")
+# What they need of the machine: the sources with the tests, and the header that an installed worker brings along.
+SHOWN = (ROOT, "/usr/include/dlpack")
+
+# Makes the mounts of a container and becomes its first process. Arguments: root, state, folders to show
+# read-only at their own paths, separated by spaces, command.
 ENTER = r"""
 set -e
-root=$1 state=$2; shift 2
+root=$1 state=$2 shown=$3; shift 3
 mount --bind "$root" "$root"
+for folder in $shown; do
+  mkdir -p "$root$folder"
+  mount --bind "$folder" "$root$folder"
+  mount -o remount,bind,ro "$root$folder"
+done
 mount -t proc proc "$root/proc"
 mount -t tmpfs -o mode=0755 tmpfs "$root/dev"
 for device in null zero full random urandom; do
@@ -98,7 +109,7 @@ class Container:
         with open(self.output_path, "wb") as output:
             self.process = subprocess.Popen(
                 ["unshare", "--mount", "--pid", "--ipc", "--fork", "--", "sh", "-c", ENTER, "sh",
-                 root, self.state, *self.config.get("Env", []),
+                 root, self.state, "", *self.config.get("Env", []),
                  "/usr/bin/setpriv", "--reuid", user, "--regid", group, "--clear-groups", "--no-new-privs",
                  "--bounding-set=-all", "--inh-caps=-all", "--",
                  *self.config["Entrypoint"], *arguments],
@@ -228,24 +239,38 @@ class ImagesTest(unittest.TestCase):
             with self.subTest(name):
                 self.check_image(name)
 
-    def test_the_root_cannot_be_written_and_the_user_has_no_privileges(self):
-        image = self.build("forecaster")
-        container = Container(image, "probe", ["--version"])
+    def run_in_image(self, name, *command, shown=()):
+        """Runs a command with the same mounts and user as the image's program. Returns exit code and output."""
+        container = Container(self.build(name), f"{name}-probe", ["--version"])
         self.addCleanup(container.remove)
         container.process.wait(START_SECONDS)
-        # The same mounts and user, with a shell instead of the program.
         root = buildah("mount", container.container).strip()
+        ran = subprocess.run(
+            ["unshare", "--mount", "--pid", "--ipc", "--fork", "--", "sh", "-c", ENTER, "sh", root, container.state,
+             " ".join(shown), "PATH=/usr/bin:/bin", "/usr/bin/setpriv", "--reuid", str(UID), "--regid", str(UID),
+             "--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--", *command],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            check=False)
+        return ran.returncode, ran.stdout
+
+    def test_the_root_cannot_be_written_and_the_user_has_no_privileges(self):
         script = ("id -u; id -G; grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status; "
                   "touch /opt/kernelcast/x 2>&1; touch /x 2>&1; touch /var/lib/kernelcast/x /tmp/x && echo writable")
-        output = run("unshare", "--mount", "--pid", "--fork", "--", "sh", "-c", ENTER, "sh", root, container.state,
-                     "PATH=/usr/bin:/bin", "/usr/bin/setpriv", "--reuid", str(UID), "--regid", str(UID),
-                     "--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--",
-                     "/bin/sh", "-c", script)
+        _, output = self.run_in_image("forecaster", "/bin/sh", "-c", script)
         lines = output.splitlines()
         self.assertEqual(lines[:2], [str(UID), str(UID)])
         self.assertRegex(output, r"CapEff:\s+0{16}\nCapBnd:\s+0{16}\nNoNewPrivs:\s+1\n")
         self.assertEqual(output.count("Read-only file system"), 2, output)
         self.assertEqual(lines[-1], "writable")
+
+    def test_the_judge_keeps_its_verdicts_in_the_image(self):
+        if not options.tests:
+            self.skipTest("no --tests")
+        for name in JUDGE_TESTS:
+            with self.subTest(name):
+                code, output = self.run_in_image("worker", os.path.join(options.tests, name), shown=SHOWN)
+                self.assertEqual(code, 0, output)
+                self.assertIn("All tests passed", output)
 
     def test_three_services_from_images_search_together(self):
         forecaster = self.start("forecaster", flags("state-dir"))
@@ -320,10 +345,12 @@ def main():
     global options
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", required=True)
+    parser.add_argument("--tests", default="")
     parser.add_argument("--toolkit", default="")
     parser.add_argument("--cache", default=os.path.join(ROOT, ".setup/images"))
     options, rest = parser.parse_known_args()
     options.programs = os.path.abspath(options.programs)
+    options.tests = options.tests and os.path.abspath(options.tests)
     options.driver = "overlay"
     with tempfile.TemporaryDirectory(prefix="kernelcast-images-") as options.work:
         os.chmod(options.work, 0o755)
