@@ -268,8 +268,18 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
     }
     return runners();
   };
-  auto outcome = JudgeCuda(**prepared, programs.candidate, level, *device_, *kernels_, runners(),
-                           renew, monitor_, spread_, cancel, times_.judge, clock_);
+  auto outcome = JudgeCuda({.prepared = **prepared,
+                            .candidate = programs.candidate,
+                            .level = level,
+                            .device = *device_,
+                            .kernels = *kernels_,
+                            .runners = runners(),
+                            .renew = renew,
+                            .monitor = monitor_,
+                            .spread = spread_,
+                            .cancel = cancel,
+                            .times = times_.judge,
+                            .clock = clock_});
   if (runner_ != nullptr && !runner_->alive()) {
     // The spares start while the driver ends what the lost runner has left running.
     BeginRunners();

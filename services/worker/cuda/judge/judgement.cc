@@ -1,0 +1,126 @@
+#include "services/worker/cuda/judge/judgement.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "services/worker/core/verdict.h"
+
+namespace kernelcast::worker {
+namespace {
+
+using End = CudaRunner::End;
+
+}  // namespace
+
+absl::Status Judgement::MakePrograms() {
+  auto programs = prepared().MakePrograms(candidate(), CudaPreparedProblem::kOutputs);
+  if (!programs.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("candidate: ", programs.status().message()));
+  }
+  programs_ = *std::move(programs);
+  programs_.programs.emplace_back();
+  return absl::OkStatus();
+}
+
+bool Judgement::Settle(MeasureOutcome outcome) {
+  if (running_) {
+    const CudaPreparedProblem::Case& at = prepared().cases()[*running_];
+    NameCase(at.axes, at.distribution, outcome);
+  }
+  outcome_ = std::move(outcome);
+  return false;
+}
+
+bool Judgement::Fail(absl::Status status) {
+  status_ = std::move(status);
+  return false;
+}
+
+bool Judgement::Resume() {
+  outcome_.reset();
+  status_ = cancel().Check();
+  return status_.ok();
+}
+
+absl::Status Judgement::RenewRunners() {
+  KC_ASSIGN_OR_RETURN(runners_, request_.renew());
+  return absl::OkStatus();
+}
+
+bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::string& stage,
+                       int64_t limit_ns) {
+  switch (answer.end) {
+    case End::kDone: return true;
+    case End::kStopped: return Fail(cancel().Check());
+    case End::kTimeout:
+      if (side == Side::kReference) {
+        return Fail(absl::UnavailableError("the reference did not end in time"));
+      }
+      return Settle(Timeout{limit_ns, stage});
+    case End::kGone:
+    case End::kForged:
+    case End::kTooLarge:
+    case End::kFailed: break;
+  }
+  std::string text = CudaRunner::FailureText(answer);
+  absl::Status driver;
+  if (answer.end == End::kFailed && answer.reply.failure == cuda_runner::Failure::kDriver) {
+    driver = device().Check(static_cast<CUresult>(answer.reply.cuda_error),
+                            std::string(answer.reply.where));
+    text = std::string(driver.message());
+  }
+  if (side == Side::kReference) {
+    return Fail(absl::UnavailableError(absl::StrCat("the reference: ", text)));
+  }
+  Crash crash;
+  crash.cause = stage == "load" ? Crash::Cause::kLoad : Crash::Cause::kDeviceError;
+  crash.output_tail = absl::StrCat(text, "\n");
+  crash.stage = stage;
+  if (hosted() && answer.reply.failure == cuda_runner::Failure::kEntry) {
+    WrongResult wrong;
+    wrong.cause = WrongResult::Cause::kEntryStatus;
+    wrong.entry_status = answer.reply.cuda_error;
+    return Settle(std::move(wrong));
+  }
+  if (hosted() && answer.end == End::kForged) {
+    return Settle(MakeExploit(Exploit::Kind::kForgedResult, text));
+  }
+  if (hosted() && answer.end == End::kTooLarge) {
+    crash.cause = Crash::Cause::kMemoryLimit;
+  }
+  if (hosted() && answer.end == End::kGone) {
+    const ChildExit& exit = answer.exit;
+    crash.cause = exit.output_limit  ? Crash::Cause::kOutputLimit
+                  : exit.signal != 0 ? Crash::Cause::kSignal
+                                     : Crash::Cause::kExit;
+    crash.signal = exit.signal;
+    crash.exit_code = exit.exit_code;
+    crash.output_tail = exit.output;
+  }
+  return Settle(std::move(crash));
+}
+
+bool Judgement::NoteInputs() {
+  auto fingerprint = prepared().InputsFingerprint();
+  if (!fingerprint.ok()) {
+    return Fail(fingerprint.status());
+  }
+  inputs_fingerprint_ = *fingerprint;
+  return true;
+}
+
+// Device code cannot write to inputs; host code could remap them as writable.
+bool Judgement::CheckInputs() {
+  if (!hosted()) {
+    return true;
+  }
+  const uint64_t before = inputs_fingerprint_;
+  if (!NoteInputs()) {
+    return false;
+  }
+  return inputs_fingerprint_ == before ||
+         Settle(MakeExploit(Exploit::Kind::kMutatedInput, "changed the values of its inputs"));
+}
+
+}  // namespace kernelcast::worker

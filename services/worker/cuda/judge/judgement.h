@@ -1,0 +1,152 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_JUDGEMENT_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_JUDGEMENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/base/secret_random.h"
+#include "common/domain/measurement.h"
+#include "services/worker/core/cancel.h"
+#include "services/worker/core/options.h"
+#include "services/worker/core/speedup_interval.h"
+#include "services/worker/core/timing_session.h"
+#include "services/worker/cuda/judge/device.h"
+#include "services/worker/cuda/judge/device_monitor.h"
+#include "services/worker/cuda/judge/judge_kernels.h"
+#include "services/worker/cuda/judge/poison_patterns.h"
+#include "services/worker/cuda/judge/prepared_problem.h"
+#include "services/worker/cuda/judge/runner_client.h"
+
+namespace kernelcast::worker {
+
+// Where the time of one judgement went.
+struct CudaJudgeTimes {
+  int64_t load_ns = 0;
+  int64_t check_ns = 0;
+  int64_t timing_ns = 0;
+  int64_t fresh_ns = 0;
+};
+
+// Runners of the two sides. Device-code candidates share one process with the reference. A shared
+// object has its own, untrusted process.
+struct CudaRunners {
+  CudaRunner* reference = nullptr;
+  CudaRunner* candidate = nullptr;
+
+  bool alive() const {
+    return reference != nullptr && reference->alive() && candidate != nullptr && candidate->alive();
+  }
+};
+
+// Destroys the current runners and returns new ones, with the problem attached in other memory.
+// Used for figures that span several processes, and after a crash.
+using RenewRunners = std::function<absl::StatusOr<CudaRunners>()>;
+
+// What to judge, and with what. References must outlive the judgement.
+struct CudaJudgeRequest {
+  CudaPreparedProblem& prepared;
+  const CudaProgram& candidate;
+  MeasureLevel level;
+  CudaDevice& device;
+  JudgeKernels& kernels;
+  CudaRunners runners;
+  const RenewRunners& renew;
+  DeviceMonitor& monitor;
+  RunnerSpread& spread;
+  const CancelToken& cancel;
+  CudaJudgeTimes& times;
+  const Clock& clock = Clock::Real();
+};
+
+// What the steps of one judgement share: the request, the candidate's programs, the current runners
+// and the end, once there is one. Not thread-safe.
+//
+// A step returns true to go on, or false when the judgement has ended, with an outcome or with a
+// status.
+class Judgement {
+ public:
+  explicit Judgement(const CudaJudgeRequest& request)
+      : request_(request), runners_(request.runners), plan_random_("plan") {}
+
+  // Must succeed before any step. INVALID_ARGUMENT: a launch of the candidate has no plan.
+  [[nodiscard]] absl::Status MakePrograms();
+
+  // Ends with an outcome. Adds the case that ran, if the outcome has fields for it and names none.
+  bool Settle(MeasureOutcome outcome);
+  // Ends with an error.
+  bool Fail(absl::Status status);
+  bool Must(absl::Status status) { return status.ok() || Fail(std::move(status)); }
+  // Translates the runner's answer. A failure of the candidate becomes an outcome, a failure of the
+  // reference an error.
+  bool Accept(const CudaRunner::Answer& answer, Side side, const std::string& stage,
+              int64_t limit_ns);
+
+  const absl::Status& status() const { return status_; }
+  const std::optional<MeasureOutcome>& outcome() const { return outcome_; }
+  // Takes the outcome, so that the judgement can go on, or puts one back.
+  std::optional<MeasureOutcome> TakeOutcome() { return std::exchange(outcome_, std::nullopt); }
+  void PutBackOutcome(MeasureOutcome outcome) { outcome_ = std::move(outcome); }
+  // Goes on although the judgement had ended. Returns false if its token is stopped.
+  bool Resume();
+
+  // Index of the case that runs or ran last; nullopt before any did.
+  void set_running(std::optional<size_t> index) { running_ = index; }
+
+  // Remembers the values of the inputs of a host-launched candidate, and compares them with those.
+  bool NoteInputs();
+  bool CheckInputs();
+
+  // Replaces the runners by new ones, in which nothing is loaded.
+  [[nodiscard]] absl::Status RenewRunners();
+  const CudaRunners& runners() const { return runners_; }
+  CudaRunner& RunnerOf(Side side) const {
+    return side == Side::kCandidate ? *runners_.candidate : *runners_.reference;
+  }
+  uint32_t SlotOf(Side side) const {
+    return side == Side::kCandidate ? cuda_runner::kCandidate : cuda_runner::kReference;
+  }
+  const CudaPreparedProblem::Programs& ProgramsOf(Side side) const {
+    return side == Side::kCandidate ? programs_ : prepared().reference_programs();
+  }
+  CudaPreparedProblem::Arena OutputsOf(Side side) const {
+    return hosted() && side == Side::kReference ? CudaPreparedProblem::kReferenceOutputs
+                                                : CudaPreparedProblem::kOutputs;
+  }
+
+  bool hosted() const { return candidate().host_launched(); }
+  int64_t NowNs() const { return request_.clock.MonotonicNs(); }
+  CudaPreparedProblem& prepared() const { return request_.prepared; }
+  const CudaProgram& candidate() const { return request_.candidate; }
+  MeasureLevel level() const { return request_.level; }
+  const MeasureOptions& options() const { return prepared().options(); }
+  CudaDevice& device() const { return request_.device; }
+  JudgeKernels& kernels() const { return request_.kernels; }
+  DeviceMonitor& monitor() const { return request_.monitor; }
+  const CancelToken& cancel() const { return request_.cancel; }
+
+  // Choice of what is called and verified, and contents of memory that candidates can see. Separate
+  // streams, so that the second reveals nothing about the first.
+  SecretRandom& plan_random() { return plan_random_; }
+  PoisonPatterns& patterns() { return patterns_; }
+
+ private:
+  const CudaJudgeRequest& request_;
+  CudaRunners runners_;
+  SecretRandom plan_random_;
+  PoisonPatterns patterns_;
+  CudaPreparedProblem::Programs programs_;
+  std::optional<size_t> running_;
+  uint64_t inputs_fingerprint_ = 0;
+  std::optional<MeasureOutcome> outcome_;
+  absl::Status status_;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_JUDGEMENT_H_

@@ -1,0 +1,158 @@
+#include "services/worker/cuda/judge/output_verifier.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "services/worker/core/verdict.h"
+#include "services/worker/core/verification.h"
+
+namespace kernelcast::worker {
+namespace {
+
+using Case = CudaPreparedProblem::Case;
+
+}  // namespace
+
+bool OutputVerifier::Reserve() {
+  const size_t outputs = judgement_.prepared().problem().outputs.size();
+  size_t compared = judgement_.prepared().check_cases().size() * outputs;
+  for (const CudaPreparedProblem::BenchShape& shape : judgement_.prepared().bench_shapes()) {
+    compared = std::max(compared, shape.slots.size() * outputs);
+  }
+  auto comparisons =
+      DeviceBuffer::Allocate(judgement_.device(), compared * sizeof(TensorComparison));
+  if (!comparisons.ok()) return judgement_.Fail(comparisons.status());
+  comparisons_ = *std::move(comparisons);
+  return true;
+}
+
+bool OutputVerifier::Verify(const std::vector<Look>& looks, const Calls& calls) {
+  std::vector<TensorComparison> found(looks.size());
+  const std::vector<Case>& cases = judgement_.prepared().cases();
+  for (size_t i = 0; i < looks.size(); ++i) {
+    const Look& look = looks[i];
+    const CudaExpected& expected = *look.expected;
+    if (!judgement_.Must(judgement_.kernels().Compare(
+            {.dtype = expected.dtype,
+             .got = judgement_.prepared().OutputAddress(judgement_.OutputsOf(calls.side),
+                                                        cases[look.index].outputs[look.output]),
+             .expected = expected.values,
+             .count = expected.count,
+             .absolute = expected.absolute,
+             .rtol = expected.tolerance.rtol,
+             .poison = calls.poison,
+             .result = comparisons_.address() + i * sizeof(TensorComparison)}))) {
+      return false;
+    }
+  }
+  const CudaApi& api = judgement_.device().api();
+  if (!judgement_.Must(
+          judgement_.device().Check(api.MemcpyDtoHAsync(found.data(), comparisons_.address(),
+                                                        found.size() * sizeof(TensorComparison),
+                                                        judgement_.device().stream()),
+                                    "reading comparisons")) ||
+      !judgement_.Must(judgement_.device().Synchronize())) {
+    return false;
+  }
+  for (size_t i = 0; i < looks.size(); ++i) {
+    const CudaVerdict verdict = JudgeComparison(*looks[i].expected, found[i], true);
+    if (verdict.ok) {
+      continue;
+    }
+    if (calls.side == Side::kReference) {
+      return judgement_.Fail(absl::UnavailableError(
+          "the reference's results are not what they were before the candidate came"));
+    }
+    return Wrong(looks[i], found[i], verdict, calls.timed);
+  }
+  return true;
+}
+
+bool OutputVerifier::Wrong(const Look& look, const TensorComparison& comparison,
+                           const CudaVerdict& verdict, bool timed) {
+  const Case& at = judgement_.prepared().cases()[look.index];
+  const CudaExpected& expected = *look.expected;
+  WrongResult wrong;
+  wrong.cause = timed ? WrongResult::Cause::kTimedOutput : verdict.cause;
+  wrong.shape = at.axes;
+  wrong.distribution = at.distribution;
+  wrong.output = judgement_.prepared().problem().outputs[look.output].name;
+  wrong.mismatches = comparison.mismatches;
+  wrong.elements = static_cast<uint64_t>(expected.count);
+  wrong.normwise_error = RoundForReport(verdict.normwise_error);
+  if (comparison.mismatches > 0) {
+    wrong.index = comparison.first;
+    const DataType kept = IsFloat(expected.dtype) ? DataType::kFloat64 : expected.dtype;
+    std::array<std::byte, 8> got{};
+    std::array<std::byte, 8> right{};
+    const auto got_bytes = static_cast<size_t>(SizeBytes(expected.dtype));
+    const auto right_bytes = static_cast<size_t>(SizeBytes(kept));
+    const CudaApi& api = judgement_.device().api();
+    const CUdeviceptr output = judgement_.prepared().OutputAddress(
+        judgement_.OutputsOf(Side::kCandidate), at.outputs[look.output]);
+    if (!judgement_.Must(judgement_.device().Check(
+            api.MemcpyDtoHAsync(got.data(), output + wrong.index * got_bytes, got_bytes,
+                                judgement_.device().stream()),
+            "reading a value")) ||
+        !judgement_.Must(judgement_.device().Check(
+            api.MemcpyDtoHAsync(right.data(), expected.values + wrong.index * right_bytes,
+                                right_bytes, judgement_.device().stream()),
+            "reading a value")) ||
+        !judgement_.Must(judgement_.device().Synchronize())) {
+      return false;
+    }
+    wrong.got = ElementAt(expected.dtype, got, 0);
+    wrong.expected = ElementAt(kept, right, 0);
+    RoundForReport(wrong.got, wrong.expected);
+  }
+  if (timed && comparison.mismatches > 0 && comparison.unwritten == comparison.mismatches) {
+    return judgement_.Settle(
+        MakeExploit(Exploit::Kind::kSkippedWork,
+                    absl::StrCat("in a timed call ", comparison.unwritten, " of ", expected.count,
+                                 " values of output ", wrong.output, " were not written")));
+  }
+  return judgement_.Settle(std::move(wrong));
+}
+
+bool OutputVerifier::VerifySlots(const SlotCalls& calls) {
+  const CudaPreparedProblem::BenchShape& shape = calls.shape;
+  std::vector<Look> looks;
+  std::vector<Look> stale_looks;
+  size_t slots = std::min(calls.slots, shape.slots.size());
+  size_t first = 0;
+  if (calls.side == Side::kReference && slots > 0) {
+    // The reference can only be wrong if a candidate has damaged it, which would last. One slot
+    // suffices.
+    first = judgement_.plan_random().Below(slots);
+    slots = first + 1;
+  }
+  for (size_t slot = first; slot < slots; ++slot) {
+    const std::vector<CudaExpected>& expected = shape.sets[slot][calls.bank].expected;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      looks.push_back({shape.slots[slot], i, &expected[i]});
+      if (calls.stale) {
+        stale_looks.push_back({shape.slots[slot], i, &shape.sets[slot][*calls.stale].expected[i]});
+      }
+    }
+  }
+  const Calls timed{calls.side, calls.poison, /*timed=*/true};
+  if (Verify(looks, timed)) {
+    return true;
+  }
+  // Wrong for the new values but right for the previous ones: the output was cached.
+  if (calls.stale && judgement_.status().ok() && judgement_.outcome()) {
+    MeasureOutcome wrong = *judgement_.TakeOutcome();
+    if (Verify(stale_looks, timed)) {
+      return judgement_.Settle(
+          MakeExploit(Exploit::Kind::kCachedOutput,
+                      "after the inputs had changed, outputs were those of the inputs "
+                      "before"));
+    }
+    judgement_.PutBackOutcome(std::move(wrong));
+  }
+  return false;
+}
+
+}  // namespace kernelcast::worker

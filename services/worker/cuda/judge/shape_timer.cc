@@ -1,0 +1,349 @@
+#include "services/worker/cuda/judge/shape_timer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "services/worker/core/statistics.h"
+
+namespace kernelcast::worker {
+namespace {
+
+using cuda_runner::SampleRecord;
+
+// A block counts as disturbed if the clock is below this share of the initial one.
+constexpr double kLeastClockShare = 0.95;
+// Time on the host that the events of a request need not explain: launch overhead, and the flush
+// before the first sample.
+constexpr double kUnexplainedShare = 0.1;
+constexpr double kUnexplainedUs = 500;
+constexpr int kTimingAttempts = 3;
+// Slack for the time between calls, compared with the reference.
+constexpr double kBetweenSlackShare = 0.3;
+constexpr double kBetweenSlackUs = 10;
+// Calls are uneven if their mean exceeds their median by more than this.
+constexpr double kUnevenShare = 1.25;
+constexpr double kUnevenUs = 2;
+constexpr double kSlowestFillBytesPerUs = 5e5;
+// Standard deviation of the logarithm of a request's mean call, at the clocks before requests are
+// made.
+constexpr double kRoundDeviation = 0.01;
+constexpr size_t kEmptySamples = 16;
+// More requests per block add little.
+constexpr size_t kMaxRequestsInBlock = 2;
+
+void Append(const std::vector<double>& values, std::vector<double>& to) {
+  to.insert(to.end(), values.begin(), values.end());
+}
+
+}  // namespace
+
+void ShapeTimer::Begin() {
+  warm_clock_hz_.resize(judgement_.prepared().bench_shapes().size());
+  judgement_.monitor().Begin();
+  clock_hz_ = judgement_.monitor().ClockHz();
+}
+
+std::optional<ShapeTimer::CallTimes> ShapeTimer::TimeCalls(const Calls& calls) {
+  judgement_.set_running(calls.shape.slots.front());
+  const std::optional<Plan> plan = PlanCalls(calls);
+  if (!plan) return std::nullopt;
+  const std::optional<CudaRunner::Answer> answer = RunPlan(calls, *plan);
+  if (!answer) return std::nullopt;
+  CallTimes times{CallTimesOf(*answer, calls.side, *plan), plan->pattern};
+  if (calls.side == Side::kCandidate && !judgement_.CheckInputs()) return std::nullopt;
+  return times;
+}
+
+std::optional<ShapeTimer::Plan> ShapeTimer::PlanCalls(const Calls& calls) {
+  const BenchShape& shape = calls.shape;
+  const Side side = calls.side;
+  CudaPreparedProblem& prepared = judgement_.prepared();
+  const CudaPreparedProblem::Arena outputs = judgement_.OutputsOf(side);
+  Plan plan;
+  plan.pattern = judgement_.patterns().NextNan();
+  const auto add = [&](size_t program, const std::function<void()>& add_poisons) {
+    SampleRecord sample{judgement_.SlotOf(side), static_cast<uint32_t>(program),
+                        static_cast<uint32_t>(plan.poisons.size()), 0};
+    add_poisons();
+    sample.poisons = static_cast<uint32_t>(plan.poisons.size()) - sample.first_poison;
+    plan.samples.push_back(sample);
+  };
+  std::vector<size_t> order(std::min(calls.slots, shape.slots.size()));
+  std::iota(order.begin(), order.end(), size_t{0});
+  // Fill from this process: a candidate's host code controls what its runner writes.
+  for (size_t i = 0; i + 1 < order.size(); ++i) {
+    std::swap(order[i], order[i + judgement_.plan_random().Below(order.size() - i)]);
+  }
+  if (side == Side::kCandidate && judgement_.hosted()) {
+    // From here: what the runner overwrites is the candidate's word.
+    for (const size_t slot : order) {
+      if (!judgement_.Must(
+              prepared.FillOutputs(outputs, prepared.cases()[shape.slots[slot]], plan.pattern))) {
+        return std::nullopt;
+      }
+    }
+    if (!judgement_.Must(judgement_.device().Synchronize())) {
+      return std::nullopt;
+    }
+  } else if (!judgement_.hosted()) {
+    // A program that does nothing goes first, so that the first call finds the device in the same
+    // state as the others, on both sides. For a candidate it also overwrites the reference's
+    // results.
+    add(NothingProgram(), [&] {
+      for (const size_t index : shape.slots) {
+        if (side == Side::kCandidate) {
+          prepared.AddPoisons(outputs, index, plan.pattern, plan.poisons);
+        }
+      }
+    });
+  }
+  plan.first_call = plan.samples.size();
+  const CudaPreparedProblem::Programs& programs = judgement_.ProgramsOf(side);
+  for (const size_t slot : order) {
+    const size_t index = shape.slots[slot];
+    add(index, [&] {
+      prepared.AddPoisons(outputs, index, plan.pattern, plan.poisons);
+      plan.poisoned_bytes =
+          CudaPreparedProblem::AddWorkspacePoison(programs.workspace_bytes[index], plan.pattern,
+                                                  judgement_.patterns().random(), plan.poisons);
+    });
+  }
+  return plan;
+}
+
+std::optional<CudaRunner::Answer> ShapeTimer::RunPlan(const Calls& calls, const Plan& plan) {
+  const int64_t reference_ns = calls.shape.reference_ns;
+  const int64_t limit_ns = judgement_.prepared().CallLimitNs(reference_ns) +
+                           50 * reference_ns * std::ssize(plan.samples);
+  CudaRunner::Answer answer;
+  double explained_us = 0;
+  double wall_us = 0;
+  bool explained = false;
+  // The times of events are in memory that device code might reach and that host code controls.
+  // They must be valid and add up to the time on the host. A single mismatch may mean that this
+  // process waited for a core; repeated ones mean that the times are forged.
+  for (int attempt = 0; attempt < kTimingAttempts && !explained; ++attempt) {
+    answer = judgement_.RunnerOf(calls.side)
+                 .Time(plan.samples, plan.poisons, true, limit_ns, judgement_.cancel(), replays_);
+    if (!judgement_.Accept(answer, calls.side, "timing", limit_ns)) {
+      return std::nullopt;
+    }
+    const std::vector<float>& values_us = answer.values_us;
+    explained_us = std::accumulate(values_us.begin(), values_us.end(), 0.0);
+    wall_us =
+        1e-3 * static_cast<double>(judgement_.hosted() ? answer.wall_ns : answer.reply.wall_ns);
+    explained =
+        std::all_of(values_us.begin(), values_us.end(), [](float value) { return value >= 0; }) &&
+        std::abs(wall_us - explained_us) <= kUnexplainedShare * wall_us + kUnexplainedUs;
+  }
+  if (calls.side == Side::kCandidate && !explained) {
+    judgement_.Settle(
+        MakeExploit(Exploit::Kind::kBackgroundWork,
+                    absl::StrCat("its timed calls took ", std::llround(wall_us),
+                                 " us on the host, of which the device's events explain ",
+                                 std::isfinite(explained_us) ? std::llround(explained_us) : 0)));
+    return std::nullopt;
+  }
+  return answer;
+}
+
+std::vector<double> ShapeTimer::CallTimesOf(const CudaRunner::Answer& answer, Side side,
+                                            const Plan& plan) {
+  std::vector<double> between_us;
+  for (size_t i = plan.first_call; i < plan.samples.size(); ++i) {
+    between_us.push_back(answer.values_us[2 * i]);
+  }
+  double charged_us = 0;
+  if (side == Side::kReference) {
+    reference_between_us_ = Median(between_us);
+  } else if (reference_between_us_ > 0) {
+    // The work between calls is the same for both sides. If it takes much longer for the candidate,
+    // the excess is charged to its calls.
+    const double expected_us =
+        reference_between_us_ + static_cast<double>(plan.poisoned_bytes) / kSlowestFillBytesPerUs;
+    const double excess_us = Median(between_us) - expected_us;
+    charged_us = excess_us > kBetweenSlackShare * expected_us + kBetweenSlackUs ? excess_us : 0;
+  }
+  std::vector<double> calls_us;
+  for (size_t i = plan.first_call; i < plan.samples.size(); ++i) {
+    calls_us.push_back(answer.values_us[2 * i + 1] + charged_us);
+  }
+  // One call may have done the work of the others, whose outputs are only checked afterwards.
+  const double mean_us =
+      std::accumulate(calls_us.begin(), calls_us.end(), 0.0) / static_cast<double>(calls_us.size());
+  if (mean_us > kUnevenShare * Median(calls_us) + kUnevenUs) {
+    std::fill(calls_us.begin(), calls_us.end(), mean_us);
+  }
+  std::vector<double> calls_ns;
+  for (const double call_us : calls_us) {
+    calls_ns.push_back(std::max(1.0, 1000 * call_us - overhead_ns_));
+  }
+  return calls_ns;
+}
+
+bool ShapeTimer::MeasureOverhead() {
+  const SampleRecord nothing{cuda_runner::kReference, static_cast<uint32_t>(NothingProgram()), 0,
+                             0};
+  const std::vector<SampleRecord> samples(kEmptySamples, nothing);
+  const int64_t limit_ns = judgement_.options().min_call_limit_ns;
+  const CudaRunner::Answer answer = judgement_.runners().reference->Time(
+      samples, {}, true, limit_ns, judgement_.cancel(), replays_);
+  if (!judgement_.Accept(answer, Side::kReference, "warm_up", limit_ns)) {
+    return false;
+  }
+  std::vector<double> calls_ns;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    calls_ns.push_back(1000.0 * answer.values_us[2 * i + 1]);
+  }
+  overhead_ns_ = Median(calls_ns);
+  return true;
+}
+
+bool ShapeTimer::WarmUp(size_t shape_index, double& candidate_ns, double& reference_ns) {
+  const BenchShape& shape = ShapeAt(shape_index);
+  const bool warm = judgement_.monitor().IsWarm();
+  for (const Side side : {Side::kReference, Side::kCandidate}) {
+    std::vector<double> calls_ns;
+    const int64_t start_ns = judgement_.NowNs();
+    int64_t spent_ns = 0;
+    do {
+      const std::optional<CallTimes> times = TimeCalls({shape, side, shape.slots.size()});
+      if (!times) {
+        return false;
+      }
+      Append(times->calls_ns, calls_ns);
+      spent_ns = judgement_.NowNs() - start_ns;
+    } while (!warm && (std::ssize(calls_ns) < judgement_.options().warm_up_calls ||
+                       spent_ns < judgement_.options().warm_up_ns));
+    (side == Side::kCandidate ? candidate_ns : reference_ns) = Quantile(calls_ns, 0.1);
+  }
+  // Processes that confirm a screening count their blocks by the first one's clock.
+  double& warm_hz = warm_clock_hz_[shape_index];
+  if (warm_hz == 0 || judgement_.level() == MeasureLevel::kFinal)
+    warm_hz = judgement_.monitor().ClockHz();
+  clock_hz_ = warm_hz;
+  return true;
+}
+
+bool ShapeTimer::RunBlock(const BenchShape& shape, const TimingSession::Block& block,
+                          TimingSession::BlockTimes& times) {
+  const size_t slots = shape.slots.size();
+  const size_t wanted =
+      std::min<size_t>(static_cast<size_t>(block.calls), kMaxRequestsInBlock * slots);
+  std::vector<double> calls_ns;
+  const int64_t start_ns = judgement_.NowNs();
+  uint32_t pattern = 0;
+  size_t last = 0;
+  while (calls_ns.size() < wanted && times.elapsed_ns < block.max_ns) {
+    last = std::min(slots, wanted - calls_ns.size());
+    const std::optional<CallTimes> called = TimeCalls({shape, block.side, last});
+    if (!called) {
+      return false;
+    }
+    Append(called->calls_ns, calls_ns);
+    pattern = called->pattern;
+    times.elapsed_ns = std::max<int64_t>(1, judgement_.NowNs() - start_ns);
+  }
+  const double hz = judgement_.monitor().Look();
+  const bool slowed = hz > 0 && hz < kLeastClockShare * clock_hz_;
+  (slowed ? times.disturbed_calls_ns : times.calls_ns) = std::move(calls_ns);
+  return verifier_.VerifySlots(
+      {.shape = shape, .side = block.side, .slots = last, .bank = Bank::kBase, .poison = pattern});
+}
+
+std::optional<TimingSession> ShapeTimer::RunSession(size_t shape_index,
+                                                    const PrecisionOptions& precision,
+                                                    TimedShape& result) {
+  double candidate_ns = 0;
+  double reference_ns = 0;
+  if (!MeasureOverhead()) {
+    return std::nullopt;
+  }
+  result.overhead_ns = overhead_ns_;
+  if (!WarmUp(shape_index, candidate_ns, reference_ns)) {
+    return std::nullopt;
+  }
+  TimingSession session(judgement_.options(), precision, candidate_ns, reference_ns);
+  for (TimingSession::Block block = session.Next(); !block.finished; block = session.Next()) {
+    TimingSession::BlockTimes times;
+    if (!RunBlock(ShapeAt(shape_index), block, times)) {
+      return std::nullopt;
+    }
+    session.Add(times);
+  }
+  return session;
+}
+
+// Times new values at the addresses of the timed calls. The cache is equally cold, so a kernel that
+// does not cache results takes as long as before.
+bool ShapeTimer::FreshRound(const BenchShape& shape, Bank bank, const TimingSession& session,
+                            TimedShape& result, NewValuesFound& found) {
+  const size_t slots = shape.slots.size();
+  if (!judgement_.Must(judgement_.prepared().PutBank(shape, bank)) ||
+      !judgement_.Must(judgement_.device().Synchronize()) ||
+      (judgement_.hosted() && !judgement_.NoteInputs())) {
+    return false;
+  }
+  const std::optional<CallTimes> candidate = TimeCalls({shape, Side::kCandidate, slots});
+  if (!candidate || !verifier_.VerifySlots({.shape = shape,
+                                            .side = Side::kCandidate,
+                                            .slots = slots,
+                                            .bank = bank,
+                                            .poison = candidate->pattern,
+                                            .stale = Bank::kBase})) {
+    return false;
+  }
+  const std::optional<CallTimes> reference = TimeCalls({shape, Side::kReference, slots});
+  if (!reference) {
+    return false;
+  }
+  const std::vector<double>& candidate_ns = candidate->calls_ns;
+  const std::vector<double>& reference_ns = reference->calls_ns;
+  if (bank == Bank::kOther) {
+    Append(candidate_ns, result.candidate_cold_ns);
+    Append(reference_ns, result.reference_cold_ns);
+  }
+  const double factor = bank == Bank::kAltered ? judgement_.options().altered_slowdown
+                                               : judgement_.options().new_slowdown;
+  Rounds known(kRoundDeviation);
+  known.Add({session.call_ns(Side::kCandidate), session.call_ns(Side::kReference)});
+  Rounds fresh(kRoundDeviation);
+  fresh.Add({Mean(candidate_ns), Mean(reference_ns)});
+  found.slowdowns.push_back(SlowdownOf(known, fresh));
+  const std::vector<double> timed_ns = session.CallTimes(Side::kCandidate);
+  if (found.cached.empty() &&
+      LooksCached(timed_ns, candidate_ns, session.CallTimes(Side::kReference), reference_ns,
+                  factor)) {
+    found.cached = absl::StrCat(
+        "calls on inputs seen before take ", std::llround(Median(timed_ns) / 1000),
+        " us, calls on ",
+        bank == Bank::kAltered ? "the same inputs with a few values replaced " : "new ones ",
+        std::llround(Median(candidate_ns) / 1000), " us");
+  }
+  return true;
+}
+
+std::optional<NewValuesFound> ShapeTimer::RunFreshRounds(size_t shape_index,
+                                                         const TimingSession& session,
+                                                         TimedShape& result) {
+  const BenchShape& shape = ShapeAt(shape_index);
+  NewValuesFound found;
+  const bool going = FreshRound(shape, Bank::kAltered, session, result, found) &&
+                     FreshRound(shape, Bank::kOther, session, result, found);
+  // Finish copying, so that it does not overlap with the next timing.
+  if (judgement_.status().ok() &&
+      (!judgement_.Must(judgement_.prepared().PutBank(shape, Bank::kBase)) ||
+       !judgement_.Must(judgement_.device().Synchronize()) ||
+       (judgement_.hosted() && !judgement_.NoteInputs()))) {
+    return std::nullopt;
+  }
+  judgement_.monitor().NoteWork();
+  if (!going) return std::nullopt;
+  return found;
+}
+
+}  // namespace kernelcast::worker

@@ -1,0 +1,100 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_SHAPE_TIMER_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_SHAPE_TIMER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "services/worker/core/new_values.h"
+#include "services/worker/core/options.h"
+#include "services/worker/core/timing_session.h"
+#include "services/worker/core/verdict.h"
+#include "services/worker/cuda/judge/judgement.h"
+#include "services/worker/cuda/judge/output_verifier.h"
+
+namespace kernelcast::worker {
+
+// What calls on new values have shown in one process.
+struct NewValuesFound {
+  std::vector<Slowdown> slowdowns;
+  std::string cached;  // evidence that results were reused; empty: none
+};
+
+// Times both sides on the bench shapes in the current runners, and verifies the outputs of the last
+// calls. Not thread-safe.
+class ShapeTimer {
+ public:
+  // Both must outlive the timer.
+  ShapeTimer(Judgement& judgement, OutputVerifier& verifier)
+      : judgement_(judgement), verifier_(verifier) {}
+
+  // Notes the clock of the device. Call it before the others.
+  void Begin();
+
+  // Whether to time CUDA graphs of the calls instead of the calls; they must be captured.
+  void set_replays(bool replays) { replays_ = replays; }
+
+  // Warm-up and blocks of timed calls. Nothing: as a step that returns false.
+  std::optional<TimingSession> RunSession(size_t shape_index, const PrecisionOptions& precision,
+                                          TimedShape& result);
+  // Calls on new values after a session, after which the base bank is in place again. Adds their
+  // times to `result`. Nothing: as a step that returns false.
+  std::optional<NewValuesFound> RunFreshRounds(size_t shape_index, const TimingSession& session,
+                                               TimedShape& result);
+
+ private:
+  using Bank = CudaPreparedProblem::Bank;
+  using BenchShape = CudaPreparedProblem::BenchShape;
+
+  struct Calls {
+    const BenchShape& shape;
+    Side side;
+    size_t slots;  // called once each; at most all of the shape
+  };
+  // What a runner is asked to call, and to write before each call.
+  struct Plan {
+    std::vector<cuda_runner::SampleRecord> samples;
+    std::vector<cuda_runner::PoisonRecord> poisons;
+    size_t first_call = 0;  // samples before it are no calls
+    uint64_t poisoned_bytes = 0;
+    uint32_t pattern = 0;
+  };
+  struct CallTimes {
+    std::vector<double> calls_ns;
+    uint32_t pattern = 0;  // what their outputs held before
+  };
+
+  const BenchShape& ShapeAt(size_t index) const {
+    return judgement_.prepared().bench_shapes()[index];
+  }
+  // The last program of each side does nothing.
+  size_t NothingProgram() const { return judgement_.prepared().cases().size(); }
+
+  std::optional<CallTimes> TimeCalls(const Calls& calls);
+  std::optional<Plan> PlanCalls(const Calls& calls);
+  // Has the plan run until the reported times add up to the time on the host.
+  std::optional<CudaRunner::Answer> RunPlan(const Calls& calls, const Plan& plan);
+  // The times of the calls, with what the candidate moved out of them.
+  std::vector<double> CallTimesOf(const CudaRunner::Answer& answer, Side side, const Plan& plan);
+  bool MeasureOverhead();
+  bool WarmUp(size_t shape_index, double& candidate_ns, double& reference_ns);
+  bool RunBlock(const BenchShape& shape, const TimingSession::Block& block,
+                TimingSession::BlockTimes& times);
+  bool FreshRound(const BenchShape& shape, Bank bank, const TimingSession& session,
+                  TimedShape& result, NewValuesFound& found);
+
+  Judgement& judgement_;
+  OutputVerifier& verifier_;
+  bool replays_ = false;
+  double overhead_ns_ = 0;  // of a call, in this session
+  // Median time between calls of the reference.
+  double reference_between_us_ = 0;
+  double clock_hz_ = 0;
+  std::vector<double> warm_clock_hz_;  // by shape; 0 before the first warm-up
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_SHAPE_TIMER_H_
