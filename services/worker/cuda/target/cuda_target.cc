@@ -1,7 +1,6 @@
 #include "services/worker/cuda/target/cuda_target.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -18,17 +17,11 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/process/child_process.h"
-#include "services/worker/artifacts/artifact_cache.h"
-#include "services/worker/artifacts/compile_cache.h"
-#include "services/worker/core/launch_plan.h"
 #include "services/worker/core/roofline.h"
-#include "services/worker/cuda/api/cuda_toolkit.h"
 #include "services/worker/cuda/api/nvml_api.h"
 #include "services/worker/cuda/compiler/admission.h"
-#include "services/worker/cuda/compiler/kernel_parameters.h"
 #include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/device_peaks.h"
-#include "services/worker/cuda/judge/judge_kernels.h"
 #include "services/worker/cuda/probe/machine.h"
 #include "services/worker/cuda/target/gpu_selection.h"
 
@@ -42,16 +35,13 @@ std::string DriverVersion(const NvmlApi& nvml) {
              : "";
 }
 
-constexpr const char* kRunner = "kernelcast-cuda-runner";
-constexpr const char* kPythonLibrary = "kernelcast-cuda-python-runner.so";
-
 constexpr int64_t kProbeLimitNs = 10'000'000'000;
 // Other processes may hold a device's timing lease when this worker starts.
 constexpr int64_t kPeaksLimitNs = 5'000'000'000;
 // Number of compilers started in advance; the others start on demand.
 constexpr int kCompilersAhead = 32;
-// Number of problems whose programs are kept in memory. The artefact cache has them too.
-constexpr size_t kMaxTrusted = 256;
+// Number of described tasks that are kept in memory.
+constexpr size_t kMaxTasks = 256;
 
 // The processor on which Python runners of a device launch, so that the time of launching does not
 // depend on where a process happens to be. The first and the last have other uses.
@@ -64,34 +54,6 @@ int TimingCpu(int ordinal) {
     if (CPU_ISSET(static_cast<size_t>(cpu), &allowed)) cpus.push_back(cpu);
   }
   return cpus.size() < 3 ? -1 : cpus[1 + static_cast<size_t>(ordinal) % (cpus.size() - 2)];
-}
-
-// For processes of Python tasks. They have one writable folder.
-std::vector<std::string> PythonEnvironment(const CudaToolkit& toolkit,
-                                           const PythonInterpreter& python) {
-  std::vector<std::string> environment = {"LC_ALL=C.UTF-8",
-                                          "USER=kernelcast",
-                                          "HOME=/scratch",
-                                          "TMPDIR=/scratch",
-                                          "TRITON_CACHE_DIR=/scratch/triton",
-                                          "TORCH_EXTENSIONS_DIR=/scratch/extensions",
-                                          "TORCHINDUCTOR_CACHE_DIR=/scratch/inductor",
-                                          "CUDA_CACHE_DISABLE=1",
-                                          "MAX_JOBS=2",
-                                          "OMP_NUM_THREADS=1",
-                                          "OPENBLAS_NUM_THREADS=1",
-                                          "MKL_NUM_THREADS=1"};
-  std::string path = "PATH=/usr/local/bin:/usr/bin:/bin";
-  if (!python.tools.empty()) absl::StrAppend(&path, ":", python.tools);
-  if (!toolkit.home.empty()) {
-    environment.push_back(absl::StrCat("CUDA_HOME=", toolkit.home));
-    absl::StrAppend(&path, ":", toolkit.home, "/bin");
-  }
-  environment.push_back(std::move(path));
-  if (const char* const folders = std::getenv("LD_LIBRARY_PATH"); folders != nullptr) {
-    environment.push_back(absl::StrCat("LD_LIBRARY_PATH=", folders));
-  }
-  return environment;
 }
 
 }  // namespace
@@ -129,10 +91,11 @@ absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions o
   if (devices.ok()) {
     // Compile what the first candidates need.
     target->ahead_ = std::thread([target = target.get()] {
-      const std::jthread compilers(
-          [target] { target->compiler_->StartProcesses(kCompilersAhead, target->stopping_); });
+      const std::jthread compilers([target] {
+        target->compilers_->nvrtc().StartProcesses(kCompilersAhead, target->stopping_);
+      });
       for (const std::string& architecture : target->Architectures()) {
-        (void)target->CompileJudge(architecture, target->stopping_);
+        (void)target->trusted_->CompileJudge(architecture, target->stopping_);
       }
     });
     const int64_t start_ns = Clock::Real().MonotonicNs();
@@ -158,7 +121,7 @@ absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions o
 absl::Status CudaTarget::OpenDevices() {
   KC_ASSIGN_OR_RETURN(const int count, CountDevices(*api_));
   // It ends with the thread that starts it.
-  if (zygote_ != nullptr) KC_RETURN_IF_ERROR(zygote_->Begin());
+  if (compilers_->zygote() != nullptr) KC_RETURN_IF_ERROR(compilers_->zygote()->Begin());
   for (const auto& device : devices_) {
     const std::string& folder = options_.lease_directory;
     KC_ASSIGN_OR_RETURN(
@@ -173,15 +136,16 @@ absl::Status CudaTarget::OpenDevices() {
         VisibleDevice(device->ordinal, count, std::getenv("CUDA_VISIBLE_DEVICES"));
     measurer.runner.object_uid = options_.untrusted_uid;
     measurer.runner.object_memory_bytes = options_.host_memory_bytes;
-    measurer.runner.library_folder = cublas_folder_;
+    measurer.runner.library_folder =
+        std::filesystem::path(compilers_->toolkit().cublas_library).parent_path().string();
     measurer.python = measurer.runner;
-    measurer.python.python = zygote_;
+    measurer.python.python = compilers_->zygote();
     measurer.python.start_limit_ns = kPythonStartLimitNs;
     measurer.python.timing_cpu = TimingCpu(device->ordinal);
     measurer.prepared_bytes = options_.prepared_bytes;
     measurer.candidates_per_runner = options_.candidates_per_runner;
-    measurer.profile.cupti_library = cupti_library_;
-    if (zygote_ != nullptr && devices_.size() == 1) {
+    measurer.profile.cupti_library = compilers_->toolkit().cupti_library;
+    if (compilers_->zygote() != nullptr && devices_.size() == 1) {
       const int threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1,
                                      static_cast<int>(CandidateLoader::kMaxAhead));
       loader_ = std::make_unique<CandidateLoader>(measurer.python,
@@ -239,7 +203,7 @@ void CudaTarget::ProbePeaks(Device& device) {
 }
 
 void CudaTarget::ProbeCounters() {
-  const CountersReport counters = ReportCountersHere(cupti_library_);
+  const CountersReport counters = ReportCountersHere(compilers_->toolkit().cupti_library);
   info_.hardware_counters = counters.permitted;
   if (!counters.permitted) {
     info_.unavailable_reason = absl::StrCat("no hardware counters: ", counters.reason);
@@ -289,8 +253,8 @@ absl::Status CudaTarget::ProbeDevices() {
 absl::Status CudaTarget::FitArchitectures() {
   absl::Status unfit = absl::OkStatus();
   std::erase_if(devices_, [&](const std::unique_ptr<Device>& device) {
-    const auto own = compiler_->toolchain().ArchitectureOf(device->facts.compute_capability_major,
-                                                           device->facts.compute_capability_minor);
+    const auto own = compilers_->nvrtc().toolchain().ArchitectureOf(
+        device->facts.compute_capability_major, device->facts.compute_capability_minor);
     device->architecture = own.value_or("");
     if (own && (options_.architecture.empty() || own == options_.architecture)) return false;
     absl::Status status = absl::FailedPreconditionError(
@@ -309,43 +273,12 @@ absl::Status CudaTarget::FitArchitectures() {
 }
 
 absl::Status CudaTarget::ProbeToolchain() {
-  KC_ASSIGN_OR_RETURN(const CudaToolkit toolkit,
-                      FindCudaToolkit(CudaHomes(options_.cuda_home, options_.program_folder)));
-  KC_ASSIGN_OR_RETURN(auto artifacts,
-                      ArtifactCache::Open(options_.cache_directory, options_.max_cache_bytes));
-  cache_ = std::make_unique<CompileCache>(std::move(artifacts));
-  CudaCompilerOptions compiler;
-  compiler.process.program = absl::StrCat(options_.program_folder, "/kernelcast-cuda-compiler");
-  compiler.process.toolkit = toolkit;
-  compiler.process.uid = options_.untrusted_uid;
-  compiler.max_processes = options_.compile_processes;
-  KC_ASSIGN_OR_RETURN(compiler_, CudaCompiler::Make(std::move(compiler), *cache_));
-  info_.toolchain = compiler_->toolchain().description;
-  cupti_library_ = toolkit.cupti_library;
-  cublas_folder_ = std::filesystem::path(toolkit.cublas_library).parent_path().string();
-  info_.missing_protections = compiler_->missing_protections();
-  {
-    const std::jthread triton([&] { ProbeTriton(toolkit); });
-    const std::jthread python([&] { ProbePython(toolkit); });
-    ProbeNvcc(toolkit);
-  }
-  info_.candidate_kinds = {CandidateKind::kDeviceCuda};
-  if (triton_ != nullptr) info_.candidate_kinds.push_back(CandidateKind::kDeviceTriton);
-  if (nvcc_ != nullptr) info_.candidate_kinds.push_back(CandidateKind::kHostNative);
-  if (python_ != nullptr) {
-    info_.candidate_kinds.push_back(CandidateKind::kPython);
-  } else {
-    info_.missing_tools.push_back(absl::StrCat("no PyTorch tasks: ", no_python_reason_));
-  }
-  if (triton_ == nullptr) {
-    info_.missing_tools.push_back(absl::StrCat("no Triton candidates: ", no_triton_reason_));
-  }
-  if (nvcc_ == nullptr) {
-    info_.missing_tools.push_back(absl::StrCat("no host-launched candidates: ", no_nvcc_reason_));
-  }
+  KC_ASSIGN_OR_RETURN(compilers_, CudaCompilers::Open(options_));
+  trusted_ = std::make_unique<TrustedPrograms>(compilers_->nvrtc());
+  compilers_->Fill(info_);
   info_.architecture =
       options_.architecture.empty() ? std::string(kDefaultArchitecture) : options_.architecture;
-  const std::vector<std::string>& known = compiler_->toolchain().architectures;
+  const std::vector<std::string>& known = compilers_->nvrtc().toolchain().architectures;
   if (std::find(known.begin(), known.end(), info_.architecture) == known.end()) {
     return absl::UnavailableError(
         absl::StrCat("this toolkit does not compile for ", info_.architecture));
@@ -390,80 +323,6 @@ bool CudaTarget::Revive(size_t number) {
   return true;
 }
 
-void CudaTarget::ProbeNvcc(const CudaToolkit& toolkit) {
-  NvccOptions options;
-  options.toolkit = toolkit;
-  options.host_compiler = options_.host_compiler;
-  options.work_directory = options_.cache_directory;
-  options.include_directories = options_.include_directories;
-  options.sandbox.program =
-      CompilerSandboxBeside(absl::StrCat(options_.program_folder, "/kernelcast-cuda-runner"));
-  options.sandbox.uid = options_.untrusted_uid;
-  auto made = NvccCompiler::Make(std::move(options), *cache_);
-  if (made.ok()) {
-    nvcc_ = *std::move(made);
-  } else {
-    no_nvcc_reason_ = std::string(made.status().message());
-    Log(LogLevel::kInfo, "no host-launched CUDA candidates", {{"reason", no_nvcc_reason_}});
-  }
-}
-
-void CudaTarget::ProbeTriton(const CudaToolkit& toolkit) {
-  TritonCompilerOptions options;
-  options.python = options_.python;
-  options.toolkit = toolkit;
-  options.work_directory = options_.cache_directory;
-  options.sandbox.program =
-      CompilerSandboxBeside(absl::StrCat(options_.program_folder, "/kernelcast-cuda-runner"));
-  options.sandbox.uid = options_.untrusted_uid;
-  auto made = TritonCompiler::Make(std::move(options), *cache_);
-  if (made.ok()) {
-    triton_ = *std::move(made);
-    Log(LogLevel::kInfo, "compiles Triton candidates", {{"toolchain", triton_->description()}});
-  } else {
-    no_triton_reason_ = std::string(made.status().message());
-    Log(options_.python.empty() ? LogLevel::kInfo : LogLevel::kWarning, "no Triton candidates",
-        {{"reason", no_triton_reason_}});
-  }
-}
-
-void CudaTarget::ProbePython(const CudaToolkit& toolkit) {
-  if (options_.python.empty()) {
-    no_python_reason_ = "no Python interpreter with PyTorch is configured (--python)";
-    return;
-  }
-  auto python = ProbeTorch(options_.python);
-  if (python.ok() && python->cuda_version.empty()) {
-    python = absl::FailedPreconditionError("its PyTorch is made without CUDA");
-  }
-  if (!python.ok()) {
-    no_python_reason_ = std::string(python.status().message());
-    Log(LogLevel::kInfo, "no PyTorch tasks on GPUs", {{"reason", no_python_reason_}});
-    return;
-  }
-  PythonZygote::Options options;
-  options.python = *python;
-  options.library = absl::StrCat(options_.program_folder, "/", kPythonLibrary);
-  options.environment = PythonEnvironment(toolkit, *python);
-  // Compilers at run time need the system's tools, headers and libraries.
-  options.read_only = {"/usr",
-                       "/bin",
-                       "/sbin",
-                       "/lib",
-                       "/lib64",
-                       "/etc/alternatives",
-                       "/etc/ld.so.cache",
-                       toolkit.home,
-                       python->tools};
-  zygote_ = std::make_shared<PythonZygote>(std::move(options));
-  CompilerSandbox sandbox;
-  sandbox.program = CompilerSandboxBeside(absl::StrCat(options_.program_folder, "/", kRunner));
-  sandbox.uid = options_.untrusted_uid;
-  python_ = std::make_unique<PythonCompiler>(*std::move(python), std::move(sandbox),
-                                             options_.cache_directory);
-  Log(LogLevel::kInfo, "judges PyTorch tasks", {{"toolchain", python_->toolchain()}});
-}
-
 void CudaTarget::ProbeRunnerSandbox() {
   ChildOptions child;
   child.argv = {absl::StrCat(options_.program_folder, "/kernelcast-cuda-runner"), "--probe-sandbox",
@@ -499,144 +358,16 @@ absl::StatusOr<CompileResult> CudaTarget::CompileFor(const std::string& device_m
                                                      const Candidate& candidate,
                                                      const CancelToken& cancel) {
   KC_RETURN_IF_ERROR(CheckModel(info_, FindModel(device_model) != nullptr ? "" : device_model));
-  const Device* const device = FindModel(device_model);
-  return CompileOn(device == nullptr ? info_.device.model : device->facts.info.model,
-                   device == nullptr ? info_.architecture : device->architecture, problem,
-                   candidate, cancel);
-}
-
-absl::StatusOr<CompileResult> CudaTarget::CompileOn(const std::string& device_model,
-                                                    const std::string& architecture,
-                                                    const Problem& problem,
-                                                    const Candidate& candidate,
-                                                    const CancelToken& cancel) {
-  const bool hosted = candidate.kind == CandidateKind::kHostNative;
-  const bool is_python = candidate.kind == CandidateKind::kPython;
-  if (is_python != problem.task.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "kind: the problem takes ", is_python ? "no candidates" : "candidates", " of kind python"));
-  }
-  if (!hosted && !is_python && !IsDeviceKind(candidate.kind)) {
-    return absl::InvalidArgumentError(
-        "the cuda target takes candidates of kinds device_cuda, device_triton, host_native and "
-        "python");
-  }
+  KC_RETURN_IF_ERROR(CudaCompilers::CheckKind(problem, candidate));
   if (!info_.can_compile) {
     return absl::UnimplementedError(info_.unavailable_reason);
   }
-  if (hosted && nvcc_ == nullptr) {
-    return absl::UnimplementedError(
-        absl::StrCat("cannot compile host-launched candidates: ", no_nvcc_reason_));
-  }
-  const auto target = problem.targets.find(kCudaTargetName);
-  if (target == problem.targets.end()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("problem ", problem.name, " has no reference for target cuda"));
-  }
-  if (is_python) {
-    if (python_ == nullptr) {
-      return absl::UnimplementedError(absl::StrCat("no PyTorch tasks: ", no_python_reason_));
-    }
-    KC_ASSIGN_OR_RETURN(CompileResult checked,
-                        cache_->GetOrCompile(python_->ArtifactId(candidate.source), cancel, [&] {
-                          return python_->Compile(problem.task->format, architecture,
-                                                  candidate.source, cancel);
-                        }));
-    // The source is the same for all.
-    if (auto* const success = std::get_if<CompileSuccess>(&checked.result)) {
-      success->artifact.architecture = architecture;
-    }
-    return checked;
-  }
-  if (hosted) {
-    return nvcc_->Compile(candidate.source, candidate.flags, architecture, cancel);
-  }
-  if (candidate.kind == CandidateKind::kDeviceTriton) {
-    return CompileTriton(device_model, architecture, problem, target->second, candidate, cancel);
-  }
-  const absl::Status plans = CheckPlans(problem, target->second, candidate.launches,
-                                        candidate.workspace_bytes, candidate.tunables);
-  if (!plans.ok()) {
-    CompileResult refused;
-    refused.result = CompileError{CompileStage::kAdmission, std::string(plans.message())};
-    return refused;
-  }
-  KC_ASSIGN_OR_RETURN(CompileResult result,
-                      compiler_->Compile(candidate.source, candidate.flags,
-                                         LaunchShapesOf(candidate.launches, candidate.tunables),
-                                         architecture, cancel));
-  if (auto* success = std::get_if<CompileSuccess>(&result.result)) {
-    KC_ASSIGN_OR_RETURN(const LaunchPlan plan,
-                        PlanLaunches(problem, candidate.launches, candidate.workspace_bytes,
-                                     candidate.tunables, target->second.bench_shapes.front()));
-    if (auto wrong = CheckArguments(candidate.launches, plan, ReadSignatures(success->ptx))) {
-      CompileResult refused;
-      refused.result = CompileError{CompileStage::kAdmission, *std::move(wrong)};
-      return refused;
-    }
-    KC_RETURN_IF_ERROR(AddSimulations(problem, target->second, candidate, device_model,
-                                      architecture, cancel, *success));
-  }
-  return result;
-}
-
-absl::StatusOr<CompileResult> CudaTarget::CompileTriton(
-    const std::string& device_model, const std::string& architecture, const Problem& problem,
-    const ProblemTarget& target, const Candidate& candidate, const CancelToken& cancel) {
-  if (triton_ == nullptr) {
-    return absl::UnimplementedError(
-        absl::StrCat("cannot compile Triton candidates: ", no_triton_reason_));
-  }
-  KC_ASSIGN_OR_RETURN(CompileResult result,
-                      triton_->Compile(problem, target, candidate, architecture, cancel));
-  auto* const success = std::get_if<CompileSuccess>(&result.result);
-  if (success == nullptr) return result;
-  KC_ASSIGN_OR_RETURN(TritonArtifact artifact, DecodeTritonArtifact(success->artifact.content));
-  Candidate launched = candidate;
-  launched.launches = std::move(artifact.launches);
-  const auto refuse = [](std::string log) {
-    CompileResult refused;
-    refused.result = CompileError{CompileStage::kAdmission, std::move(log)};
-    return refused;
-  };
-  const absl::Status plans =
-      CheckPlans(problem, target, launched.launches, launched.workspace_bytes, launched.tunables);
-  if (!plans.ok()) return refuse(std::string(plans.message()));
-  KC_ASSIGN_OR_RETURN(const LaunchPlan plan,
-                      PlanLaunches(problem, launched.launches, launched.workspace_bytes,
-                                   launched.tunables, target.bench_shapes.front()));
-  if (auto wrong = CheckArguments(launched.launches, plan, ReadSignatures(success->ptx))) {
-    return refuse(*std::move(wrong));
-  }
-  KC_RETURN_IF_ERROR(
-      AddSimulations(problem, target, launched, device_model, architecture, cancel, *success));
-  return result;
-}
-
-absl::Status CudaTarget::AddSimulations(const Problem& problem, const ProblemTarget& target,
-                                        const Candidate& candidate, const std::string& device_model,
-                                        const std::string& architecture, const CancelToken& cancel,
-                                        CompileSuccess& success) {
-  KC_ASSIGN_OR_RETURN(const Cubin cubin, ReadCubin(success.artifact.content));
-  std::vector<SimulationPlan> plans;
-  for (const AxisValues& shape : target.bench_shapes) {
-    KC_ASSIGN_OR_RETURN(SimulationPlan plan,
-                        PlanSimulation(problem, candidate.launches, candidate.workspace_bytes,
-                                       candidate.tunables, shape, cubin));
-    plans.push_back(std::move(plan));
-  }
-  std::vector<SimulationPlan> checks;
-  for (const AxisValues& shape : ShapesToCheck(problem, target)) {
-    absl::StatusOr<SimulationPlan> plan = PlanSimulation(
-        problem, candidate.launches, candidate.workspace_bytes, candidate.tunables, shape, cubin);
-    if (plan.ok()) checks.push_back(*std::move(plan));
-  }
-  const std::string ptx = std::move(success.ptx);
-  success.ptx.clear();
-  KC_ASSIGN_OR_RETURN(success.facts.simulations,
-                      compiler_->Simulate(ptx, std::move(plans), std::move(checks), device_model,
-                                          architecture, cancel));
-  return absl::OkStatus();
+  const Device* const device = FindModel(device_model);
+  return compilers_->Compile(
+      problem, candidate,
+      {.name = device == nullptr ? info_.device.model : device->facts.info.model,
+       .architecture = device == nullptr ? info_.architecture : device->architecture},
+      cancel);
 }
 
 absl::StatusOr<CompileResult> CudaTarget::CompileReference(const Problem& problem,
@@ -659,127 +390,18 @@ absl::StatusOr<Artifact> CudaTarget::Resolve(const Candidate& candidate, const A
   for (const auto& device : devices_) {
     if (device->architecture == sent.architecture) info.architecture = sent.architecture;
   }
-  std::string id;
-  if (candidate.kind == CandidateKind::kDeviceTriton) {
-    if (triton_ == nullptr) {
-      return absl::UnimplementedError(
-          absl::StrCat("cannot tell which cubin belongs to the candidate: ", no_triton_reason_));
-    }
-    id = triton_->ArtifactId(candidate, info.architecture);
-    info.toolchain = triton_->description();
-  } else if (candidate.kind == CandidateKind::kPython) {
-    if (python_ == nullptr) {
-      return absl::UnimplementedError(absl::StrCat("no PyTorch tasks: ", no_python_reason_));
-    }
-    id = python_->ArtifactId(candidate.source);
-    info.toolchain = python_->toolchain();
-  } else if (candidate.kind != CandidateKind::kHostNative) {
-    id = compiler_->ArtifactId(candidate.source, candidate.flags, info.architecture);
-  } else if (nvcc_ != nullptr) {
-    id = nvcc_->ArtifactId(candidate.source, candidate.flags, info.architecture);
-    info.toolchain = nvcc_->description();
-  } else {
-    return absl::UnimplementedError(
-        absl::StrCat("cannot tell which object belongs to the candidate: ", no_nvcc_reason_));
-  }
-  KC_RETURN_IF_ERROR(CheckSent(info, id, sent));
+  KC_ASSIGN_OR_RETURN(const CudaCompilers::Identity made,
+                      compilers_->Identify(candidate, info.architecture));
+  info.toolchain = made.toolchain;
+  KC_RETURN_IF_ERROR(CheckSent(info, made.artifact_id, sent));
   if (!sent.content.empty()) {
     return sent;
   }
-  auto cached = compiler_->Find(id);
+  auto cached = compilers_->Find(made.artifact_id);
   if (!cached) {
     return absl::FailedPreconditionError("the artefact is neither sent nor cached");
   }
   return *std::move(cached);
-}
-
-absl::StatusOr<CudaProgram> CudaTarget::CompileTrusted(const KernelProgram& program,
-                                                       const std::string& what,
-                                                       const std::string& architecture,
-                                                       const CancelToken& cancel) {
-  KC_ASSIGN_OR_RETURN(
-      const CompileResult compiled,
-      compiler_->Compile(program.source, program.flags, LaunchShapesOf(program.launches, {}),
-                         architecture, cancel));
-  if (const auto* error = std::get_if<CompileError>(&compiled.result)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the ", what, " does not compile: ", error->log.substr(0, 2000)));
-  }
-  return CudaProgram{std::get<CompileSuccess>(compiled.result).artifact.content,
-                     program.launches,
-                     program.workspace_bytes,
-                     {}};
-}
-
-absl::StatusOr<std::vector<std::string>> CudaTarget::CompileJudge(const std::string& architecture,
-                                                                  const CancelToken& cancel) {
-  const std::vector<JudgeModule> modules = JudgeModules();
-  std::vector<absl::StatusOr<CudaProgram>> compiled(modules.size());
-  {
-    std::vector<std::jthread> threads;
-    for (size_t i = 0; i < modules.size(); ++i) {
-      threads.emplace_back([&, i] {
-        KernelProgram judge;
-        judge.source = modules[i].source;
-        compiled[i] = CompileTrusted(judge, "judge", architecture, cancel);
-      });
-    }
-  }
-  std::vector<std::string> cubins;
-  for (absl::StatusOr<CudaProgram>& program : compiled) {
-    KC_RETURN_IF_ERROR(program.status());
-    cubins.push_back(std::move(program->cubin));
-  }
-  return cubins;
-}
-
-absl::StatusOr<std::shared_ptr<const CudaPrograms>> CudaTarget::TrustedPrograms(
-    const Problem& problem, const std::string& architecture, const CancelToken& cancel) {
-  const std::string key = absl::StrCat(problem.problem_id, "/", architecture);
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = trusted_.find(key); found != trusted_.end()) return found->second;
-  }
-  if (problem.task) {
-    auto programs = std::make_shared<CudaPrograms>();
-    KC_ASSIGN_OR_RETURN(programs->judge, CompileJudge(architecture, cancel));
-    const std::lock_guard lock(mutex_);
-    trusted_[key] = programs;
-    return std::shared_ptr<const CudaPrograms>(std::move(programs));
-  }
-  const auto target = problem.targets.find(kCudaTargetName);
-  if (target == problem.targets.end() || !target->second.oracle) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("problem ", problem.name, " has no reference or no oracle for target cuda"));
-  }
-  const int64_t start_ns = Clock::Real().MonotonicNs();
-  absl::StatusOr<std::vector<std::string>> judge;
-  absl::StatusOr<CudaProgram> reference;
-  absl::StatusOr<CudaProgram> oracle;
-  {
-    const std::jthread with_judge([&] { judge = CompileJudge(architecture, cancel); });
-    const std::jthread with_reference([&] {
-      reference =
-          CompileTrusted(target->second.reference, "problem's reference", architecture, cancel);
-    });
-    oracle = CompileTrusted(*target->second.oracle, "problem's oracle", architecture, cancel);
-  }
-  KC_RETURN_IF_ERROR(judge.status());
-  KC_RETURN_IF_ERROR(reference.status());
-  KC_RETURN_IF_ERROR(oracle.status());
-  Log(LogLevel::kDebug, "compiled the judge, reference and oracle of a problem",
-      {{"problem", problem.name},
-       {"architecture", architecture},
-       {"compile_us", (Clock::Real().MonotonicNs() - start_ns) / 1000}});
-  // Shared by the measurements that use it.
-  auto programs = std::make_shared<CudaPrograms>();
-  programs->judge = *std::move(judge);
-  programs->reference = *std::move(reference);
-  programs->oracle = *std::move(oracle);
-  const std::lock_guard lock(mutex_);
-  if (trusted_.size() >= kMaxTrusted) trusted_.clear();
-  trusted_[key] = programs;
-  return std::shared_ptr<const CudaPrograms>(std::move(programs));
 }
 
 std::set<std::string> CudaTarget::Architectures() const {
@@ -798,7 +420,7 @@ CudaTarget::~CudaTarget() { StopAhead(); }
 void CudaTarget::Announce(const Problem& problem, const CancelToken& cancel) {
   for (const std::string& architecture : Architectures()) {
     // Measuring reports the error.
-    (void)TrustedPrograms(problem, architecture, cancel);
+    (void)trusted_->Get(problem, architecture, cancel);
   }
 }
 
@@ -810,15 +432,16 @@ absl::StatusOr<std::shared_ptr<const PythonTaskPrograms>> CudaTarget::TaskOf(
       return found->second;
     }
   }
-  if (python_ == nullptr) {
-    return absl::UnimplementedError(absl::StrCat("no PyTorch tasks: ", no_python_reason_));
+  if (compilers_->zygote() == nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat("no PyTorch tasks: ", compilers_->no_python_reason()));
   }
   KC_ASSIGN_OR_RETURN(const TimingLease::Held held, device.lease->Acquire(cancel));
   KC_ASSIGN_OR_RETURN(PythonTaskPrograms described, device.measurer->Describe(problem, cancel));
   // Shared by the measurements that use it.
   auto task = std::make_shared<const PythonTaskPrograms>(std::move(described));
   const std::lock_guard lock(mutex_);
-  if (tasks_.size() >= kMaxTrusted) tasks_.clear();
+  if (tasks_.size() >= kMaxTasks) tasks_.clear();
   tasks_[problem.problem_id] = task;
   return task;
 }
@@ -854,7 +477,7 @@ absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(Device& device, const Proble
     return absl::FailedPreconditionError(absl::StrCat("the artefact is for ", artifact.architecture,
                                                       "; the device is ", device.architecture));
   }
-  KC_ASSIGN_OR_RETURN(const auto trusted, TrustedPrograms(problem, device.architecture, cancel));
+  KC_ASSIGN_OR_RETURN(const auto trusted, trusted_->Get(problem, device.architecture, cancel));
   CudaPrograms programs = *trusted;
   if (problem.task) {
     KC_ASSIGN_OR_RETURN(programs.task, TaskOf(device, problem, cancel));

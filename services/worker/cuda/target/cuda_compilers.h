@@ -1,0 +1,102 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_TARGET_CUDA_COMPILERS_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_TARGET_CUDA_COMPILERS_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "services/worker/artifacts/compile_cache.h"
+#include "services/worker/core/cancel.h"
+#include "services/worker/core/target.h"
+#include "services/worker/cuda/api/cuda_toolkit.h"
+#include "services/worker/cuda/compiler/cuda_compiler.h"
+#include "services/worker/cuda/nvcc/nvcc_compiler.h"
+#include "services/worker/cuda/target/cuda_target_options.h"
+#include "services/worker/cuda/triton/triton_compiler.h"
+#include "services/worker/native/compiler_step.h"
+#include "services/worker/python/python_compiler.h"
+#include "services/worker/python/zygote.h"
+
+namespace kernelcast::worker {
+
+// The compilers of the cuda target: NVRTC, and those of nvcc, Triton and PyTorch that this machine
+// has. They share a toolkit and a cache. Thread-safe.
+class CudaCompilers {
+ public:
+  // Where a candidate is to run.
+  struct DeviceModel {
+    std::string name;
+    std::string architecture;
+  };
+
+  // UNAVAILABLE: there is no toolkit, or the cache folder is unusable. `options` must outlive the
+  // compilers.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaCompilers>> Open(
+      const CudaTargetOptions& options);
+
+  // Adds the toolchain, the kinds of candidates that can be compiled, and what is missing.
+  void Fill(TargetInfo& info) const;
+
+  // INVALID_ARGUMENT: candidates of this kind are not for this problem, or not for the target.
+  [[nodiscard]] static absl::Status CheckKind(const Problem& problem, const Candidate& candidate);
+
+  // For a candidate that CheckKind accepts. UNIMPLEMENTED: its compiler is missing.
+  [[nodiscard]] absl::StatusOr<CompileResult> Compile(const Problem& problem,
+                                                      const Candidate& candidate,
+                                                      const DeviceModel& model,
+                                                      const CancelToken& cancel);
+
+  // Which artefact a candidate compiles to, and with what. UNIMPLEMENTED: its compiler is missing.
+  struct Identity {
+    std::string artifact_id;
+    std::string toolchain;
+  };
+  [[nodiscard]] absl::StatusOr<Identity> Identify(const Candidate& candidate,
+                                                  const std::string& architecture) const;
+  std::optional<Artifact> Find(const std::string& artifact_id) { return nvrtc_->Find(artifact_id); }
+
+  CudaCompiler& nvrtc() { return *nvrtc_; }
+  const CudaToolkit& toolkit() const { return toolkit_; }
+  // Null if there are no Python tasks, for the reason that follows.
+  const std::shared_ptr<PythonZygote>& zygote() const { return zygote_; }
+  const std::string& no_python_reason() const { return no_python_reason_; }
+
+ private:
+  CudaCompilers(const CudaTargetOptions& options, CudaToolkit toolkit)
+      : options_(options), toolkit_(std::move(toolkit)) {}
+
+  CompilerSandbox Sandbox() const;
+  void ProbeNvcc();
+  void ProbeTriton();
+  void ProbePython();
+  absl::StatusOr<CompileResult> CompileTriton(const Problem& problem, const ProblemTarget& target,
+                                              const Candidate& candidate, const DeviceModel& model,
+                                              const CancelToken& cancel);
+  // Adds the virtual GPU's simulation of the launches at the bench shapes to the facts.
+  absl::Status AddSimulations(const Problem& problem, const ProblemTarget& target,
+                              const Candidate& candidate, const DeviceModel& model,
+                              const CancelToken& cancel, CompileSuccess& success);
+
+  // Constant after Open.
+  const CudaTargetOptions& options_;
+  const CudaToolkit toolkit_;
+  std::unique_ptr<CompileCache> cache_;
+  std::unique_ptr<CudaCompiler> nvrtc_;
+  // Null if host-launched candidates cannot be compiled, for the reason that follows.
+  std::unique_ptr<NvccCompiler> nvcc_;
+  std::string no_nvcc_reason_;
+  // Null if Triton candidates cannot be compiled, for the reason that follows.
+  std::unique_ptr<TritonCompiler> triton_;
+  std::string no_triton_reason_;
+  // Null if there are no Python tasks, for the reason that follows.
+  std::unique_ptr<PythonCompiler> python_;
+  std::string no_python_reason_;
+  std::shared_ptr<PythonZygote> zygote_;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_TARGET_CUDA_COMPILERS_H_
