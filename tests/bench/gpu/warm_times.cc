@@ -207,9 +207,8 @@ class Loaded {
     const CudaProgram program{cubin, reference.launches, reference.workspace_bytes, {}};
     KC_RETURN_IF_ERROR(loaded->PlaceTensors(problem, axes, device));
     KC_ASSIGN_OR_RETURN(
-        CudaPreparedProblem::PlannedProgram planned,
-        CudaPreparedProblem::MakeProgram(problem, program, loaded->case_,
-                                         CudaPreparedProblem::kOutputs, loaded->case_.outputs));
+        PlannedProgram planned,
+        PlanProgram(problem, program, loaded->case_, {CasePlan::kOutputs, loaded->case_.outputs}));
     KC_RETURN_IF_ERROR(loaded->Map(CudaPreparedProblem::kScratch, planned.workspace_bytes, device));
     const std::vector<std::string> kernels = program.KernelNames();
     Program& whole = planned.program;

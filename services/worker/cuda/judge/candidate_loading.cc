@@ -49,7 +49,7 @@ bool LoadCandidate(Judgement& judgement) {
   judgement.set_running(std::nullopt);
   const CudaPreparedProblem::Programs& programs = judgement.ProgramsOf(Side::kCandidate);
   const uint64_t workspace_bytes = programs.max_workspace_bytes;
-  absl::Status reserved = judgement.prepared().ReserveScratch(
+  absl::Status reserved = judgement.prepared().memory().ReserveScratch(
       workspace_bytes, *judgement.runners().reference, judgement.cancel());
   if (absl::IsResourceExhausted(reserved)) {
     Crash crash;
@@ -60,7 +60,7 @@ bool LoadCandidate(Judgement& judgement) {
   }
   // The kernels that fill memory must be loaded before a shared object takes over the process.
   if (!judgement.Must(std::move(reserved)) ||
-      !judgement.Must(judgement.prepared().ClearOutputs()) ||
+      !judgement.Must(judgement.prepared().memory().ClearOutputs()) ||
       !judgement.Must(judgement.kernels().hostile().Attach(runner, judgement.cancel())) ||
       (judgement.hosted() && !judgement.NoteInputs())) {
     return false;

@@ -32,7 +32,7 @@ bool CorrectnessCheck::Run() {
     for (size_t i = 0; i < check.expected.size(); ++i) {
       looks.push_back({check.index, i, &check.expected[i]});
     }
-    if (!judgement_.Must(judgement_.prepared().ResetGuards(cases[check.index]))) {
+    if (!judgement_.Must(judgement_.prepared().memory().ResetGuards(cases[check.index]))) {
       return false;
     }
   }
@@ -44,12 +44,12 @@ bool CorrectnessCheck::Run() {
                                  : judgement_.patterns().NextNan();
     for (const CudaPreparedProblem::CheckCase& check : judgement_.prepared().check_cases()) {
       // Overwrite what the reference has left.
-      if (!judgement_.Must(judgement_.prepared().FillOutputs(judgement_.OutputsOf(Side::kCandidate),
-                                                             cases[check.index], pattern))) {
+      if (!judgement_.Must(judgement_.prepared().memory().FillOutputs(
+              judgement_.OutputsOf(Side::kCandidate), cases[check.index], pattern))) {
         return false;
       }
     }
-    if (!judgement_.Must(judgement_.prepared().FillWorkspace(
+    if (!judgement_.Must(judgement_.prepared().memory().FillWorkspace(
             judgement_.ProgramsOf(Side::kCandidate).max_workspace_bytes, pattern)) ||
         !CallCases(/*finite_first=*/!plausible, limit_ns) || !judgement_.CheckInputs()) {
       return false;
@@ -115,9 +115,9 @@ bool CorrectnessCheck::CheckGuards() {
   for (size_t i = 0; i < checks.size(); ++i) {
     for (const CudaPreparedProblem::Place& place :
          judgement_.prepared().cases()[checks[i].index].outputs) {
-      for (const CUdeviceptr guard : judgement_.prepared().GuardAddresses(place)) {
+      for (const CUdeviceptr guard : judgement_.prepared().memory().GuardAddresses(place)) {
         if (!judgement_.Must(judgement_.kernels().CountChanged(
-                guard, CudaPreparedProblem::kGuardBytes / 4, CudaPreparedProblem::kGuardPattern,
+                guard, CasePlan::kGuardBytes / 4, ProblemMemory::kGuardPattern,
                 guard_counts_.address() + i * sizeof(uint64_t)))) {
           return false;
         }

@@ -36,8 +36,8 @@ bool OutputVerifier::Verify(const std::vector<Look>& looks, const Calls& calls) 
     const CudaExpected& expected = *look.expected;
     if (!judgement_.Must(judgement_.kernels().Compare(
             {.dtype = expected.dtype,
-             .got = judgement_.prepared().OutputAddress(judgement_.OutputsOf(calls.side),
-                                                        cases[look.index].outputs[look.output]),
+             .got = judgement_.prepared().memory().OutputAddress(
+                 judgement_.OutputsOf(calls.side), cases[look.index].outputs[look.output]),
              .expected = expected.values,
              .count = expected.count,
              .absolute = expected.absolute,
@@ -90,7 +90,7 @@ bool OutputVerifier::Wrong(const Look& look, const TensorComparison& comparison,
     const auto got_bytes = static_cast<size_t>(SizeBytes(expected.dtype));
     const auto right_bytes = static_cast<size_t>(SizeBytes(kept));
     const CudaApi& api = judgement_.device().api();
-    const CUdeviceptr output = judgement_.prepared().OutputAddress(
+    const CUdeviceptr output = judgement_.prepared().memory().OutputAddress(
         judgement_.OutputsOf(Side::kCandidate), at.outputs[look.output]);
     if (!judgement_.Must(judgement_.device().Check(
             api.MemcpyDtoHAsync(got.data(), output + wrong.index * got_bytes, got_bytes,

@@ -2,99 +2,30 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "services/worker/core/draw_plan.h"
-#include "services/worker/core/launch_plan.h"
 #include "services/worker/core/random.h"
 #include "services/worker/core/tensor.h"
-#include "services/worker/core/verification.h"
 
 namespace kernelcast::worker {
 namespace {
 
-using cuda_runner::Argument;
 using cuda_runner::PoisonRecord;
 using cuda_runner::Program;
-using cuda_runner::ProgramLaunch;
 using cuda_runner::RunRecord;
 
-// Arenas begin at a random multiple of kTensorAlignment below this. Larger offsets vary anyway.
-constexpr uint64_t kPaddingRange = uint64_t{1} << 20;
 constexpr int64_t kReferenceLoadLimitNs = 30'000'000'000;
 constexpr int kReferenceCalls = 3;
 constexpr const char* kOracleText = "the problem's oracle";
 
-// `late` is the status code for a timeout.
-absl::Status AnswerStatus(const CudaApi& api, const CudaRunner::Answer& answer,
-                          const CancelToken& cancel, const std::string& what,
-                          absl::StatusCode late = absl::StatusCode::kUnavailable) {
-  if (answer.ok()) {
-    return absl::OkStatus();
-  }
-  if (answer.end == CudaRunner::End::kStopped) {
-    return cancel.Check();
-  }
-  const std::string text = absl::StrCat(what, ": ", CudaRunner::FailureText(answer));
-  if (answer.end == CudaRunner::End::kGone || answer.end == CudaRunner::End::kForged) {
-    return absl::UnavailableError(text);
-  }
-  if (answer.end == CudaRunner::End::kTimeout) {
-    return absl::Status(late, text);
-  }
-  if (answer.reply.failure == cuda_runner::Failure::kDriver) {
-    const absl::Status status =
-        CudaStatus(api, static_cast<CUresult>(answer.reply.cuda_error), what);
-    return absl::Status(absl::IsAborted(status) || absl::IsInvalidArgument(status)
-                            ? absl::StatusCode::kFailedPrecondition
-                            : status.code(),
-                        status.message());
-  }
-  return absl::FailedPreconditionError(text);
-}
-
 }  // namespace
-
-std::vector<std::string> CudaProgram::KernelNames() const {
-  std::vector<std::string> names;
-  for (const Launch& launch : launches) {
-    if (std::find(names.begin(), names.end(), launch.kernel) == names.end()) {
-      names.push_back(launch.kernel);
-    }
-  }
-  return names;
-}
-
-CudaVerdict JudgeComparison(const CudaExpected& expected, const TensorComparison& comparison,
-                            bool poisoned) {
-  CudaVerdict verdict;
-  if (IsFloat(expected.dtype)) {
-    const double error = std::sqrt(comparison.error_squares);
-    verdict.normwise_error = expected.norm > 0 ? error / expected.norm : error;
-  }
-  if (comparison.mismatches == 0) {
-    verdict.cause = WrongResult::Cause::kNormwise;
-    verdict.ok = !(IsFloat(expected.dtype) && expected.tolerance.normwise > 0 &&
-                   expected.rms > expected.tolerance.atol &&
-                   verdict.normwise_error > expected.tolerance.normwise);
-    return verdict;
-  }
-  verdict.ok = false;
-  if (poisoned && comparison.unwritten == comparison.mismatches) {
-    verdict.cause = WrongResult::Cause::kNotWritten;
-  } else if (comparison.non_finite == comparison.mismatches) {
-    verdict.cause = WrongResult::Cause::kNonFinite;
-  }
-  return verdict;
-}
 
 absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> CudaPreparedProblem::Make(
     const Problem& problem, const CudaProgram& oracle, CudaProgram reference,
@@ -142,7 +73,7 @@ absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> CudaPreparedProblem::MakeTa
     CudaProgram oracle;
     oracle.object = prepared->task_->Oracle({}).content;
     KC_ASSIGN_OR_RETURN(const auto process, CudaRunner::Start(python, cancel));
-    KC_RETURN_IF_ERROR(prepared->MapArena(*process, kInputs, cancel));
+    KC_RETURN_IF_ERROR(prepared->memory_.Map(*process, kInputs, cancel));
     KC_RETURN_IF_ERROR(prepared->RunOracle(oracle, *process, cancel));
   }
   KC_RETURN_IF_ERROR(prepared->Attach(runner, cancel));
@@ -166,178 +97,34 @@ absl::Status CudaPreparedProblem::PlanReference() {
 }
 
 absl::Status CudaPreparedProblem::Arrange() {
-  uint64_t inputs_end = 0;
-  const auto add_case = [&](const AxisValues& axes, std::string distribution,
-                            uint64_t& outputs_end) -> absl::StatusOr<size_t> {
-    Case added;
-    added.axes = axes;
-    added.distribution = std::move(distribution);
-    KC_ASSIGN_OR_RETURN(const auto inputs, Layouts(problem_.inputs, axes));
-    for (const TensorLayout& layout : inputs) {
-      added.inputs.push_back({inputs_end, static_cast<uint64_t>(layout.bytes())});
-      inputs_end = AlignTensor(inputs_end + static_cast<uint64_t>(layout.bytes()));
-    }
-    KC_ASSIGN_OR_RETURN(const auto outputs, Layouts(problem_.outputs, axes));
-    for (const TensorLayout& layout : outputs) {
-      outputs_end += kGuardBytes;
-      added.outputs.push_back({outputs_end, static_cast<uint64_t>(layout.bytes())});
-      outputs_end = AlignTensor(outputs_end + static_cast<uint64_t>(layout.bytes())) + kGuardBytes;
-    }
-    cases_.push_back(std::move(added));
-    return cases_.size() - 1;
-  };
-
-  for (CaseSpec& spec : CorrectnessCases(problem_, target(), options_, shapes_random_)) {
-    CheckCase check;
-    KC_ASSIGN_OR_RETURN(check.index, add_case(spec.axes, spec.distribution(), outputs_bytes_));
-    check_cases_.push_back(std::move(check));
-    check_specs_.push_back(std::move(spec));
-  }
-  for (const AxisValues& axes : target().bench_shapes) {
-    BenchShape shape;
-    shape.axes = axes;
-    if (problem_.bytes) {
-      KC_ASSIGN_OR_RETURN(shape.bytes, problem_.bytes->Evaluate(ToVariables(axes)));
-    }
-    if (problem_.flops) {
-      KC_ASSIGN_OR_RETURN(shape.flops, problem_.flops->Evaluate(ToVariables(axes)));
-    }
-    // Memory per set: inputs of two banks in addition to the arena's, and expected outputs of all
-    // banks.
-    int64_t set_bytes = 0;
-    KC_ASSIGN_OR_RETURN(const auto inputs, Layouts(problem_.inputs, axes));
-    for (const TensorLayout& layout : inputs) {
-      set_bytes += 3 * layout.bytes();
-    }
-    KC_ASSIGN_OR_RETURN(const auto outputs, Layouts(problem_.outputs, axes));
-    for (const TensorLayout& layout : outputs) {
-      const int64_t expected = IsFloat(layout.dtype) ? layout.elements() * 8 : layout.bytes();
-      set_bytes += 2 * layout.bytes() + static_cast<int64_t>(kBanks) * expected;
-    }
-    const int64_t affordable = options_.input_sets_bytes / std::max<int64_t>(1, set_bytes) /
-                               std::ssize(target().bench_shapes);
-    // One request times all sets and one empty call.
-    const int64_t poisons_a_set = 2 * std::ssize(problem_.outputs) + 1;
-    const int64_t most = std::min<int64_t>({options_.input_sets, cuda_runner::kMaxSamples - 1,
-                                            int64_t{cuda_runner::kMaxPoisons} / poisons_a_set});
-    if (most < 1) {
-      return absl::FailedPreconditionError(absl::StrCat("the problem has ", problem_.outputs.size(),
-                                                        " outputs, too many for a runner"));
-    }
-    const int64_t sets = std::clamp<int64_t>(affordable, 1, most);
-    for (int64_t i = 0; i < sets; ++i) {
-      KC_ASSIGN_OR_RETURN(const size_t index, add_case(axes, "declared", outputs_bytes_));
-      shape.slots.push_back(index);
-    }
-    shape.sets.resize(static_cast<size_t>(sets));
-    bench_shapes_.push_back(std::move(shape));
-  }
-  // One extra program does nothing, to measure the overhead of a call.
-  if (cases_.size() >= cuda_runner::kMaxPrograms || check_cases_.size() > cuda_runner::kMaxRuns) {
+  KC_ASSIGN_OR_RETURN(plan_, PlanCases(problem_, options_, shapes_random_));
+  const double bytes = plan_.MemoryBytes(problem_);
+  KC_ASSIGN_OR_RETURN(const DeviceMemory device, device_.Memory());
+  const std::string text = absl::StrFormat(
+      "the problem's inputs, outputs and expected outputs need %.0f bytes of device memory", bytes);
+  if (bytes > static_cast<double>(device.total_bytes)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the problem has ", cases_.size(), " cases, of ", check_cases_.size(),
-                     " that are checked; a runner takes ", cuda_runner::kMaxPrograms - 1, ", of ",
-                     cuda_runner::kMaxRuns));
+        absl::StrCat(text, "; the device has ", device.total_bytes));
   }
-  inputs_bytes_ = inputs_end;
-  KC_RETURN_IF_ERROR(CheckMemory());
-  KC_ASSIGN_OR_RETURN(inputs_, MakeArena(inputs_bytes_));
-  KC_ASSIGN_OR_RETURN(outputs_, MakeArena(outputs_bytes_));
-  KC_ASSIGN_OR_RETURN(reference_outputs_, MakeArena(outputs_bytes_));
-  KC_ASSIGN_OR_RETURN(scratch_, MakeArena(scratch_bytes_));
+  if (bytes > static_cast<double>(device.free_bytes)) {
+    return absl::ResourceExhaustedError(absl::StrCat(text, "; of the device's ", device.total_bytes,
+                                                     ", ", device.free_bytes, " are free"));
+  }
+  KC_RETURN_IF_ERROR(memory_.Allocate(plan_.inputs_bytes, plan_.outputs_bytes));
   return ArrangeBanks();
 }
 
-absl::Status CudaPreparedProblem::CheckMemory() const {
-  // In floating point, because the sum of legal sizes may overflow.
-  double bytes = 0;
-  const auto add = [&](const Case& at, double inputs, double expected) {
-    for (const Place& input : at.inputs) {
-      bytes += inputs * static_cast<double>(input.bytes);
-    }
-    for (size_t i = 0; i < at.outputs.size(); ++i) {
-      const DataType dtype = problem_.outputs[i].dtype;
-      const auto of_output = static_cast<double>(at.outputs[i].bytes);
-      // The outputs of both sides, and the expected ones.
-      const double widened = IsFloat(dtype) ? 8.0 / static_cast<double>(SizeBytes(dtype)) : 1;
-      bytes += (2 + expected * widened) * of_output;
-    }
-  };
-  for (const CheckCase& check : check_cases_) {
-    add(cases_[check.index], 1, 1);
-  }
-  for (const BenchShape& shape : bench_shapes_) {
-    for (const size_t slot : shape.slots) {
-      add(cases_[slot], 3, kBanks);
-    }
-  }
-  KC_ASSIGN_OR_RETURN(const DeviceMemory memory, device_.Memory());
-  const std::string text = absl::StrFormat(
-      "the problem's inputs, outputs and expected outputs need %.0f bytes of device memory", bytes);
-  if (bytes > static_cast<double>(memory.total_bytes)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(text, "; the device has ", memory.total_bytes));
-  }
-  if (bytes > static_cast<double>(memory.free_bytes)) {
-    return absl::ResourceExhaustedError(absl::StrCat(text, "; of the device's ", memory.total_bytes,
-                                                     ", ", memory.free_bytes, " are free"));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<SharedArena> CudaPreparedProblem::MakeArena(uint64_t bytes) {
-  KC_ASSIGN_OR_RETURN(
-      SharedArena arena,
-      SharedArena::Create(
-          device_, bytes,
-          kTensorAlignment * placement_random_.Below(kPaddingRange / kTensorAlignment)));
-  // It may be memory that held results recently.
-  KC_RETURN_IF_ERROR(
-      device_.Check(device_.api().MemsetD8Async(arena.address() - arena.padding(), 0xff,
-                                                arena.mapped_bytes(), device_.stream()),
-                    "clearing memory"));
-  return arena;
-}
-
-absl::Status CudaPreparedProblem::Relocate() {
-  const auto move = [&](SharedArena& arena, uint64_t bytes, bool keep_content) -> absl::Status {
-    // Allocate before freeing the old arena, or the driver would return the same memory.
-    absl::StatusOr<SharedArena> moved = MakeArena(bytes);
-    if (absl::IsResourceExhausted(moved.status())) {
-      return absl::OkStatus();
-    }
-    KC_RETURN_IF_ERROR(moved.status());
-    if (keep_content && bytes > 0) {
-      KC_RETURN_IF_ERROR(device_.Check(
-          device_.api().MemcpyDtoDAsync(moved->address(), arena.address(), bytes, device_.stream()),
-          "moving inputs"));
-    }
-    KC_RETURN_IF_ERROR(device_.Synchronize());
-    arena = *std::move(moved);
-    return absl::OkStatus();
-  };
-  KC_RETURN_IF_ERROR(move(inputs_, inputs_bytes_, true));
-  KC_RETURN_IF_ERROR(move(outputs_, outputs_bytes_, false));
-  KC_RETURN_IF_ERROR(move(reference_outputs_, outputs_bytes_, false));
-  return move(scratch_, scratch_bytes_, false);
-}
-
 uint64_t CudaPreparedProblem::bytes() const {
-  uint64_t bytes = banks_.bytes();
-  for (const SharedArena* arena :
-       {&inputs_, &outputs_, &reference_outputs_, &scratch_, &expected_}) {
-    bytes += arena->mapped_bytes();
-  }
-  return bytes;
+  return memory_.bytes() + banks_.bytes() + expected_.mapped_bytes();
 }
 
 absl::Status CudaPreparedProblem::ArrangeBanks() {
   uint64_t end = 0;
   const auto each = [&](const std::function<void(Set&, uint64_t bytes)>& place) {
-    for (BenchShape& shape : bench_shapes_) {
+    for (BenchShape& shape : plan_.bench_shapes) {
       for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
         for (const Bank bank : {kBase, kOther}) {
-          for (const Place& input : cases_[shape.slots[slot]].inputs) {
+          for (const Place& input : plan_.cases[shape.slots[slot]].inputs) {
             place(shape.sets[slot][bank], input.bytes);
             end = AlignTensor(end + input.bytes);
           }
@@ -371,17 +158,17 @@ absl::Status CudaPreparedProblem::DrawInput(size_t input, const CaseSpec& spec, 
 }
 
 absl::Status CudaPreparedProblem::FillInputs(const CancelToken& cancel) {
-  for (size_t i = 0; i < check_cases_.size(); ++i) {
+  for (size_t i = 0; i < plan_.check_cases.size(); ++i) {
     KC_RETURN_IF_ERROR(cancel.Check());
-    const Case& at = cases_[check_cases_[i].index];
+    const Case& at = plan_.cases[plan_.check_cases[i].index];
     for (size_t t = 0; t < at.inputs.size(); ++t) {
-      KC_RETURN_IF_ERROR(DrawInput(t, check_specs_[i], values_random_.Next(),
-                                   inputs_.address() + at.inputs[t].offset));
+      KC_RETURN_IF_ERROR(DrawInput(t, plan_.check_specs[i], values_random_.Next(),
+                                   memory_.inputs() + at.inputs[t].offset));
     }
   }
-  for (BenchShape& shape : bench_shapes_) {
+  for (BenchShape& shape : plan_.bench_shapes) {
     const CaseSpec spec{.axes = shape.axes};
-    for (std::array<Set, kBanks>& sets : shape.sets) {
+    for (std::array<Set, CasePlan::kBanks>& sets : shape.sets) {
       KC_RETURN_IF_ERROR(cancel.Check());
       for (size_t t = 0; t < problem_.inputs.size(); ++t) {
         KC_RETURN_IF_ERROR(DrawInput(t, spec, values_random_.Next(), sets[kBase].inputs[t]));
@@ -395,14 +182,15 @@ absl::Status CudaPreparedProblem::FillInputs(const CancelToken& cancel) {
 
 absl::Status CudaPreparedProblem::FillTaskInputs(CudaTaskInputs& drawn, const CancelToken& cancel) {
   const size_t tensors = problem_.inputs.size();
-  for (const CheckCase& check : check_cases_) {
+  for (const CheckCase& check : plan_.check_cases) {
     KC_RETURN_IF_ERROR(drawn.Draw(values_random_.Next(), cancel));
     for (size_t t = 0; t < tensors; ++t) {
-      KC_RETURN_IF_ERROR(drawn.CopyTo(t, inputs_.address() + cases_[check.index].inputs[t].offset));
+      KC_RETURN_IF_ERROR(
+          drawn.CopyTo(t, memory_.inputs() + plan_.cases[check.index].inputs[t].offset));
     }
   }
-  for (BenchShape& shape : bench_shapes_) {
-    for (std::array<Set, kBanks>& sets : shape.sets) {
+  for (BenchShape& shape : plan_.bench_shapes) {
+    for (std::array<Set, CasePlan::kBanks>& sets : shape.sets) {
       for (const Bank bank : {kBase, kOther}) {
         KC_RETURN_IF_ERROR(drawn.Draw(values_random_.Next(), cancel));
         for (size_t t = 0; t < tensors; ++t) {
@@ -440,20 +228,21 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunne
   const CudaApi& api = device_.api();
   uint64_t end = 0;
   // By bank; the check cases are in the first one.
-  std::array<std::vector<OracleCall>, kBanks> calls;
+  std::array<std::vector<OracleCall>, CasePlan::kBanks> calls;
   const auto add = [&](size_t bank, const Case& at,
                        std::vector<CudaExpected>& expected) -> absl::Status {
     OracleCall& call = calls[bank].emplace_back(OracleCall{&at, &expected, {}});
     KC_ASSIGN_OR_RETURN(expected, PlaceExpected(at.axes, call.places, end));
     return absl::OkStatus();
   };
-  for (CheckCase& check : check_cases_) {
-    KC_RETURN_IF_ERROR(add(kBase, cases_[check.index], check.expected));
+  for (CheckCase& check : plan_.check_cases) {
+    KC_RETURN_IF_ERROR(add(kBase, plan_.cases[check.index], check.expected));
   }
-  for (size_t bank = 0; bank < kBanks; ++bank) {
-    for (BenchShape& shape : bench_shapes_) {
+  for (size_t bank = 0; bank < CasePlan::kBanks; ++bank) {
+    for (BenchShape& shape : plan_.bench_shapes) {
       for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
-        KC_RETURN_IF_ERROR(add(bank, cases_[shape.slots[slot]], shape.sets[slot][bank].expected));
+        KC_RETURN_IF_ERROR(
+            add(bank, plan_.cases[shape.slots[slot]], shape.sets[slot][bank].expected));
       }
     }
   }
@@ -480,10 +269,10 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunne
     for (const OracleCall& call : of_bank) {
       if (oracle.host_launched()) {
         KC_ASSIGN_OR_RETURN(programs.emplace_back(),
-                            MakeCall(*call.at, kExpected, call.places, /*wide=*/true));
+                            PlanCall(problem_, *call.at, {kExpected, call.places}, /*wide=*/true));
         continue;
       }
-      auto program = MakeProgram(problem_, oracle, *call.at, kExpected, call.places);
+      auto program = PlanProgram(problem_, oracle, *call.at, {kExpected, call.places});
       if (!program.ok()) {
         return absl::FailedPreconditionError(
             absl::StrCat(kOracleText, ": ", program.status().message()));
@@ -492,10 +281,10 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunne
       workspace_bytes = std::max(workspace_bytes, program->workspace_bytes);
     }
   }
-  KC_RETURN_IF_ERROR(ReserveScratch(workspace_bytes, runner, cancel));
+  KC_RETURN_IF_ERROR(memory_.ReserveScratch(workspace_bytes, runner, cancel));
 
-  for (size_t bank = 0, first = 0; bank < kBanks; first += calls[bank].size(), ++bank) {
-    for (const BenchShape& shape : bench_shapes_) {
+  for (size_t bank = 0, first = 0; bank < CasePlan::kBanks; first += calls[bank].size(), ++bank) {
+    for (const BenchShape& shape : plan_.bench_shapes) {
       KC_RETURN_IF_ERROR(PutBank(shape, static_cast<Bank>(bank)));
     }
     KC_RETURN_IF_ERROR(device_.Synchronize());
@@ -513,7 +302,7 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunne
     }
     KC_RETURN_IF_ERROR(DescribeExpected(calls[bank]));
   }
-  for (const BenchShape& shape : bench_shapes_) {
+  for (const BenchShape& shape : plan_.bench_shapes) {
     KC_RETURN_IF_ERROR(PutBank(shape, kBase));
   }
   KC_RETURN_IF_ERROR(device_.Synchronize());
@@ -568,74 +357,13 @@ absl::Status CudaPreparedProblem::DescribeExpected(std::span<const OracleCall> c
   return absl::OkStatus();
 }
 
-absl::StatusOr<Program> CudaPreparedProblem::MakeCall(const Case& at, Arena outputs_arena,
-                                                      const std::vector<Place>& outputs,
-                                                      bool wide) const {
-  Program call;
-  KC_ASSIGN_OR_RETURN(const auto inputs, Layouts(problem_.inputs, at.axes));
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    KC_ASSIGN_OR_RETURN(call.inputs.emplace_back(),
-                        TensorRecordOf(inputs[i], kInputs, at.inputs[i].offset));
-  }
-  KC_ASSIGN_OR_RETURN(auto layouts, Layouts(problem_.outputs, at.axes));
-  for (size_t i = 0; i < layouts.size(); ++i) {
-    if (wide && IsFloat(layouts[i].dtype)) layouts[i].dtype = DataType::kFloat64;
-    KC_ASSIGN_OR_RETURN(call.outputs.emplace_back(),
-                        TensorRecordOf(layouts[i], outputs_arena, outputs[i].offset));
-  }
-  return call;
-}
-
 absl::StatusOr<CudaPreparedProblem::Programs> CudaPreparedProblem::MakeCalls(Arena outputs) const {
   Programs made;
-  for (const Case& at : cases_) {
-    KC_ASSIGN_OR_RETURN(made.programs.emplace_back(), MakeCall(at, outputs, at.outputs, false));
+  for (const Case& at : plan_.cases) {
+    KC_ASSIGN_OR_RETURN(made.programs.emplace_back(),
+                        PlanCall(problem_, at, {outputs, at.outputs}, false));
     made.workspace_bytes.push_back(0);
   }
-  return made;
-}
-
-absl::StatusOr<CudaPreparedProblem::PlannedProgram> CudaPreparedProblem::MakeProgram(
-    const Problem& problem, const CudaProgram& program, const Case& at, Arena outputs_arena,
-    const std::vector<Place>& outputs) {
-  const std::vector<std::string> names = program.KernelNames();
-  KC_ASSIGN_OR_RETURN(
-      const LaunchPlan plan,
-      PlanLaunches(problem, program.launches, program.workspace_bytes, program.tunables, at.axes));
-  PlannedProgram made;
-  for (const PlannedLaunch& launch : plan.launches) {
-    ProgramLaunch& call = made.program.launches.emplace_back();
-    call.kernel =
-        static_cast<uint32_t>(std::find(names.begin(), names.end(), launch.kernel) - names.begin());
-    std::copy(std::begin(launch.grid), std::end(launch.grid), call.grid);
-    std::copy(std::begin(launch.block), std::end(launch.block), call.block);
-    if (launch.cluster[0] * launch.cluster[1] * launch.cluster[2] > 1) {
-      std::copy(std::begin(launch.cluster), std::end(launch.cluster), call.cluster);
-    }
-    call.shared_memory_bytes = launch.shared_memory_bytes;
-    for (const KernelArgument& argument : launch.arguments) {
-      Argument& passed = call.arguments.emplace_back();
-      passed.bytes = static_cast<uint32_t>(argument.bytes);
-      switch (argument.kind) {
-        case KernelArgument::Kind::kTensor: {
-          const auto tensor = static_cast<size_t>(argument.tensor);
-          const bool is_input = tensor < at.inputs.size();
-          passed.arena = is_input ? kInputs : outputs_arena;
-          passed.value =
-              is_input ? at.inputs[tensor].offset : outputs[tensor - at.inputs.size()].offset;
-          break;
-        }
-        case KernelArgument::Kind::kWorkspace:
-          passed.arena = kScratch;
-          passed.value = static_cast<uint64_t>(argument.offset);
-          break;
-        case KernelArgument::Kind::kScalar:
-          std::memcpy(&passed.value, argument.bits.data(), argument.bytes);
-          break;
-      }
-    }
-  }
-  made.workspace_bytes = AlignTensor(static_cast<uint64_t>(plan.workspace_bytes));
   return made;
 }
 
@@ -645,9 +373,9 @@ absl::StatusOr<CudaPreparedProblem::Programs> CudaPreparedProblem::MakePrograms(
     return MakeCalls(outputs);
   }
   Programs made;
-  for (const Case& at : cases_) {
+  for (const Case& at : plan_.cases) {
     KC_ASSIGN_OR_RETURN(PlannedProgram planned,
-                        MakeProgram(problem_, program, at, outputs, at.outputs));
+                        PlanProgram(problem_, program, at, {outputs, at.outputs}));
     made.programs.push_back(std::move(planned.program));
     made.workspace_bytes.push_back(planned.workspace_bytes);
     made.max_workspace_bytes = std::max(made.max_workspace_bytes, planned.workspace_bytes);
@@ -661,34 +389,23 @@ absl::Status CudaPreparedProblem::Attach(CudaRunner& runner, const CancelToken& 
 }
 
 absl::Status CudaPreparedProblem::PlaceReference(CudaRunner& runner, const CancelToken& cancel) {
-  KC_RETURN_IF_ERROR(ReserveScratch(reference_programs_.max_workspace_bytes, runner, cancel));
+  KC_RETURN_IF_ERROR(
+      memory_.ReserveScratch(reference_programs_.max_workspace_bytes, runner, cancel));
   return LoadReference(runner, kReferenceOutputs, cancel);
-}
-
-absl::Status CudaPreparedProblem::MapArena(CudaRunner& runner, Arena number,
-                                           const CancelToken& cancel) {
-  const SharedArena& arena = number == kInputs             ? inputs_
-                             : number == kOutputs          ? outputs_
-                             : number == kReferenceOutputs ? reference_outputs_
-                                                           : scratch_;
-  return AnswerStatus(device_.api(),
-                      runner.Map(number, arena.fd(), arena.mapped_bytes(), number != kInputs,
-                                 cancel, static_cast<uint32_t>(arena.padding())),
-                      cancel, "mapping memory");
 }
 
 absl::Status CudaPreparedProblem::MapArenas(CudaRunner& runner, const CancelToken& cancel) {
   for (const Arena number : {kInputs, kOutputs, kReferenceOutputs, kScratch}) {
     // Host code sees only what it works on.
     if (reference_.host_launched() && (number == kOutputs || number == kScratch)) continue;
-    KC_RETURN_IF_ERROR(MapArena(runner, number, cancel));
+    KC_RETURN_IF_ERROR(memory_.Map(runner, number, cancel));
   }
   return absl::OkStatus();
 }
 
 absl::Status CudaPreparedProblem::AttachObject(CudaRunner& runner, const CancelToken& cancel) {
-  KC_RETURN_IF_ERROR(MapArena(runner, kInputs, cancel));
-  return MapArena(runner, kOutputs, cancel);
+  KC_RETURN_IF_ERROR(memory_.Map(runner, kInputs, cancel));
+  return memory_.Map(runner, kOutputs, cancel);
 }
 
 absl::StatusOr<uint64_t> CudaPreparedProblem::InputsFingerprint() {
@@ -700,8 +417,8 @@ absl::StatusOr<uint64_t> CudaPreparedProblem::InputsFingerprint() {
   KC_RETURN_IF_ERROR(device_.Check(
       api.MemsetD8Async(fingerprint_.address(), 0, sizeof(uint64_t), device_.stream()),
       "clearing a sum"));
-  KC_RETURN_IF_ERROR(kernels_.Fingerprint(inputs_.address(),
-                                          static_cast<int64_t>(inputs_bytes_ / 8),
+  KC_RETURN_IF_ERROR(kernels_.Fingerprint(memory_.inputs(),
+                                          static_cast<int64_t>(plan_.inputs_bytes / 8),
                                           fingerprint_seed_, fingerprint_.address()));
   uint64_t fingerprint = 0;
   KC_RETURN_IF_ERROR(device_.Check(api.MemcpyDtoHAsync(&fingerprint, fingerprint_.address(),
@@ -717,11 +434,7 @@ absl::Status CudaPreparedProblem::LoadReference(CudaRunner& runner, Arena output
   if (outputs == kReferenceOutputs) {
     reference_outputs_hold_results_ = true;
   } else if (std::exchange(reference_outputs_hold_results_, false)) {
-    KC_RETURN_IF_ERROR(
-        device_.Check(api.MemsetD8Async(reference_outputs_.address(), 0xff,
-                                        reference_outputs_.bytes(), device_.stream()),
-                      "overwriting outputs"));
-    KC_RETURN_IF_ERROR(device_.Synchronize());
+    KC_RETURN_IF_ERROR(memory_.ClearReferenceOutputs());
   }
   if (reference_.host_launched()) {
     // No candidate runs in its process, so that it is loaded once.
@@ -752,82 +465,12 @@ absl::Status CudaPreparedProblem::Detach(CudaRunner& runner, const CancelToken& 
   return absl::OkStatus();
 }
 
-absl::Status CudaPreparedProblem::ReserveScratch(uint64_t bytes, CudaRunner& runner,
-                                                 const CancelToken& cancel) {
-  if (bytes <= scratch_.bytes()) {
-    scratch_bytes_ = std::max(scratch_bytes_, bytes);
-    return absl::OkStatus();
-  }
-  KC_ASSIGN_OR_RETURN(SharedArena larger, MakeArena(bytes));
-  KC_RETURN_IF_ERROR(AnswerStatus(device_.api(), runner.Unmap(kScratch, cancel), cancel,
-                                  "unmapping the workspace"));
-  const auto map = [&](const SharedArena& arena) {
-    return AnswerStatus(device_.api(),
-                        runner.Map(kScratch, arena.fd(), arena.mapped_bytes(), true, cancel,
-                                   static_cast<uint32_t>(arena.padding())),
-                        cancel, "mapping the workspace");
-  };
-  absl::Status mapped = map(larger);
-  if (mapped.ok()) {
-    scratch_ = std::move(larger);
-    scratch_bytes_ = bytes;
-    return absl::OkStatus();
-  }
-  if (absl::IsResourceExhausted(mapped)) {
-    if (const absl::Status back = map(scratch_); !back.ok()) {
-      return absl::UnavailableError(back.message());
-    }
-  }
-  return mapped;
-}
-
-absl::Status CudaPreparedProblem::FillWorkspace(uint64_t bytes, uint32_t pattern) {
-  if (bytes == 0) {
-    return absl::OkStatus();
-  }
-  return device_.Check(device_.api().MemsetD32Async(scratch_.address(), pattern,
-                                                    std::min<uint64_t>(bytes, scratch_.bytes()) / 4,
-                                                    device_.stream()),
-                       "filling the workspace");
-}
-
-absl::Status CudaPreparedProblem::ClearOutputs() {
-  for (const SharedArena* arena : {&outputs_, &scratch_}) {
-    KC_RETURN_IF_ERROR(device_.Check(
-        device_.api().MemsetD8Async(arena->address(), 0xff, arena->bytes(), device_.stream()),
-        "clearing memory"));
-  }
-  return device_.Synchronize();
-}
-
-absl::Status CudaPreparedProblem::ResetGuards(const Case& at) {
-  for (const Place& place : at.outputs) {
-    for (const CUdeviceptr guard : GuardAddresses(place)) {
-      KC_RETURN_IF_ERROR(device_.Check(
-          device_.api().MemsetD32Async(guard, kGuardPattern, kGuardBytes / 4, device_.stream()),
-          "writing guards"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CudaPreparedProblem::FillOutputs(Arena outputs, const Case& at, uint32_t pattern) {
-  for (const Place& place : at.outputs) {
-    // Rounds up into the guard's place: an output may end within a word.
-    const uint64_t words = (place.bytes + 3) / 4;
-    KC_RETURN_IF_ERROR(device_.Check(device_.api().MemsetD32Async(OutputAddress(outputs, place),
-                                                                  pattern, words, device_.stream()),
-                                     "filling outputs"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CudaPreparedProblem::PutBank(const BenchShape& shape, Bank bank) {
   for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
-    const Case& at = cases_[shape.slots[slot]];
-    const std::array<Set, kBanks>& sets = shape.sets[slot];
+    const Case& at = plan_.cases[shape.slots[slot]];
+    const std::array<Set, CasePlan::kBanks>& sets = shape.sets[slot];
     for (size_t i = 0; i < at.inputs.size(); ++i) {
-      const CUdeviceptr to = inputs_.address() + at.inputs[i].offset;
+      const CUdeviceptr to = memory_.inputs() + at.inputs[i].offset;
       const CUdeviceptr from = sets[bank == kOther ? kOther : kBase].inputs[i];
       KC_RETURN_IF_ERROR(device_.Check(
           device_.api().MemcpyDtoDAsync(to, from, at.inputs[i].bytes, device_.stream()),
@@ -845,7 +488,7 @@ absl::Status CudaPreparedProblem::PutBank(const BenchShape& shape, Bank bank) {
 
 void CudaPreparedProblem::AddPoisons(Arena outputs, size_t index, uint32_t pattern,
                                      std::vector<PoisonRecord>& poisons) const {
-  for (const Place& place : cases_[index].outputs) {
+  for (const Place& place : plan_.cases[index].outputs) {
     poisons.push_back({outputs, pattern, place.offset, (place.bytes + 3) / 4 * 4});
   }
 }
@@ -861,15 +504,6 @@ uint64_t CudaPreparedProblem::AddWorkspacePoison(uint64_t workspace_bytes, uint3
   return bytes;
 }
 
-CUdeviceptr CudaPreparedProblem::OutputAddress(Arena outputs, const Place& place) const {
-  return (outputs == kOutputs ? outputs_ : reference_outputs_).address() + place.offset;
-}
-
-std::array<CUdeviceptr, 2> CudaPreparedProblem::GuardAddresses(const Place& place) const {
-  const CUdeviceptr at = OutputAddress(kOutputs, place);
-  return {at - kGuardBytes, at + (place.bytes + 3) / 4 * 4};
-}
-
 int64_t CudaPreparedProblem::CallLimitNs(int64_t reference_ns) const {
   const double limit = options_.call_limit_factor * static_cast<double>(reference_ns);
   const auto within =
@@ -883,10 +517,10 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
   KC_ASSIGN_OR_RETURN(const DeviceBuffer result,
                       DeviceBuffer::Allocate(device_, sizeof(TensorComparison)));
   const auto run = [&](size_t index, const std::vector<CudaExpected>& expected) -> absl::Status {
-    Case& at = cases_[index];
+    Case& at = plan_.cases[index];
     const std::string what =
         absl::StrCat("the problem's reference (", ShapeText(at.axes), ", ", at.distribution, ")");
-    KC_RETURN_IF_ERROR(FillOutputs(kReferenceOutputs, at, 0x7ff17ff1));
+    KC_RETURN_IF_ERROR(memory_.FillOutputs(kReferenceOutputs, at, 0x7ff17ff1));
     KC_RETURN_IF_ERROR(device_.Synchronize());
     const RunRecord record{cuda_runner::kReference, static_cast<uint32_t>(index)};
     at.reference_ns = INT64_MAX;
@@ -898,14 +532,15 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
       at.reference_ns = std::min(at.reference_ns, answer.reply.wall_ns);
     }
     for (size_t i = 0; i < expected.size(); ++i) {
-      KC_RETURN_IF_ERROR(kernels_.Compare({.dtype = expected[i].dtype,
-                                           .got = OutputAddress(kReferenceOutputs, at.outputs[i]),
-                                           .expected = expected[i].values,
-                                           .count = expected[i].count,
-                                           .absolute = expected[i].absolute,
-                                           .rtol = expected[i].tolerance.rtol,
-                                           .poison = 0x7ff17ff1,
-                                           .result = result.address()}));
+      KC_RETURN_IF_ERROR(
+          kernels_.Compare({.dtype = expected[i].dtype,
+                            .got = memory_.OutputAddress(kReferenceOutputs, at.outputs[i]),
+                            .expected = expected[i].values,
+                            .count = expected[i].count,
+                            .absolute = expected[i].absolute,
+                            .rtol = expected[i].tolerance.rtol,
+                            .poison = 0x7ff17ff1,
+                            .result = result.address()}));
       TensorComparison found;
       KC_RETURN_IF_ERROR(device_.Check(
           api.MemcpyDtoHAsync(&found, result.address(), sizeof(found), device_.stream()),
@@ -921,14 +556,14 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
     }
     return absl::OkStatus();
   };
-  for (const CheckCase& check : check_cases_) {
+  for (const CheckCase& check : plan_.check_cases) {
     KC_RETURN_IF_ERROR(run(check.index, check.expected));
   }
-  for (BenchShape& shape : bench_shapes_) {
+  for (BenchShape& shape : plan_.bench_shapes) {
     for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
       KC_RETURN_IF_ERROR(run(shape.slots[slot], shape.sets[slot][kBase].expected));
     }
-    shape.reference_ns = cases_[shape.slots[0]].reference_ns;
+    shape.reference_ns = plan_.cases[shape.slots[0]].reference_ns;
   }
   return absl::OkStatus();
 }

@@ -101,7 +101,8 @@ bool Profiling::Accept(const absl::StatusOr<CudaRunner::Answer>& answer, const c
 }
 
 bool Profiling::Load() {
-  absl::Status reserved = prepared_.ReserveScratch(programs_.max_workspace_bytes, runner_, cancel_);
+  absl::Status reserved =
+      prepared_.memory().ReserveScratch(programs_.max_workspace_bytes, runner_, cancel_);
   if (!reserved.ok()) {
     status_ = cancel_.Check();
     return Missing(absl::StrCat("the profiler has no workspace: ", reserved.message()));

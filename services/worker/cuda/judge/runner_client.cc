@@ -442,4 +442,31 @@ std::string CudaRunner::FailureText(const Answer& answer) {
   return absl::StrCat(where, ": CUDA error ", answer.reply.cuda_error);
 }
 
+absl::Status AnswerStatus(const CudaApi& api, const CudaRunner::Answer& answer,
+                          const CancelToken& cancel, const std::string& what,
+                          absl::StatusCode late) {
+  if (answer.ok()) {
+    return absl::OkStatus();
+  }
+  if (answer.end == CudaRunner::End::kStopped) {
+    return cancel.Check();
+  }
+  const std::string text = absl::StrCat(what, ": ", CudaRunner::FailureText(answer));
+  if (answer.end == CudaRunner::End::kGone || answer.end == CudaRunner::End::kForged) {
+    return absl::UnavailableError(text);
+  }
+  if (answer.end == CudaRunner::End::kTimeout) {
+    return absl::Status(late, text);
+  }
+  if (answer.reply.failure == cuda_runner::Failure::kDriver) {
+    const absl::Status status =
+        CudaStatus(api, static_cast<CUresult>(answer.reply.cuda_error), what);
+    return absl::Status(absl::IsAborted(status) || absl::IsInvalidArgument(status)
+                            ? absl::StatusCode::kFailedPrecondition
+                            : status.code(),
+                        status.message());
+  }
+  return absl::FailedPreconditionError(text);
+}
+
 }  // namespace kernelcast::worker

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "common/process/child_process.h"
 #include "services/worker/core/cancel.h"
+#include "services/worker/cuda/api/cuda_api.h"
 #include "services/worker/cuda/runner/profile_report.h"
 #include "services/worker/cuda/runner/program_table.h"
 #include "services/worker/cuda/runner/protocol.h"
@@ -150,6 +151,13 @@ class CudaRunner {
   // With a shared object loaded: the resident memory that it may reach. 0: unlimited.
   int64_t max_resident_bytes_ = 0;
 };
+
+// Translates an answer for a trusted program. UNAVAILABLE: the runner ended. FAILED_PRECONDITION:
+// the program is at fault. `late` is the code for a timeout. Returns the token's status when it is
+// stopped.
+[[nodiscard]] absl::Status AnswerStatus(const CudaApi& api, const CudaRunner::Answer& answer,
+                                        const CancelToken& cancel, const std::string& what,
+                                        absl::StatusCode late = absl::StatusCode::kUnavailable);
 
 }  // namespace kernelcast::worker
 

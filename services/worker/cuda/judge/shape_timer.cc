@@ -81,8 +81,8 @@ std::optional<ShapeTimer::Plan> ShapeTimer::PlanCalls(const Calls& calls) {
   if (side == Side::kCandidate && judgement_.hosted()) {
     // From here: what the runner overwrites is the candidate's word.
     for (const size_t slot : order) {
-      if (!judgement_.Must(
-              prepared.FillOutputs(outputs, prepared.cases()[shape.slots[slot]], plan.pattern))) {
+      if (!judgement_.Must(prepared.memory().FillOutputs(
+              outputs, prepared.cases()[shape.slots[slot]], plan.pattern))) {
         return std::nullopt;
       }
     }

@@ -260,7 +260,7 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
   };
   const RenewRunners renew = [&]() -> absl::StatusOr<CudaRunners> {
     KC_RETURN_IF_ERROR(StartReference(programs, cancel));
-    KC_RETURN_IF_ERROR((*prepared)->Relocate());
+    KC_RETURN_IF_ERROR((*prepared)->memory().Relocate());
     KC_RETURN_IF_ERROR((*prepared)->Attach(*runner_, cancel));
     attached_ = *prepared;
     if (hosted) {

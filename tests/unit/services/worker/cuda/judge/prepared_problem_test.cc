@@ -42,8 +42,7 @@ TEST_CASE("A prepared problem has its cases, disjoint buffers, and the reference
   for (size_t i = 1; i < cases.size(); ++i) {
     const auto& before = cases[i - 1];
     CHECK(before.inputs[0].offset + before.inputs[0].bytes <= cases[i].inputs[0].offset);
-    CHECK(before.outputs[0].offset + before.outputs[0].bytes +
-              2 * CudaPreparedProblem::kGuardBytes <=
+    CHECK(before.outputs[0].offset + before.outputs[0].bytes + 2 * CasePlan::kGuardBytes <=
           cases[i].outputs[0].offset);
   }
   for (const auto& set : shape.sets) {
@@ -210,13 +209,14 @@ TEST_CASE("Arenas move to other memory for a fresh runner and keep the inputs") 
   std::set<uint64_t> distances;
   for (int i = 0; i < 5; ++i) {
     runner = judge.StartRunner();
-    REQUIRE((*prepared)->Relocate().ok());
+    REQUIRE((*prepared)->memory().Relocate().ok());
     REQUIRE((*prepared)->Attach(*runner, judge.cancel).ok());
-    const CUdeviceptr outputs = (*prepared)->OutputAddress(CudaPreparedProblem::kOutputs, place);
+    const CUdeviceptr outputs =
+        (*prepared)->memory().OutputAddress(CudaPreparedProblem::kOutputs, place);
     CHECK(outputs % 512 == 0);
     addresses.insert(outputs);
-    distances.insert(outputs -
-                     (*prepared)->OutputAddress(CudaPreparedProblem::kReferenceOutputs, place));
+    distances.insert(outputs - (*prepared)->memory().OutputAddress(
+                                   CudaPreparedProblem::kReferenceOutputs, place));
     CHECK((*prepared)->InputsFingerprint().value() == (*prepared)->base_fingerprint());
     const cuda_runner::RunRecord run{cuda_runner::kReference, 0};
     CHECK(runner->Run({&run, 1}, 30'000'000'000, judge.cancel).ok());
@@ -232,7 +232,7 @@ TEST_CASE("The first arena stays when the device has no room for another") {
   REQUIRE(prepared.ok());
   runner = judge.StartRunner();
   FakeCuda::Instance().Inject("MemCreate", 1, Effect::kFailOnce, CUDA_ERROR_OUT_OF_MEMORY);
-  CHECK((*prepared)->Relocate().ok());
+  CHECK((*prepared)->memory().Relocate().ok());
   REQUIRE((*prepared)->Attach(*runner, judge.cancel).ok());
   CHECK((*prepared)->InputsFingerprint().value() == (*prepared)->base_fingerprint());
 }
@@ -246,7 +246,7 @@ TEST_CASE("No reference result remains when device code arrives") {
   const auto word = [&] {
     uint32_t value = 0;
     const CUdeviceptr from =
-        (*prepared)->OutputAddress(CudaPreparedProblem::kReferenceOutputs, at.outputs[0]);
+        (*prepared)->memory().OutputAddress(CudaPreparedProblem::kReferenceOutputs, at.outputs[0]);
     CHECK(judge.device().api().MemcpyDtoHAsync(&value, from, sizeof(value),
                                                judge.device().stream()) == CUDA_SUCCESS);
     CHECK(judge.device().Synchronize().ok());
@@ -262,12 +262,13 @@ TEST_CASE("The workspace grows, or stays unchanged where it cannot") {
   const auto runner = judge.StartRunner({"--inject=MemMap:7:once:2"});
   const auto prepared = judge.Prepare(MapProblem(), *runner);
   REQUIRE(prepared.ok());
-  REQUIRE((*prepared)->ReserveScratch(5000, *runner, judge.cancel).ok());
+  REQUIRE((*prepared)->memory().ReserveScratch(5000, *runner, judge.cancel).ok());
   const auto before = FakeCuda::Instance().Held();
   // The judge has no memory; then the runner cannot map it.
   CHECK(absl::IsResourceExhausted(
-      (*prepared)->ReserveScratch(uint64_t{2} << 30, *runner, judge.cancel)));
-  CHECK(absl::IsResourceExhausted((*prepared)->ReserveScratch(50'000, *runner, judge.cancel)));
+      (*prepared)->memory().ReserveScratch(uint64_t{2} << 30, *runner, judge.cancel)));
+  CHECK(absl::IsResourceExhausted(
+      (*prepared)->memory().ReserveScratch(50'000, *runner, judge.cancel)));
   CHECK(FakeCuda::Instance().Held() == before);
   // Programs that need the smaller one continue.
   CudaProgram program = MapProgram(kMapReference);
@@ -282,7 +283,7 @@ TEST_CASE("The workspace grows, or stays unchanged where it cannot") {
   const auto taken = runner->SetPrograms(cuda_runner::kCandidate, programs->programs,
                                          30'000'000'000, judge.cancel);
   CHECK((taken.ok() && taken->ok()));
-  CHECK((*prepared)->ReserveScratch(50'000, *runner, judge.cancel).ok());
+  CHECK((*prepared)->memory().ReserveScratch(50'000, *runner, judge.cancel).ok());
 }
 
 TEST_CASE("Programs without a plan are refused before anything runs") {

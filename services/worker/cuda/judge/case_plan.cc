@@ -1,0 +1,119 @@
+#include "services/worker/cuda/judge/case_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "services/worker/core/tensor.h"
+#include "services/worker/cuda/runner/program_table.h"
+
+namespace kernelcast::worker {
+
+double CasePlan::MemoryBytes(const Problem& problem) const {
+  double bytes = 0;
+  const auto add = [&](const Case& at, double inputs, double expected) {
+    for (const Place& input : at.inputs) {
+      bytes += inputs * static_cast<double>(input.bytes);
+    }
+    for (size_t i = 0; i < at.outputs.size(); ++i) {
+      const DataType dtype = problem.outputs[i].dtype;
+      const auto of_output = static_cast<double>(at.outputs[i].bytes);
+      // The outputs of both sides, and the expected ones.
+      const double widened = IsFloat(dtype) ? 8.0 / static_cast<double>(SizeBytes(dtype)) : 1;
+      bytes += (2 + expected * widened) * of_output;
+    }
+  };
+  for (const CheckCase& check : check_cases) {
+    add(cases[check.index], 1, 1);
+  }
+  for (const BenchShape& shape : bench_shapes) {
+    for (const size_t slot : shape.slots) {
+      add(cases[slot], 3, kBanks);
+    }
+  }
+  return bytes;
+}
+
+absl::StatusOr<CasePlan> PlanCases(const Problem& problem, const MeasureOptions& options,
+                                   SecretRandom& shapes_random) {
+  const ProblemTarget& target = problem.targets.find(kCudaTargetName)->second;
+  CasePlan plan;
+  const auto add_case = [&](const AxisValues& axes, std::string distribution,
+                            uint64_t& outputs_end) -> absl::StatusOr<size_t> {
+    CasePlan::Case added;
+    added.axes = axes;
+    added.distribution = std::move(distribution);
+    KC_ASSIGN_OR_RETURN(const auto inputs, Layouts(problem.inputs, axes));
+    for (const TensorLayout& layout : inputs) {
+      added.inputs.push_back({plan.inputs_bytes, static_cast<uint64_t>(layout.bytes())});
+      plan.inputs_bytes = AlignTensor(plan.inputs_bytes + static_cast<uint64_t>(layout.bytes()));
+    }
+    KC_ASSIGN_OR_RETURN(const auto outputs, Layouts(problem.outputs, axes));
+    for (const TensorLayout& layout : outputs) {
+      outputs_end += CasePlan::kGuardBytes;
+      added.outputs.push_back({outputs_end, static_cast<uint64_t>(layout.bytes())});
+      outputs_end =
+          AlignTensor(outputs_end + static_cast<uint64_t>(layout.bytes())) + CasePlan::kGuardBytes;
+    }
+    plan.cases.push_back(std::move(added));
+    return plan.cases.size() - 1;
+  };
+
+  for (CaseSpec& spec : CorrectnessCases(problem, target, options, shapes_random)) {
+    CasePlan::CheckCase check;
+    KC_ASSIGN_OR_RETURN(check.index, add_case(spec.axes, spec.distribution(), plan.outputs_bytes));
+    plan.check_cases.push_back(std::move(check));
+    plan.check_specs.push_back(std::move(spec));
+  }
+  for (const AxisValues& axes : target.bench_shapes) {
+    CasePlan::BenchShape shape;
+    shape.axes = axes;
+    if (problem.bytes) {
+      KC_ASSIGN_OR_RETURN(shape.bytes, problem.bytes->Evaluate(ToVariables(axes)));
+    }
+    if (problem.flops) {
+      KC_ASSIGN_OR_RETURN(shape.flops, problem.flops->Evaluate(ToVariables(axes)));
+    }
+    // Memory per set: inputs of two banks in addition to the arena's, and expected outputs of all
+    // banks.
+    int64_t set_bytes = 0;
+    KC_ASSIGN_OR_RETURN(const auto inputs, Layouts(problem.inputs, axes));
+    for (const TensorLayout& layout : inputs) {
+      set_bytes += 3 * layout.bytes();
+    }
+    KC_ASSIGN_OR_RETURN(const auto outputs, Layouts(problem.outputs, axes));
+    for (const TensorLayout& layout : outputs) {
+      const int64_t expected = IsFloat(layout.dtype) ? layout.elements() * 8 : layout.bytes();
+      set_bytes += 2 * layout.bytes() + static_cast<int64_t>(CasePlan::kBanks) * expected;
+    }
+    const int64_t affordable = options.input_sets_bytes / std::max<int64_t>(1, set_bytes) /
+                               std::ssize(target.bench_shapes);
+    // One request times all sets and one empty call.
+    const int64_t poisons_a_set = 2 * std::ssize(problem.outputs) + 1;
+    const int64_t most = std::min<int64_t>({options.input_sets, cuda_runner::kMaxSamples - 1,
+                                            int64_t{cuda_runner::kMaxPoisons} / poisons_a_set});
+    if (most < 1) {
+      return absl::FailedPreconditionError(absl::StrCat("the problem has ", problem.outputs.size(),
+                                                        " outputs, too many for a runner"));
+    }
+    const int64_t sets = std::clamp<int64_t>(affordable, 1, most);
+    for (int64_t i = 0; i < sets; ++i) {
+      KC_ASSIGN_OR_RETURN(const size_t index, add_case(axes, "declared", plan.outputs_bytes));
+      shape.slots.push_back(index);
+    }
+    shape.sets.resize(static_cast<size_t>(sets));
+    plan.bench_shapes.push_back(std::move(shape));
+  }
+  // One extra program does nothing, to measure the overhead of a call.
+  if (plan.cases.size() >= cuda_runner::kMaxPrograms ||
+      plan.check_cases.size() > cuda_runner::kMaxRuns) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the problem has ", plan.cases.size(), " cases, of ", plan.check_cases.size(),
+                     " that are checked; a runner takes ", cuda_runner::kMaxPrograms - 1, ", of ",
+                     cuda_runner::kMaxRuns));
+  }
+  return plan;
+}
+
+}  // namespace kernelcast::worker

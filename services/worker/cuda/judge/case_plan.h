@@ -1,0 +1,90 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_CASE_PLAN_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_CASE_PLAN_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/secret_random.h"
+#include "common/domain/problem.h"
+#include "services/worker/core/inputs.h"
+#include "services/worker/core/options.h"
+#include "services/worker/cuda/judge/expected_output.h"
+
+namespace kernelcast::worker {
+
+// The calls by which a problem's candidates are judged on a device, and where their tensors are in
+// the arenas. The values of inputs and expected outputs are filled in later.
+struct CasePlan {
+  // Arenas, by the numbers that runners use.
+  enum Arena : uint32_t {
+    kInputs = 0,
+    // Shared by both sides in turn, so that ratios do not depend on the placement of each side's
+    // outputs.
+    kOutputs = 1,
+    // For a reference that runs next to a host-launched candidate, whose process must not see its
+    // outputs. Holds no results of the reference while device code runs.
+    kReferenceOutputs = 2,
+    kScratch = 3,
+    kExpected = 4,  // while the oracle runs, never while a candidate does
+  };
+  // Sets of values for the inputs of the bench shapes.
+  enum Bank : size_t { kBase = 0, kAltered = 1, kOther = 2 };
+  static constexpr size_t kBanks = 3;
+
+  struct Place {
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+  };
+  // One call of the program. Its index in cases() is the index of its program.
+  struct Case {
+    AxisValues axes;
+    std::string distribution;
+    std::vector<Place> inputs;
+    std::vector<Place> outputs;
+    int64_t reference_ns = 0;
+  };
+  struct Set {
+    // By input: where its values are stored. For kAltered: the seed of the changes to kBase.
+    std::vector<CUdeviceptr> inputs;
+    std::vector<uint64_t> seeds;
+    std::vector<CudaExpected> expected;
+  };
+  struct CheckCase {
+    size_t index = 0;
+    std::vector<CudaExpected> expected;
+  };
+  struct BenchShape {
+    AxisValues axes;
+    std::vector<size_t> slots;                  // indices into cases()
+    std::vector<std::array<Set, kBanks>> sets;  // by slot
+    int64_t reference_ns = 0;
+    double bytes = 0;  // declared traffic and work; 0: not declared
+    double flops = 0;
+  };
+  // Bytes before and after each output.
+  static constexpr int64_t kGuardBytes = 4096;
+
+  // Device memory that inputs, outputs and expected outputs need. In floating point, because the
+  // sum of legal sizes may overflow.
+  double MemoryBytes(const Problem& problem) const;
+
+  std::vector<Case> cases;
+  std::vector<CaseSpec> check_specs;  // by index in check_cases
+  std::vector<CheckCase> check_cases;
+  std::vector<BenchShape> bench_shapes;
+  uint64_t inputs_bytes = 0;
+  uint64_t outputs_bytes = 0;
+};
+
+// Chooses the shapes of correctness cases by `shapes_random`, and the number of input sets by the
+// options. FAILED_PRECONDITION: the problem has more calls or outputs than a runner takes.
+[[nodiscard]] absl::StatusOr<CasePlan> PlanCases(const Problem& problem,
+                                                 const MeasureOptions& options,
+                                                 SecretRandom& shapes_random);
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_CASE_PLAN_H_

@@ -1,0 +1,53 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_CUDA_PROGRAM_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_CUDA_PROGRAM_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/domain/problem.h"
+#include "services/worker/cuda/judge/case_plan.h"
+#include "services/worker/cuda/runner/program_table.h"
+
+namespace kernelcast::worker {
+
+// A compiled program: a candidate, a reference or an oracle. Either device code with its launches,
+// or host code that launches by itself: a shared object, for candidates only, or a Python program.
+struct CudaProgram {
+  std::string cubin;
+  std::vector<Launch> launches;
+  std::string workspace_bytes;
+  std::vector<Tunable> tunables;
+  std::string object = {};  // empty: device code
+
+  bool host_launched() const { return !object.empty(); }
+
+  // Names of its kernels without duplicates, in the order of the launches.
+  std::vector<std::string> KernelNames() const;
+};
+
+// Where the outputs of a call go.
+struct OutputPlaces {
+  CasePlan::Arena arena;
+  const std::vector<CasePlan::Place>& places;
+};
+
+// One call of a program of launches. INVALID_ARGUMENT: a launch has no plan.
+struct PlannedProgram {
+  cuda_runner::Program program;
+  uint64_t workspace_bytes = 0;
+};
+[[nodiscard]] absl::StatusOr<PlannedProgram> PlanProgram(const Problem& problem,
+                                                         const CudaProgram& program,
+                                                         const CasePlan::Case& at,
+                                                         const OutputPlaces& outputs);
+
+// One call of host code. `wide`: floating-point outputs are float64.
+[[nodiscard]] absl::StatusOr<cuda_runner::Program> PlanCall(const Problem& problem,
+                                                            const CasePlan::Case& at,
+                                                            const OutputPlaces& outputs, bool wide);
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_CUDA_PROGRAM_H_
