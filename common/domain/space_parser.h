@@ -1,0 +1,31 @@
+#ifndef KERNELCAST_COMMON_DOMAIN_SPACE_PARSER_H_
+#define KERNELCAST_COMMON_DOMAIN_SPACE_PARSER_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/domain/launch_parser.h"
+#include "common/domain/problem.h"
+#include "common/domain/problem_files.h"
+#include "common/domain/yaml_cursor.h"
+
+namespace kernelcast {
+
+// Of problems and of templates.
+constexpr size_t kMaxDescriptionBytes = 16 << 10;
+
+// What a template space belongs to.
+struct SpaceOwner {
+  std::string target;
+  CandidateKind kind;
+  const DeclaredNames& names;
+};
+
+// Parses the template space in the file that `at` names, with its templates.
+[[nodiscard]] absl::StatusOr<Space> ParseSpace(const Cursor& at, const SpaceOwner& owner,
+                                               ProblemFileReader& files);
+
+}  // namespace kernelcast
+
+#endif  // KERNELCAST_COMMON_DOMAIN_SPACE_PARSER_H_
