@@ -309,12 +309,23 @@ absl::StatusOr<Parameters> Parse(std::string_view policy, std::span<const Parame
 }
 
 template <class Made>
-absl::StatusOr<std::unique_ptr<const Policy>> Make(std::string_view name,
-                                                   std::span<const ParameterSpec> own,
-                                                   const std::map<std::string, double>& values) {
-  KC_ASSIGN_OR_RETURN(const Parameters parameters, Parse(name, own, values));
+std::unique_ptr<const Policy> Make(const Parameters& parameters) {
   return std::make_unique<const Made>(parameters);
 }
+
+struct PolicyEntry {
+  std::string_view name;
+  std::span<const ParameterSpec> parameters;  // besides the common ones
+  std::unique_ptr<const Policy> (*make)(const Parameters&);
+};
+
+// One row per policy.
+constexpr PolicyEntry kPolicies[] = {
+    {"threshold", kOfThreshold, Make<ThresholdPolicy>},
+    {"top_k", kOfTopK, Make<TopKPolicy>},
+    {"value", kOfValue, Make<ValuePolicy>},
+    {"risk", kOfRisk, Make<RiskPolicy>},
+};
 
 }  // namespace
 
@@ -328,16 +339,20 @@ const Policy& DefaultPolicy() {
   return *policy;
 }
 
-std::vector<std::string> PolicyNames() { return {"threshold", "top_k", "value", "risk"}; }
+std::vector<std::string> PolicyNames() {
+  std::vector<std::string> names;
+  for (const PolicyEntry& policy : kPolicies) names.emplace_back(policy.name);
+  return names;
+}
 
 absl::StatusOr<std::unique_ptr<const Policy>> MakePolicy(
     std::string_view name, const std::map<std::string, double>& parameters) {
-  if (name.empty() || name == "threshold") {
-    return Make<ThresholdPolicy>("threshold", kOfThreshold, parameters);
+  if (name.empty()) name = kDefaultPolicy;
+  for (const PolicyEntry& policy : kPolicies) {
+    if (policy.name != name) continue;
+    KC_ASSIGN_OR_RETURN(const Parameters parsed, Parse(name, policy.parameters, parameters));
+    return policy.make(parsed);
   }
-  if (name == "top_k") return Make<TopKPolicy>(name, kOfTopK, parameters);
-  if (name == "value") return Make<ValuePolicy>(name, kOfValue, parameters);
-  if (name == "risk") return Make<RiskPolicy>(name, kOfRisk, parameters);
   return absl::InvalidArgumentError(absl::StrCat("policy: '", std::string(name), "' is not one of ",
                                                  absl::StrJoin(PolicyNames(), ", ")));
 }

@@ -9,6 +9,16 @@
 #include "services/orchestrator/core/draws.h"
 
 namespace kernelcast::orchestrator {
+
+// Each is defined in the file of its strategy.
+StrategyKind SelectionKind();
+StrategyKind PuctKind();
+StrategyKind IslandsKind();
+StrategyKind MapElitesKind();
+StrategyKind BeamKind();
+StrategyKind RandomKind();
+StrategyKind MeasureAllKind();
+
 namespace {
 
 // With a failure as bin 0, in halves.

@@ -104,15 +104,6 @@ std::span<const StrategyKind> StrategyKinds();
 [[nodiscard]] absl::StatusOr<std::unique_ptr<const SearchStrategy>> MakeStrategy(
     std::string_view name, const std::map<std::string, double>& parameters);
 
-// Each is defined in the file of its strategy.
-StrategyKind SelectionKind();
-StrategyKind PuctKind();
-StrategyKind IslandsKind();
-StrategyKind MapElitesKind();
-StrategyKind BeamKind();
-StrategyKind RandomKind();
-StrategyKind MeasureAllKind();
-
 // The parameters `children`, `admit` and `parents` with these defaults, followed by others.
 std::vector<StrategyParameter> BroodParameters(const BroodLimits& defaults,
                                                std::vector<StrategyParameter> others);

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/file.h"
+#include "services/orchestrator/core/policy.h"
 #include "tests/unit/services/orchestrator/fakes.h"
 
 namespace kernelcast::orchestrator {
@@ -255,6 +257,23 @@ TEST_CASE("docs/concepts/search.md lists every strategy with its parameters") {
   INFO(table);
   CHECK_THAT(ReadFile(std::string(KERNELCAST_SOURCE_DIR) + "/docs/concepts/search.md").value(),
              Catch::Contains(table));
+}
+
+TEST_CASE("kernelcast search offers every strategy and policy") {
+  // The command line knows the names from its own help; its completion is generated from it.
+  const std::string completion =
+      ReadFile(std::string(KERNELCAST_SOURCE_DIR) + "/scripts/completion/kernelcast.bash").value();
+  std::vector<std::string> strategies;
+  for (const StrategyKind& kind : StrategyKinds()) strategies.emplace_back(kind.name);
+  std::vector<std::string> policies = PolicyNames();
+  std::ranges::sort(strategies);
+  std::ranges::sort(policies);
+  CHECK_THAT(completion, Catch::Contains(absl::StrCat(
+                             R"("search --strategy") mapfile -t COMPREPLY)", " < <(compgen -W '",
+                             absl::StrJoin(strategies, " "), "'")));
+  CHECK_THAT(completion,
+             Catch::Contains(absl::StrCat(R"("search --policy") mapfile -t COMPREPLY)",
+                                          " < <(compgen -W '", absl::StrJoin(policies, " "), "'")));
 }
 
 }  // namespace
