@@ -11,7 +11,6 @@
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/repeated_field.h"
 #include "google/protobuf/timestamp.pb.h"
-#include "kernelcast/v1/event.pb.h"
 #include "kernelcast/v1/orchestrator.pb.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/event.h"
@@ -19,12 +18,8 @@
 
 namespace kernelcast::orchestrator {
 
-// Converts between the orchestrator's types and the messages of orchestrator.proto and event.proto.
-// FromProto returns INVALID_ARGUMENT with the field's path.
-
-v1::Event ToProto(const Event& event);
-// DATA_LOSS: not a valid event of this version.
-[[nodiscard]] absl::StatusOr<Event> FromProto(const v1::Event& event);
+// Converts between the orchestrator's types and the messages of orchestrator.proto. FromProto
+// returns INVALID_ARGUMENT with the field's path.
 
 v1::SearchSpec ToProto(const SearchSpec& spec);
 [[nodiscard]] absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& spec);
@@ -36,6 +31,7 @@ v1::SelectiveRisk ToProto(const RiskReport& report);
 v1::Search ToProto(const SearchSnapshot& snapshot);
 // `with_feedback`: fills in text_feedback.
 v1::Evaluation ToProto(const EvaluationRecord& record, bool with_feedback);
+v1::EvaluateMode ToProto(EvaluateMode mode);
 [[nodiscard]] absl::StatusOr<EvaluateMode> FromProto(v1::EvaluateMode mode);
 // Validates the device models of a request. INVALID_ARGUMENT names the field: too many, empty, too
 // long, or duplicate.

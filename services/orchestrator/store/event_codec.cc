@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/crc32c.h"
 #include "common/base/status.h"
-#include "services/orchestrator/convert/convert.h"
+#include "services/orchestrator/convert/event.h"
 
 namespace kernelcast::orchestrator {
 namespace {
