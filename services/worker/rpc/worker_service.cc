@@ -20,6 +20,7 @@
 #include "common/rpc/request_error.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/unary_reactor.h"
+#include "services/worker/rpc/target_messages.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -51,55 +52,12 @@ absl::Status CheckRequestId(const std::string& id) {
   return absl::OkStatus();
 }
 
-v1::CompileReply ToReply(const std::string& request_id, const CompileResult& compiled,
-                         bool want_artifact) {
-  v1::CompileReply reply;
-  reply.set_request_id(request_id);
-  reply.set_cached(compiled.cached);
-  *reply.mutable_compile_time() = DurationToProto(compiled.compile_ns);
-  if (const auto* error = std::get_if<CompileError>(&compiled.result)) {
-    *reply.mutable_compile_error() = ToProto(*error);
-    return reply;
-  }
-  const auto& success = std::get<CompileSuccess>(compiled.result);
-  *reply.mutable_success()->mutable_facts() = ToProto(success.facts);
-  *reply.mutable_success()->mutable_artifact() = ToProto(success.artifact);
-  if (!want_artifact) {
-    reply.mutable_success()->mutable_artifact()->clear_content();
-  }
-  reply.mutable_success()->set_log(success.log);
-  return reply;
-}
-
-// Returns the devices of a target. A target that does not list them has one.
-std::vector<TargetDevice> DevicesOf(const TargetInfo& info) {
-  if (!info.devices.empty()) return info.devices;
-  return {{info.device, info.architecture, info.can_measure, info.unavailable_reason, info.peaks}};
-}
-
 // Explains why a target does not measure now, or never does.
 absl::Status CheckMeasures(const TargetInfo& info) {
   if (info.can_measure) return absl::OkStatus();
   if (!info.devices.empty()) return NotStartedError(info.unavailable_reason);
   return absl::UnimplementedError(absl::StrCat("this worker does not measure target ", info.target,
                                                ": ", info.unavailable_reason));
-}
-
-v1::DevicePeak::Source SourceToProto(PeakSource source) {
-  switch (source) {
-    case PeakSource::kAttributes: return v1::DevicePeak::SOURCE_ATTRIBUTES;
-    case PeakSource::kTable: return v1::DevicePeak::SOURCE_TABLE;
-    case PeakSource::kMeasured: return v1::DevicePeak::SOURCE_MEASURED;
-  }
-  return v1::DevicePeak::SOURCE_UNSPECIFIED;
-}
-
-void SetPeak(const DevicePeak& peak, v1::DevicePeak& proto) {
-  proto.set_name(peak.name);
-  proto.set_per_second(peak.per_second);
-  proto.set_source(SourceToProto(peak.source));
-  proto.set_detail(peak.detail);
-  proto.set_working_set_bytes(static_cast<uint64_t>(peak.working_set_bytes));
 }
 
 }  // namespace
@@ -257,35 +215,7 @@ grpc::ServerUnaryReactor* WorkerService::Describe(grpc::CallbackServerContext* c
   std::set<std::string> missing_protections;
   for (const auto& [name, target] : targets_) {
     const TargetInfo info = target->Describe();
-    v1::TargetDescription* description = response->add_targets();
-    description->set_target(info.target);
-    description->set_can_compile(info.can_compile);
-    description->set_can_measure(info.can_measure);
-    *description->mutable_device() = ToProto(info.device);
-    description->set_architecture(info.architecture);
-    description->set_toolchain(info.toolchain);
-    description->set_fact_schema(info.fact_schema);
-    for (const std::string& flag : info.allowed_flags) {
-      description->add_allowed_flags(flag);
-    }
-    description->set_hardware_counters(info.hardware_counters);
-    description->set_unavailable_reason(info.unavailable_reason);
-    uint32_t index = 0;
-    for (const TargetDevice& device : DevicesOf(info)) {
-      if (info.devices.empty() && !info.can_measure) continue;
-      v1::TargetDevice* const listed = description->add_devices();
-      listed->set_index(index++);
-      *listed->mutable_device() = ToProto(device.info);
-      listed->set_architecture(device.architecture);
-      listed->set_can_measure(device.can_measure);
-      if (!device.can_measure) listed->set_unavailable_reason(device.unavailable_reason);
-      for (const DevicePeak& peak : device.peaks) SetPeak(peak, *listed->add_peaks());
-    }
-    for (const DevicePeak& peak : info.peaks) SetPeak(peak, *description->add_peaks());
-    for (const CandidateKind kind : info.candidate_kinds) {
-      description->add_candidate_kinds(ToProto(kind));
-    }
-    for (const std::string& tool : info.missing_tools) description->add_missing_tools(tool);
+    *response->add_targets() = DescribeTarget(info);
     missing_protections.insert(info.missing_protections.begin(), info.missing_protections.end());
   }
   response->mutable_missing_protections()->Assign(missing_protections.begin(),
@@ -385,7 +315,7 @@ absl::StatusOr<std::shared_ptr<WorkerService::CompileJob>> WorkerService::StartJ
     metrics_.Compiled(job->target_name, result, Seconds(Clock::Real().MonotonicNs() - start_ns));
     Release(*job);  // before the reply: the caller may use it at once
     if (result.ok()) {
-      job->done(ToReply(job->request_id, *result, job->want_artifact));
+      job->done(CompileReplyOf(job->request_id, *result, job->want_artifact));
     } else {
       job->done(result.status());
     }
