@@ -1,0 +1,75 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CPU_X86_INSTRUCTION_H_
+#define KERNELCAST_SERVICES_WORKER_CPU_X86_INSTRUCTION_H_
+
+#include <cstdint>
+#include <string_view>
+
+// Instructions of x86-64 assembly in AT&T syntax. All functions are pure.
+namespace kernelcast::worker::x86 {
+
+enum class Kind {
+  kOther,
+  kFloatAdd,
+  kFloatMultiply,
+  kFloatDivideSqrt,
+  kFloatFma,
+  kFloatCompare,
+  kReciprocal,
+  kPackedInteger,
+  kScalarInteger,
+  kIntegerMultiplyDivide,
+  kConversion,
+  kShuffle,
+  kBroadcast,
+  kGather,
+  kScatter,
+  kMove,
+  kBranch,
+  kJump,
+  kCall,
+  kPrefetch,
+};
+
+enum class CallKind { kMath, kMemory, kAllocation, kOther };
+
+// An instruction, by what it does. Views point into the text.
+struct Instruction {
+  Kind kind = Kind::kOther;
+  CallKind call = CallKind::kOther;
+  bool packed = false;
+  bool float64 = false;
+  bool masked = false;
+  bool aligned_move = false;
+  bool unaligned_move = false;
+  bool nontemporal = false;
+  bool stack_access = false;
+  bool accumulates = false;
+  int accumulator = -1;
+  int vector_bytes = 0;  // of the registers used
+  int load_bytes = 0;
+  int store_bytes = 0;
+  int64_t frame_bytes = 0;
+  std::string_view jump_target;
+  bool returns = false;
+  int depth = 0;
+  bool inner = false;
+
+  int lanes() const { return packed && vector_bytes > 0 ? vector_bytes / (float64 ? 8 : 4) : 1; }
+  double flops() const;
+};
+
+// Whether it computes with floating-point numbers.
+bool IsFloatArithmetic(Kind kind);
+
+// Parses one instruction. An unknown mnemonic is of kind kOther.
+Instruction ParseInstruction(std::string_view mnemonic, std::string_view operands);
+
+// Returns the number of the vector register that the operand starts with, or -1.
+int VectorRegister(std::string_view operand);
+
+bool IsSpace(char c);
+std::string_view Trim(std::string_view text);
+
+}  // namespace kernelcast::worker::x86
+
+#endif  // KERNELCAST_SERVICES_WORKER_CPU_X86_INSTRUCTION_H_
