@@ -11,25 +11,9 @@
 #include "common/domain/candidate.h"
 #include "common/domain/facts.h"
 #include "services/worker/cuda/compiler/cubin.h"
+#include "services/worker/cuda/compiler/ptxas_log.h"
 
 namespace kernelcast::worker {
-
-// The output of ptxas -v for one function.
-struct PtxasFunction {
-  std::string name;
-  bool is_kernel = false;
-  int64_t registers = 0;
-  int64_t stack_bytes = 0;
-  int64_t spill_store_bytes = 0;
-  int64_t spill_load_bytes = 0;
-  int64_t shared_bytes = 0;  // static
-};
-
-// Parses the "ptxas info" lines of a compiler's log.
-std::vector<PtxasFunction> ReadPtxasInfo(std::string_view log);
-
-// Returns the log without those lines, for the author of the source.
-std::string WithoutPtxasInfo(std::string_view log);
 
 // The parts of a launch that do not depend on axes.
 struct LaunchShape {
