@@ -162,7 +162,11 @@ TEST_CASE("The prompt table has one line per bin with name and interval", "[bins
 TEST_CASE("An unknown scheme is not found and the known ones are listed", "[bins]") {
   const absl::StatusOr<const BinScheme*> scheme = BinScheme::Find("sqrt3/1");
   CHECK(scheme.status().code() == absl::StatusCode::kNotFound);
-  CHECK(scheme.status().message() == "bin scheme 'sqrt3/1' is not one of sqrt2/1, paper-floor/1");
+  std::string known;
+  for (const BinScheme* each : BinScheme::All()) {
+    known += (known.empty() ? "" : ", ") + each->id();
+  }
+  CHECK(scheme.status().message() == "bin scheme 'sqrt3/1' is not one of " + known);
 }
 
 TEST_CASE("Schemes have distinct ids and one name per bin", "[bins]") {

