@@ -20,16 +20,6 @@ constexpr int64_t kMaxPauseNs = 3600LL * 1'000'000'000;
 constexpr int64_t kFairChanceNs = 1'000'000'000;
 constexpr size_t kMinKeyToRedact = 6;
 
-CircuitBreaker::Options BreakerOptions(const LlmConfig& config) {
-  CircuitBreaker::Options options;
-  options.consecutive_failures = config.breaker_consecutive_failures;
-  options.failure_ratio = config.breaker_failure_ratio;
-  options.min_samples = config.breaker_min_samples;
-  options.open_ns = config.breaker_open_ns;
-  options.open_cap_ns = std::max(config.breaker_open_cap_ns, config.breaker_open_ns);
-  return options;
-}
-
 double Cost(const Prices& prices, const TokenUsage& usage) {
   const int64_t fresh = usage.prompt_tokens - usage.cached_prompt_tokens;
   return (static_cast<double>(fresh) * prices.prompt +
@@ -54,25 +44,8 @@ void Redact(std::string& text, const std::string& key) {
 
 }  // namespace
 
-struct Dispatcher::Endpoint {
-  Endpoint(int i, const EndpointConfig& c, const CircuitBreaker::Options& breaker_options)
-      : index(i),
-        config(c),
-        limit(c.initial_concurrency, c.max_concurrency),
-        breaker(breaker_options) {}
-
-  const int index;
-  const EndpointConfig& config;
-  AimdLimit limit;
-  CircuitBreaker breaker;
-  LatencyTracker first_tokens;
-  int in_flight = 0;
-  int reported_limit = 0;
-  int64_t paused_until_ns = 0;  // as the endpoint requested
-};
-
 struct Dispatcher::Attempt final : TransferSink {
-  Attempt(Dispatcher& d, Call& c, Endpoint& e, const AnswerLimits& limits, int64_t wall_ns)
+  Attempt(Dispatcher& d, Call& c, EndpointState& e, const AnswerLimits& limits, int64_t wall_ns)
       : dispatcher(d), call(&c), endpoint(e), reader(limits, wall_ns) {}
 
   // Receiving headers does not count as progress: many servers send them long before the model
@@ -100,17 +73,23 @@ struct Dispatcher::Attempt final : TransferSink {
     dispatcher.touched_.push_back(this);
   }
 
+  // Names the endpoint that was asked, and how.
+  void Describe(ChatOutcome& outcome) const {
+    outcome.endpoint_index = endpoint.index;
+    outcome.endpoint = endpoint.config.name;
+    outcome.model = model;
+    outcome.shape_tag = shape_tag;
+  }
+
   Dispatcher& dispatcher;
   Call* call;  // null once retired
-  Endpoint& endpoint;
+  EndpointState& endpoint;
   ResponseReader reader;
   TransferId transfer = 0;
   std::string model;
   int shape_tag = 0;
   bool hedge = false;
-  bool probe = false;  // probe of the breaker
-  int64_t limit_epoch = 0;
-  int64_t sent_ns = 0;
+  EndpointPool::Slot slot;
   int64_t last_byte_ns = 0;
   bool saw_byte = false;  // of the body
   bool first_token_told = false;
@@ -145,8 +124,6 @@ struct Dispatcher::Call {
   bool first_token_told = false;
   // Information about the last attempt that reported something.
   ChatOutcome outcome;
-
-  bool Excludes(int endpoint) const { return ((excluded >> endpoint) & 1) != 0; }
 };
 
 struct Dispatcher::Notice {
@@ -166,13 +143,8 @@ Dispatcher::Dispatcher(const LlmConfig& config, Transport& transport, const Cloc
       random_(std::move(random)),
       stats_(stats),
       observer_(observer),
-      budget_(config.retry_budget_ratio, config.retry_budget_reserve) {
-  for (const EndpointConfig& endpoint : config.endpoints) {
-    endpoints_.push_back(std::make_unique<Endpoint>(static_cast<int>(endpoints_.size()), endpoint,
-                                                    BreakerOptions(config)));
-    ReportConcurrency(*endpoints_.back());
-  }
-}
+      endpoints_(config, random_, stats, observer),
+      budget_(config.retry_budget_ratio, config.retry_budget_reserve) {}
 
 Dispatcher::~Dispatcher() {
   for (const auto& [id, call] : calls_) {
@@ -180,10 +152,6 @@ Dispatcher::~Dispatcher() {
       if (!attempt->transfer_ended) transport_.Cancel(attempt->transfer);
     }
   }
-}
-
-EndpointRef Dispatcher::Ref(int endpoint, std::string_view model) const {
-  return {endpoint, endpoints_[endpoint]->config.name, model};
 }
 
 void Dispatcher::Submit(uint64_t id, ChatRequest request, Done done, int64_t submitted_ns,
@@ -224,20 +192,9 @@ void Dispatcher::CancelAll() {
 }
 
 int64_t Dispatcher::NextWakeNs() const {
-  if (!touched_.empty() || !notices_.empty() || look_for_hopeless_) return 0;
-  int64_t wake_ns = timers_.empty() ? kNever : timers_.begin()->first;
-  if (queue_.empty()) return wake_ns;
-  for (const std::unique_ptr<Endpoint>& endpoint : endpoints_) {
-    if (endpoint->in_flight >= endpoint->limit.limit()) continue;
-    if (endpoint->breaker.state() == BreakerState::kHalfOpen) continue;
-    int64_t opens_ns = endpoint->paused_until_ns;
-    if (endpoint->breaker.state() == BreakerState::kOpen) {
-      opens_ns = std::max(opens_ns, endpoint->breaker.open_until_ns());
-    }
-    // An endpoint that would admit now has nothing to do in the queue.
-    if (opens_ns > now_ns_) wake_ns = std::min(wake_ns, opens_ns);
-  }
-  return wake_ns;
+  if (!touched_.empty() || !notices_.empty() || look_for_hopeless_ || endpoints_.lost()) return 0;
+  const int64_t wake_ns = timers_.empty() ? kNever : timers_.begin()->first;
+  return queue_.empty() ? wake_ns : std::min(wake_ns, endpoints_.NextRoomNs(now_ns_));
 }
 
 void Dispatcher::Step() {
@@ -251,7 +208,7 @@ void Dispatcher::Step() {
   while (!timers_.empty() && timers_.begin()->first <= now_ns_) {
     OnTimer(*timers_.begin()->second);
   }
-  if (look_for_hopeless_) EndHopeless();
+  if (look_for_hopeless_ || endpoints_.lost()) EndHopeless();
   Pump();
   retired_attempts_.clear();
   if (observer_ != nullptr) observer_->OnLoad(stats_.Load());
@@ -268,47 +225,18 @@ void Dispatcher::Step() {
   }
 }
 
-bool Dispatcher::Admits(const Endpoint& endpoint) const {
-  return endpoint.in_flight < endpoint.limit.limit() && endpoint.paused_until_ns <= now_ns_ &&
-         endpoint.breaker.Allows(now_ns_);
+int Dispatcher::Choose(const Call& call, int other_than) const {
+  return endpoints_.Choose({call.request.preferred_endpoint, call.excluded, other_than}, now_ns_);
 }
 
-int Dispatcher::Choose(const Call& call, int other_than) {
-  const int preferred = call.request.preferred_endpoint;
-  if (preferred >= 0 && preferred < static_cast<int>(endpoints_.size()) &&
-      preferred != other_than && !call.Excludes(preferred) && Admits(*endpoints_[preferred])) {
-    return preferred;
-  }
-  double total = 0;
-  int only = -1;
-  for (const std::unique_ptr<Endpoint>& endpoint : endpoints_) {
-    if (call.Excludes(endpoint->index) || !Admits(*endpoint)) continue;
-    if (endpoint->index == other_than) continue;
-    total += endpoint->config.weight;
-    only = endpoint->index;
-  }
-  if (only < 0) {
-    const bool last_resort =
-        other_than >= 0 && !call.Excludes(other_than) && Admits(*endpoints_[other_than]);
-    return last_resort ? other_than : -1;
-  }
-  if (endpoints_.size() == 1) return only;
-  double drawn = random_() * total;
-  for (const std::unique_ptr<Endpoint>& endpoint : endpoints_) {
-    if (call.Excludes(endpoint->index) || endpoint->index == other_than || !Admits(*endpoint)) {
-      continue;
-    }
-    drawn -= endpoint->config.weight;
-    if (drawn < 0) return endpoint->index;
-  }
-  return only;
+ErrorKind Dispatcher::WhyHopeless(const Call& call) const {
+  return endpoints_.WhyHopeless({call.excluded, call.request.wait_for_recovery, call.deadline_ns},
+                                now_ns_);
 }
 
 void Dispatcher::Pump() {
   for (auto place = queue_.begin(); place != queue_.end();) {
-    const bool room = std::any_of(endpoints_.begin(), endpoints_.end(),
-                                  [this](const auto& endpoint) { return Admits(*endpoint); });
-    if (!room) return;
+    if (!endpoints_.HasRoom(now_ns_)) return;
     Call& call = **place++;
     const int endpoint = Choose(call, call.last_endpoint);
     if (endpoint < 0) continue;
@@ -317,29 +245,9 @@ void Dispatcher::Pump() {
   }
 }
 
-ErrorKind Dispatcher::WhyHopeless(const Call& call) const {
-  bool paused = false;
-  for (const std::unique_ptr<Endpoint>& endpoint : endpoints_) {
-    if (call.Excludes(endpoint->index)) continue;
-    const bool down =
-        endpoint->breaker.state() != BreakerState::kClosed && !endpoint->breaker.Allows(now_ns_);
-    if (down) {
-      // A call with wait_for_recovery waits if a trial is possible before its deadline.
-      if (call.request.wait_for_recovery &&
-          (endpoint->breaker.state() == BreakerState::kHalfOpen ||
-           endpoint->breaker.open_until_ns() < call.deadline_ns)) {
-        return ErrorKind::kNone;
-      }
-      continue;
-    }
-    if (endpoint->paused_until_ns < call.deadline_ns) return ErrorKind::kNone;
-    paused = true;
-  }
-  return paused ? ErrorKind::kRateLimited : ErrorKind::kCircuitOpen;
-}
-
 void Dispatcher::EndHopeless() {
   look_for_hopeless_ = false;
+  endpoints_.ClearLoss();
   for (auto place = queue_.begin(); place != queue_.end();) {
     Call& call = **place++;
     const ErrorKind why = WhyHopeless(call);
@@ -354,12 +262,7 @@ void Dispatcher::EndHopeless() {
                                        ? "every endpoint is down"
                                        : "every endpoint requests a delay beyond the deadline",
                                    before);
-      for (const std::unique_ptr<Endpoint>& endpoint : endpoints_) {
-        const int64_t until = why == ErrorKind::kCircuitOpen ? endpoint->breaker.open_until_ns()
-                                                             : endpoint->paused_until_ns;
-        const int64_t wait = std::max<int64_t>(until - now_ns_, 0);
-        error.retry_after_ns = endpoint->index == 0 ? wait : std::min(error.retry_after_ns, wait);
-      }
+      error.retry_after_ns = endpoints_.WaitNs(why, now_ns_);
     }
     End(call, std::move(error));
   }
@@ -380,7 +283,7 @@ void Dispatcher::Unqueue(Call& call) {
 }
 
 void Dispatcher::Send(Call& call, int index, bool hedge) {
-  Endpoint& endpoint = *endpoints_[index];
+  EndpointState& endpoint = endpoints_.at(index);
   AnswerLimits limits;
   limits.max_answer_bytes =
       call.request.max_answer_bytes > 0 ? call.request.max_answer_bytes : config_.max_answer_bytes;
@@ -389,18 +292,13 @@ void Dispatcher::Send(Call& call, int index, bool hedge) {
   Attempt& attempt = *owned;
   attempt.model = call.request.model.empty() ? endpoint.config.model : call.request.model;
   attempt.hedge = hedge;
-  attempt.sent_ns = now_ns_;
   attempt.last_byte_ns = now_ns_;
-  attempt.limit_epoch = endpoint.limit.epoch();
   const ResponseShape shape = call.request.shape_for
-                                  ? call.request.shape_for(Ref(index, attempt.model))
+                                  ? call.request.shape_for(endpoints_.Ref(index, attempt.model))
                                   : call.request.shape;
   attempt.shape_tag = shape.tag;
 
-  const BreakerState before = endpoint.breaker.state();
-  attempt.probe = endpoint.breaker.OnStart();
-  ReportBreaker(endpoint, before);
-  ++endpoint.in_flight;
+  attempt.slot = endpoints_.Start(index, now_ns_);
   if (call.sent == 0) call.outcome.queued_ns = now_ns_ - call.submitted_ns;
   ++call.sent;
   if (!hedge) ++call.tries;
@@ -412,7 +310,7 @@ void Dispatcher::Send(Call& call, int index, bool hedge) {
     if (hedge) ++stats.endpoints[index].hedges;
     if (was_queued) --stats.calls_queued;
   });
-  ReportConcurrency(endpoint);
+  endpoints_.ReportConcurrency(index);
   call.attempts.push_back(std::move(owned));
   // Attributes follow OpenTelemetry's conventions for generative AI, without any texts.
   attempt.span =
@@ -444,15 +342,16 @@ int64_t Dispatcher::DueNs(Call& call) {
   int64_t due_ns = call.deadline_ns;
   if (call.ready_ns != 0) due_ns = std::min(due_ns, call.ready_ns);
   for (const std::unique_ptr<Attempt>& attempt : call.attempts) {
-    due_ns = std::min(due_ns, attempt->saw_byte ? attempt->last_byte_ns + config_.silence_timeout_ns
-                                                : attempt->sent_ns + config_.first_byte_timeout_ns);
+    due_ns =
+        std::min(due_ns, attempt->saw_byte ? attempt->last_byte_ns + config_.silence_timeout_ns
+                                           : attempt->slot.sent_ns + config_.first_byte_timeout_ns);
   }
   if (!call.hedge_considered && call.attempts.size() == 1 && config_.hedge &&
       call.request.may_hedge && !call.attempts[0]->first_token_told) {
     const int64_t p95_ns = call.attempts[0]->endpoint.first_tokens.P95Ns();
     if (p95_ns > 0) {
-      due_ns = std::min(due_ns,
-                        call.attempts[0]->sent_ns + std::max(p95_ns, config_.hedge_min_delay_ns));
+      due_ns = std::min(
+          due_ns, call.attempts[0]->slot.sent_ns + std::max(p95_ns, config_.hedge_min_delay_ns));
     }
   }
   return due_ns;
@@ -480,7 +379,7 @@ void Dispatcher::OnTimer(Call& call) {
   for (size_t i = call.attempts.size(); i-- > 0;) {
     Attempt& attempt = *call.attempts[i];
     ChatError error;
-    if (!attempt.saw_byte && now_ns_ >= attempt.sent_ns + config_.first_byte_timeout_ns) {
+    if (!attempt.saw_byte && now_ns_ >= attempt.slot.sent_ns + config_.first_byte_timeout_ns) {
       error.kind = ErrorKind::kFirstByteTimeout;
       error.message = "no byte of an answer came in time";
     } else if (attempt.saw_byte && now_ns_ >= attempt.last_byte_ns + config_.silence_timeout_ns) {
@@ -504,7 +403,7 @@ void Dispatcher::TryHedge(Call& call) {
   const int endpoint = Choose(call, call.attempts[0]->endpoint.index);
   if (endpoint < 0) return;
   // A hedge must not be the probe of a breaker.
-  if (endpoints_[endpoint]->breaker.state() != BreakerState::kClosed) return;
+  if (endpoints_.at(endpoint).breaker.state() != BreakerState::kClosed) return;
   if (!budget_.Take()) {
     stats_.Update([](ClientStats& stats) { ++stats.retries_denied; });
     return;
@@ -524,7 +423,7 @@ void Dispatcher::OnTouched(Attempt& attempt) {
 void Dispatcher::OnFirstToken(Attempt& attempt) {
   Call& call = *attempt.call;
   attempt.first_token_told = true;
-  const int64_t since_sent_ns = now_ns_ - attempt.sent_ns;
+  const int64_t since_sent_ns = now_ns_ - attempt.slot.sent_ns;
   attempt.endpoint.first_tokens.Add(since_sent_ns);
   if (observer_ != nullptr) observer_->OnFirstToken(attempt.endpoint.index, since_sent_ns);
   // The race is decided: cancel the other attempts.
@@ -542,7 +441,7 @@ void Dispatcher::OnFirstToken(Attempt& attempt) {
   if (!call.request.on_first_token) return;
   Notice notice;
   notice.first_token = std::move(call.request.on_first_token);
-  notice.endpoint = Ref(attempt.endpoint.index, "");
+  notice.endpoint = endpoints_.Ref(attempt.endpoint.index, "");
   notice.model = attempt.model;
   notices_.push_back(std::move(notice));
 }
@@ -552,10 +451,7 @@ void Dispatcher::OnAnswer(Attempt& attempt) {
   ChatOutcome outcome = std::move(call.outcome);
   outcome.error = ChatError{};
   outcome.answer = attempt.reader.TakeAnswer();
-  outcome.endpoint_index = attempt.endpoint.index;
-  outcome.endpoint = attempt.endpoint.config.name;
-  outcome.model = attempt.model;
-  outcome.shape_tag = attempt.shape_tag;
+  attempt.Describe(outcome);
   const TokenUsage& usage = outcome.answer.usage;
   if (usage.known) {
     attempt.span.Set("gen_ai.usage.input_tokens", usage.prompt_tokens);
@@ -588,15 +484,12 @@ void Dispatcher::OnAnswer(Attempt& attempt) {
 
 void Dispatcher::OnFailure(Attempt& attempt, ChatError error, bool retry_is_useless) {
   Call& call = *attempt.call;
-  Endpoint& endpoint = attempt.endpoint;
+  EndpointState& endpoint = attempt.endpoint;
   Redact(error.message, endpoint.config.api_key);
   Redact(error.code, endpoint.config.api_key);
   call.outcome.error = std::move(error);
   call.outcome.answer = attempt.reader.TakeAnswer();
-  call.outcome.endpoint_index = endpoint.index;
-  call.outcome.endpoint = endpoint.config.name;
-  call.outcome.model = attempt.model;
-  call.outcome.shape_tag = attempt.shape_tag;
+  attempt.Describe(call.outcome);
   const ErrorKind kind = call.outcome.error.kind;
 
   if (!attempt.transfer_ended) {
@@ -605,8 +498,7 @@ void Dispatcher::OnFailure(Attempt& attempt, ChatError error, bool retry_is_usel
   }
   if (IsOverload(kind) && call.outcome.error.retry_after_ns > 0) {
     const int64_t pause_ns = std::min(call.outcome.error.retry_after_ns, kMaxPauseNs);
-    endpoint.paused_until_ns = std::max(endpoint.paused_until_ns, now_ns_ + pause_ns);
-    look_for_hopeless_ = true;
+    endpoints_.Pause(endpoint.index, now_ns_ + pause_ns);
   }
   if (IsEndpointFault(kind)) call.excluded |= uint64_t{1} << endpoint.index;
   Close(attempt, kind);
@@ -617,41 +509,15 @@ void Dispatcher::OnFailure(Attempt& attempt, ChatError error, bool retry_is_usel
 }
 
 void Dispatcher::Close(Attempt& attempt, ErrorKind result) {
-  Endpoint& endpoint = attempt.endpoint;
-  const BreakerState before = endpoint.breaker.state();
-  const bool gone_unheard = result == ErrorKind::kDeadlineExceeded && !attempt.saw_byte &&
-                            now_ns_ - attempt.sent_ns >= kFairChanceNs;
-  if (IsEndpointFault(result)) {
-    endpoint.breaker.Trip(now_ns_);
-  } else if (IsFailure(result) || gone_unheard) {
-    endpoint.breaker.OnFailure(now_ns_, attempt.probe);
-  } else if (result == ErrorKind::kCancelled || result == ErrorKind::kDeadlineExceeded) {
-    endpoint.breaker.OnAbandoned(attempt.probe);
-  } else {
-    endpoint.breaker.OnSuccess(now_ns_, attempt.probe);
-  }
-  if (IsOverload(result)) {
-    endpoint.limit.OnOverload(attempt.limit_epoch);
-  } else if (result == ErrorKind::kFirstByteTimeout) {
-    endpoint.limit.OnTimeout(attempt.limit_epoch);
-  } else if (result == ErrorKind::kNone) {
-    endpoint.limit.OnSuccess(endpoint.in_flight);
-  }
-  --endpoint.in_flight;
+  const bool unheard = result == ErrorKind::kDeadlineExceeded && !attempt.saw_byte &&
+                       now_ns_ - attempt.slot.sent_ns >= kFairChanceNs;
   if (result != ErrorKind::kNone) {
     attempt.span.Set("error.type", std::string(ErrorKindName(result)));
     // The loser of a race is not a failure.
     if (result != ErrorKind::kCancelled) attempt.span.Fail(ErrorKindName(result));
   }
   attempt.span.End();
-  stats_.Update([&](ClientStats& stats) {
-    ++stats.endpoints[endpoint.index].attempts_by_result[static_cast<size_t>(result)];
-  });
-  if (observer_ != nullptr) {
-    observer_->OnAttempt(endpoint.index, result, now_ns_ - attempt.sent_ns);
-  }
-  ReportBreaker(endpoint, before);
-  ReportConcurrency(endpoint);
+  endpoints_.Close(attempt.slot, result, unheard, now_ns_);
 }
 
 void Dispatcher::CancelAttempt(Attempt& attempt, ErrorKind result) {
@@ -673,11 +539,7 @@ void Dispatcher::Retire(Attempt& attempt) {
 void Dispatcher::RetryOrEnd(Call& call, bool retry_is_useless) {
   stats_.Update([](ClientStats& stats) { ++stats.calls_queued; });
   const ChatError& error = call.outcome.error;
-  const bool elsewhere = std::any_of(endpoints_.begin(), endpoints_.end(), [&](const auto& other) {
-    return other->index != call.outcome.endpoint_index && !call.Excludes(other->index) &&
-           other->paused_until_ns <= now_ns_ &&
-           (other->breaker.state() == BreakerState::kClosed || other->breaker.Allows(now_ns_));
-  });
+  const bool elsewhere = endpoints_.HasAnother(call.outcome.endpoint_index, call.excluded, now_ns_);
   const bool worth_it =
       IsEndpointFault(error.kind) ? elsewhere : MayPass(error.kind) && !retry_is_useless;
   if (!worth_it || call.tries >= config_.max_attempts) return End(call, error);
@@ -709,10 +571,7 @@ void Dispatcher::End(Call& call, ChatError error) {
   while (!call.attempts.empty()) {
     Attempt& attempt = *call.attempts.back();
     call.outcome.answer = attempt.reader.TakeAnswer();
-    call.outcome.endpoint_index = attempt.endpoint.index;
-    call.outcome.endpoint = attempt.endpoint.config.name;
-    call.outcome.model = attempt.model;
-    call.outcome.shape_tag = attempt.shape_tag;
+    attempt.Describe(call.outcome);
     CancelAttempt(attempt, attempt_result);
   }
   if (in_flight) stats_.Update([](ClientStats& stats) { ++stats.calls_queued; });
@@ -740,28 +599,6 @@ void Dispatcher::Finish(Call& call, ChatOutcome outcome) {
   notice.outcome = std::move(outcome);
   notices_.push_back(std::move(notice));
   calls_.erase(call.id);
-}
-
-void Dispatcher::ReportBreaker(Endpoint& endpoint, BreakerState before) {
-  const BreakerState after = endpoint.breaker.state();
-  if (after == before) return;
-  if (after != BreakerState::kClosed) look_for_hopeless_ = true;
-  stats_.Update([&](ClientStats& stats) {
-    EndpointStats& figures = stats.endpoints[endpoint.index];
-    figures.breaker = after;
-    if (after == BreakerState::kOpen) ++figures.breaker_opened;
-    if (after == BreakerState::kClosed) ++figures.breaker_closed;
-  });
-  if (observer_ != nullptr) observer_->OnBreaker(endpoint.index, after);
-}
-
-void Dispatcher::ReportConcurrency(Endpoint& endpoint) {
-  const int limit = endpoint.limit.limit();
-  stats_.Update([&](ClientStats& stats) {
-    stats.endpoints[endpoint.index].in_flight = endpoint.in_flight;
-    stats.endpoints[endpoint.index].concurrency_limit = limit;
-  });
-  if (observer_ != nullptr) observer_->OnConcurrency(endpoint.index, endpoint.in_flight, limit);
 }
 
 }  // namespace kernelcast::llm

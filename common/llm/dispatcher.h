@@ -12,11 +12,9 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "common/llm/aimd_limit.h"
 #include "common/llm/chat.h"
-#include "common/llm/circuit_breaker.h"
 #include "common/llm/endpoint_config.h"
-#include "common/llm/latency_tracker.h"
+#include "common/llm/endpoint_pool.h"
 #include "common/llm/response_reader.h"
 #include "common/llm/retry_policy.h"
 #include "common/llm/stats.h"
@@ -25,9 +23,9 @@
 
 namespace kernelcast::llm {
 
-// Decides which request is sent to which endpoint and when, and what its outcome is: queue, choice
-// of endpoint, limits, retries, hedges, breakers, timeouts. Uses the network through Transport and
-// time through Clock. Used from one thread.
+// Decides which request is sent to which endpoint and when, and what its outcome is: queue,
+// retries, hedges, timeouts. EndpointPool knows the endpoints. Uses the network through Transport
+// and time through Clock. Used from one thread.
 //
 // Transport callbacks only record what happened. Step acts on it, and runs the callbacks of calls
 // last, when the state is consistent.
@@ -57,13 +55,10 @@ class Dispatcher {
  private:
   struct Call;
   struct Attempt;
-  struct Endpoint;
   struct Notice;
 
-  // Whether an endpoint has room for one more attempt.
-  bool Admits(const Endpoint& endpoint) const;
   // An endpoint for the call, or -1. Prefers endpoints other than `other_than`.
-  int Choose(const Call& call, int other_than);
+  int Choose(const Call& call, int other_than) const;
   // Sends what can be sent, and ends calls that cannot succeed.
   void Pump();
   // Why a queued call cannot succeed, or kNone.
@@ -89,9 +84,6 @@ class Dispatcher {
   void RetryOrEnd(Call& call, bool retry_is_useless);
   void End(Call& call, ChatError error);
   void Finish(Call& call, ChatOutcome outcome);
-  void ReportBreaker(Endpoint& endpoint, BreakerState before);
-  void ReportConcurrency(Endpoint& endpoint);
-  EndpointRef Ref(int endpoint, std::string_view model) const;
 
   const LlmConfig& config_;
   Transport& transport_;
@@ -101,7 +93,7 @@ class Dispatcher {
   LlmObserver* const observer_;
 
   int64_t now_ns_ = 0;  // time of the current call into this object
-  std::vector<std::unique_ptr<Endpoint>> endpoints_;
+  EndpointPool endpoints_;
   RetryBudget budget_;
   std::unordered_map<uint64_t, std::unique_ptr<Call>> calls_;
   std::list<Call*> queue_;
