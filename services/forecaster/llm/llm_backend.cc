@@ -17,14 +17,15 @@
 #include "common/base/utf8.h"
 #include "services/forecaster/core/anchoring.h"
 #include "services/forecaster/core/answer_parser.h"
-#include "services/forecaster/core/forecast_pool.h"
 #include "services/forecaster/llm/feedback_log.h"
+#include "services/forecaster/llm/forecast_samples.h"
+#include "services/forecaster/llm/recent_answers.h"
 #include "services/forecaster/llm/request_shape.h"
+#include "services/forecaster/llm/token_budgets.h"
 
 namespace kernelcast::forecaster {
 namespace {
 
-constexpr size_t kRemembered = 4096;
 constexpr std::string_view kVersion = "llm/1";
 // For estimating requests in progress: bytes of a prompt per token, and tokens per answer.
 constexpr uint64_t kBytesPerToken = 3;
@@ -37,34 +38,11 @@ constexpr int kNotImplemented = 501;
 constexpr std::string_view kContextLengthCodes[] = {"context_length_exceeded",
                                                     "exceed_context_size_error"};
 
-constexpr std::string_view kNotAskedAgain = "it is not asked again";
-
 using Cause = Abstention::Cause;
-
-Abstention Abstain(Cause cause, std::string_view reason) {
-  return Abstention{cause, std::string(LlmBackend::kName), std::string(reason)};
-}
 
 bool IsRefusal(const llm::ChatError& error) {
   return error.kind == llm::ErrorKind::kRefused ||
          (error.kind == llm::ErrorKind::kServerError && error.http_status == kNotImplemented);
-}
-
-// The model's outcome if there is no forecast. For an unreadable answer more is known elsewhere.
-ModelAnswer AnswerOf(const Abstention& abstention) {
-  ModelAnswer answer;
-  answer.detail = std::string(TruncateUtf8(abstention.reason, kMaxModelDetailBytes));
-  switch (abstention.cause) {
-    case Cause::kModelDeferred: answer.outcome = ModelOutcome::kDeclined; break;
-    case Cause::kUnparsable: answer.outcome = ModelOutcome::kUnreadable; break;
-    case Cause::kEndpointUnavailable: answer.outcome = ModelOutcome::kUnanswered; break;
-    case Cause::kBudget: answer.outcome = ModelOutcome::kBudget; break;
-    case Cause::kNotCovered:
-      answer.outcome =
-          abstention.reason == kNotAskedAgain ? ModelOutcome::kNotAsked : ModelOutcome::kUnanswered;
-      break;
-  }
-  return answer;
 }
 
 // The beginning of a model's answer, to show people why it is unreadable.
@@ -103,7 +81,8 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
         cache_(cache),
         metrics_(metrics),
         clock_(clock),
-        ladder_(LadderOf(options_)) {}
+        ladder_(LadderOf(options_)),
+        budgets_(options_.max_problem_tokens) {}
 
   void Start() {
     thread_ = std::thread([this] { Loop(); });
@@ -175,14 +154,11 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
     ResponseLadder::Walk walk;
   };
   struct Sample {
+    ForecastSample result;  // when done
     std::shared_ptr<SharedWalk> walk = std::make_shared<SharedWalk>();
     std::optional<llm::CallId> call;
     bool done = false;
     int unreadable = 0;
-    // When done, either the answer (readable or not) or the failure is set.
-    std::optional<ParsedAnswer> answer;
-    std::string excerpt;  // of an unreadable answer
-    Abstention failure;
   };
   // A question in progress.
   struct Flight {
@@ -201,9 +177,7 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
     int preferred_endpoint = -1;
     kernelcast::TokenUsage usage;
     std::string model;
-    // The budgets charged, and the tokens reserved until the actual use is known.
-    std::vector<std::string> accounts;
-    uint64_t reserved_tokens = 0;
+    TokenBudgets::Reservation reserved;
   };
 
   static LadderOptions LadderOf(const LlmBackendOptions& options) {
@@ -214,8 +188,6 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
 
   void Loop();
   std::string KeyOf(const RenderedPrompt& prompt, const ForecastInput& input) const;
-  // Returns the budget that is spent, or empty.
-  std::string Reserve(Flight& flight, const ForecastCall& call, size_t prompt_bytes);
   void Join(Flight& flight, Waiter waiter);
   void Cancel(uint64_t flight_id, uint64_t waiter_id);
   void CancelCalls(Flight& flight);
@@ -227,7 +199,7 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
   bool Report(Sample& sample, const llm::ChatOutcome& outcome, RungOutcome verdict);
   // Ends the flight if none of its samples is in progress.
   void Conclude(uint64_t flight_id);
-  ForecastResult ResultOf(const Flight& flight, bool& complete) const;
+  PooledSamples Pool(const Flight& flight) const;
   void Forget(Flight& flight);
   // `usage`: the question's usage if this waiter is charged for it.
   void Settle(Waiter& waiter, ForecastResult result, const kernelcast::TokenUsage& usage);
@@ -235,7 +207,6 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
     return absl::StrCat(waiter.candidate_id, " ", waiter.baseline_candidate_id, " ",
                         waiter.bin_scheme_id);
   }
-  void Remember(const Waiter& waiter, const ForecastResult& result);
 
   const LlmBackendOptions options_;
   const std::string version_;
@@ -257,11 +228,8 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
   uint64_t next_id_ = 1;
   std::unordered_map<uint64_t, std::unique_ptr<Flight>> flights_;
   std::unordered_map<std::string, uint64_t> by_key_;
-  // Tokens spent and reserved, by problem and by search, if they have a limit.
-  std::unordered_map<std::string, uint64_t> tokens_;
-  // The last answer about each of the latest kRemembered candidates.
-  std::unordered_map<std::string, ForecastResult> said_;
-  std::deque<std::string> said_order_;
+  TokenBudgets budgets_;
+  RecentAnswers said_;  // by question
 
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
@@ -319,17 +287,15 @@ void LlmBackend::Core::Ask(ForecastInput input, const ForecastCall& call, Done d
     input.anchor = nullptr;
   }
   if (call.again) {
-    const auto said = said_.find(QuestionOf(waiter));
-    const auto* forecast =
-        said == said_.end() ? nullptr : std::get_if<kernelcast::Forecast>(&said->second);
+    const ForecastResult* const said = said_.Find(QuestionOf(waiter));
+    const auto* forecast = said == nullptr ? nullptr : std::get_if<kernelcast::Forecast>(said);
     const bool blind = forecast != nullptr && input.anchor != nullptr &&
                        IsBlindAt(*input.bin_scheme, *forecast, input.anchor->speedup.value);
     if (!blind) {
-      return Settle(waiter,
-                    said != said_.end()
-                        ? said->second
-                        : ForecastResult(Abstain(Cause::kNotCovered, kNotAskedAgain)),
-                    {});
+      return Settle(
+          waiter,
+          said != nullptr ? *said : ForecastResult(Abstain(Cause::kNotCovered, kNotAskedAgain)),
+          {});
     }
     waiter.call.again = false;
   }
@@ -361,10 +327,15 @@ void LlmBackend::Core::Ask(ForecastInput input, const ForecastCall& call, Done d
   flight->prompt_version = prompt->version;
   flight->deadline_ns = call.deadline_ns;
   flight->trace = call.trace;
-  if (const std::string spent = Reserve(*flight, call, prompt->system.size() + prompt->user.size());
-      !spent.empty()) {
-    return Settle(waiter, Abstain(Cause::kBudget, spent), {});
+  const uint64_t estimate =
+      ((prompt->system.size() + prompt->user.size()) / kBytesPerToken + kUsualAnswerTokens) *
+      static_cast<uint64_t>(options_.samples);
+  absl::StatusOr<TokenBudgets::Reservation> reserved =
+      budgets_.Reserve(flight->problem_id, call, estimate);
+  if (!reserved.ok()) {
+    return Settle(waiter, Abstain(Cause::kBudget, std::string(reserved.status().message())), {});
   }
+  flight->reserved = *std::move(reserved);
   flight->prompt = std::make_shared<const llm::Prompt>(MessagesOf(*prompt));
   flight->samples.resize(1);
   Flight& started = *flight;
@@ -374,32 +345,6 @@ void LlmBackend::Core::Ask(ForecastInput input, const ForecastCall& call, Done d
   Join(started, std::move(waiter));
   Submit(started, 0);
   Conclude(id);
-}
-
-std::string LlmBackend::Core::Reserve(Flight& flight, const ForecastCall& call,
-                                      size_t prompt_bytes) {
-  const uint64_t estimate = (prompt_bytes / kBytesPerToken + kUsualAnswerTokens) *
-                            static_cast<uint64_t>(options_.samples);
-  struct Account {
-    std::string key;
-    uint64_t limit;
-    const char* of;
-  };
-  const Account accounts[] = {
-      {absl::StrCat("problem ", flight.problem_id), options_.max_problem_tokens, "problem"},
-      {absl::StrCat("search ", call.search_id), call.max_search_tokens, "search"}};
-  for (const Account& account : accounts) {
-    if (account.limit > 0 && tokens_[account.key] + estimate > account.limit) {
-      return absl::StrCat("the ", account.limit, " tokens for this ", account.of, " are spent");
-    }
-  }
-  for (const Account& account : accounts) {
-    if (account.limit == 0) continue;
-    tokens_[account.key] += estimate;
-    flight.accounts.push_back(account.key);
-  }
-  flight.reserved_tokens = estimate;
-  return "";
 }
 
 void LlmBackend::Core::Join(Flight& flight, Waiter waiter) {
@@ -438,11 +383,7 @@ void LlmBackend::Core::CancelCalls(Flight& flight) {
 }
 
 void LlmBackend::Core::Forget(Flight& flight) {
-  for (const std::string& account : flight.accounts) {
-    uint64_t& tokens = tokens_[account];
-    tokens -= flight.reserved_tokens;
-    tokens += flight.usage.input_tokens + flight.usage.output_tokens;
-  }
+  budgets_.Charge(flight.reserved, flight.usage.input_tokens + flight.usage.output_tokens);
   by_key_.erase(flight.key);
   flights_.erase(flight.id);
 }
@@ -489,7 +430,8 @@ void LlmBackend::Core::Submit(Flight& flight, size_t index) {
     return;
   }
   sample.done = true;
-  sample.failure = Abstain(Cause::kEndpointUnavailable, std::string(call.status().message()));
+  sample.result.failure =
+      Abstain(Cause::kEndpointUnavailable, std::string(call.status().message()));
 }
 
 void LlmBackend::Core::SendRest(Flight& flight) {
@@ -511,7 +453,7 @@ void LlmBackend::Core::OnOutcome(uint64_t flight_id, size_t index, llm::ChatOutc
   } else {
     sample.done = true;
     // Even if no first token was reported, the prompt is in the cache by now.
-    if (index == 0 && sample.answer.has_value()) SendRest(flight);
+    if (index == 0 && sample.result.answer.has_value()) SendRest(flight);
   }
   Conclude(flight_id);
 }
@@ -547,13 +489,13 @@ bool LlmBackend::Core::Take(Flight& flight, Sample& sample, llm::ChatOutcome out
     const bool readable = answer.status != ParseStatus::kUnparsable;
     Report(sample, outcome, readable ? RungOutcome::kAnswered : RungOutcome::kUnparsable);
     if (!readable) {
-      sample.excerpt = excerpt;
+      sample.result.excerpt = excerpt;
       if (metrics_ != nullptr) metrics_->Faulted(answer.fault);
       if (++sample.unreadable == 1) return true;
     } else if (metrics_ != nullptr && answer.status != ParseStatus::kDeferred) {
       metrics_->ProbabilitySum(answer.forecast.raw_probability_sum);
     }
-    sample.answer = std::move(answer);
+    sample.result.answer = std::move(answer);
     return false;
   }
   const std::string reason =
@@ -566,60 +508,24 @@ bool LlmBackend::Core::Take(Flight& flight, Sample& sample, llm::ChatOutcome out
       return true;
     }
     // The endpoint is available but does not support this question in any format.
-    sample.failure = Abstain(Cause::kNotCovered, reason);
+    sample.result.failure = Abstain(Cause::kNotCovered, reason);
     return false;
   }
   Report(sample, outcome, RungOutcome::kNoVerdict);
   flight.late = flight.late || kind == llm::ErrorKind::kDeadlineExceeded;
-  sample.failure = Abstain(Cause::kEndpointUnavailable, reason);
+  sample.result.failure = Abstain(Cause::kEndpointUnavailable, reason);
   return false;
 }
 
-ForecastResult LlmBackend::Core::ResultOf(const Flight& flight, bool& complete) const {
-  std::vector<WeightedForecast> forecasts;
-  const ParsedAnswer* deferral = nullptr;
-  size_t deferrals = 0;
-  const Sample* unreadable = nullptr;
-  const Abstention* failure = nullptr;
-  for (const Sample& sample : flight.samples) {
-    if (!sample.answer.has_value()) {
-      failure = &sample.failure;
-    } else if (sample.answer->status == ParseStatus::kUnparsable) {
-      unreadable = &sample;
-    } else if (sample.answer->status == ParseStatus::kDeferred) {
-      if (deferral == nullptr) deferral = &*sample.answer;
-      ++deferrals;
-    } else {
-      forecasts.push_back({&sample.answer->forecast, 1});
-    }
-  }
-  complete = forecasts.size() + deferrals == static_cast<size_t>(options_.samples);
-  if (deferral != nullptr && deferrals >= forecasts.size()) {
-    return Abstain(Cause::kModelDeferred, deferral->forecast.rationale);
-  }
-  if (!forecasts.empty()) {
-    absl::StatusOr<kernelcast::Forecast> pooled = LinearPool(forecasts);
-    if (!pooled.ok()) return Abstain(Cause::kUnparsable, std::string(pooled.status().message()));
-    if (const AnchorKernel* anchor = flight.input.anchor.get()) {
-      RelativeToReference(*flight.input.bin_scheme,
-                          {anchor->candidate.candidate_id, anchor->speedup.value}, *pooled);
-    }
-    pooled->backend = absl::StrCat(std::string(kName), ":", flight.model);
-    pooled->backend_version = version_;
-    pooled->calibrator_version = "none";
-    pooled->prompt_version = flight.prompt_version;
-    return *std::move(pooled);
-  }
-  if (unreadable != nullptr) {
-    const ParsedAnswer& answer = *unreadable->answer;
-    const std::string fault(Name(answer.fault));
-    Abstention abstention = Abstain(Cause::kUnparsable, absl::StrCat(fault, ": ", answer.error));
-    abstention.model =
-        ModelAnswer{ModelOutcome::kUnreadable, fault,
-                    unreadable->excerpt.empty() ? answer.error : unreadable->excerpt};
-    return abstention;
-  }
-  return *failure;
+PooledSamples LlmBackend::Core::Pool(const Flight& flight) const {
+  std::vector<const ForecastSample*> samples;
+  for (const Sample& sample : flight.samples) samples.push_back(&sample.result);
+  PooledSamples pooled = PoolSamples({*flight.input.bin_scheme, flight.input.anchor.get(),
+                                      flight.model, flight.prompt_version, version_},
+                                     samples);
+  // Without a first answer the others were not requested.
+  pooled.complete = pooled.complete && samples.size() == static_cast<size_t>(options_.samples);
+  return pooled;
 }
 
 void LlmBackend::Core::Conclude(uint64_t flight_id) {
@@ -628,8 +534,7 @@ void LlmBackend::Core::Conclude(uint64_t flight_id) {
   Flight& flight = *found->second;
   if (!std::ranges::all_of(flight.samples, &Sample::done)) return;
 
-  bool complete = false;
-  const ForecastResult result = ResultOf(flight, complete);
+  const auto [result, complete] = Pool(flight);
   if (complete && cache_ != nullptr) cache_->Put(flight.key, result);
   std::vector<Waiter> waiters = std::move(flight.waiters);
   const ForecastInput input = std::move(flight.input);
@@ -653,27 +558,9 @@ void LlmBackend::Core::Conclude(uint64_t flight_id) {
   }
 }
 
-void LlmBackend::Core::Remember(const Waiter& waiter, const ForecastResult& result) {
-  if (const auto* abstention = std::get_if<Abstention>(&result);
-      abstention != nullptr && abstention->cause != Cause::kModelDeferred) {
-    return;
-  }
-  const auto [said, added] = said_.insert_or_assign(QuestionOf(waiter), result);
-  // The rationale is the largest part and is not needed a second time.
-  if (auto* forecast = std::get_if<kernelcast::Forecast>(&said->second)) {
-    forecast->rationale = std::string();
-  }
-  if (!added) return;
-  said_order_.push_back(said->first);
-  if (said_order_.size() > kRemembered) {
-    said_.erase(said_order_.front());
-    said_order_.pop_front();
-  }
-}
-
 void LlmBackend::Core::Settle(Waiter& waiter, ForecastResult result,
                               const kernelcast::TokenUsage& usage) {
-  if (!waiter.call.again) Remember(waiter, result);
+  if (!waiter.call.again) said_.Remember(QuestionOf(waiter), result);
   ModelAnswer model;
   if (auto* forecast = std::get_if<kernelcast::Forecast>(&result)) {
     forecast->candidate_id = waiter.candidate_id;

@@ -15,6 +15,7 @@
 #include "services/forecaster/core/backend.h"
 #include "services/forecaster/core/forecast_cache.h"
 #include "services/forecaster/llm/forecast_prompt.h"
+#include "services/forecaster/llm/forecast_samples.h"
 #include "services/forecaster/llm/llm_metrics.h"
 
 namespace kernelcast::forecaster {
@@ -64,7 +65,7 @@ struct LlmBackendOptions {
 // A single thread renders, parses and owns all state.
 class LlmBackend final : public Backend {
  public:
-  static constexpr std::string_view kName = "llm";
+  static constexpr std::string_view kName = kLlmBackendName;
 
   // `cache` and `metrics` may be null. All pointers must outlive this object and its calls, which
   // the client may end later.
