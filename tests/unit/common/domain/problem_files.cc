@@ -1,5 +1,7 @@
 #include "tests/unit/common/domain/problem_files.h"
 
+#include <catch2/catch.hpp>
+
 namespace kernelcast {
 
 std::map<std::string, std::string> SmallProblem() {
@@ -127,6 +129,32 @@ std::vector<ProblemFile> AsFiles(const std::map<std::string, std::string>& files
   std::vector<ProblemFile> list;
   for (const auto& [path, content] : files) list.push_back({path, content});
   return list;
+}
+
+std::map<std::string, std::string> WithReplaced(const std::string& path, const std::string& from,
+                                                const std::string& to,
+                                                std::map<std::string, std::string> files) {
+  const size_t at = files[path].find(from);
+  INFO(path << " holds " << from);
+  REQUIRE(at != std::string::npos);
+  files[path].replace(at, from.size(), to);
+  return files;
+}
+
+std::string ProblemError(const std::map<std::string, std::string>& files) {
+  const absl::StatusOr<Problem> problem = ParseProblem(AsFiles(files));
+  REQUIRE_FALSE(problem.ok());
+  CHECK(problem.status().code() == absl::StatusCode::kInvalidArgument);
+  return std::string(problem.status().message());
+}
+
+void CheckEdits(const std::string& path, const std::vector<Edit>& edits,
+                const std::map<std::string, std::string>& files) {
+  for (const Edit& edit : edits) {
+    CAPTURE(edit.from, edit.to);
+    CHECK_THAT(ProblemError(WithReplaced(path, edit.from, edit.to, files)),
+               Catch::Matchers::StartsWith(path + ":" + edit.message));
+  }
 }
 
 }  // namespace kernelcast
