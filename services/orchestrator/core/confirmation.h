@@ -57,7 +57,7 @@ struct FinalMeasurement {
 // What the gate found (gate.h).
 enum class Gate { kNotMeasured, kCarriesOver, kDoesNotCarryOver, kFailed };
 
-// A measurement at the held-out shapes.
+// A measurement at the held-out bench shapes.
 struct HeldOutResult {
   Ratio speedup;        // unless it failed
   std::string outcome;  // OutcomeName, if it failed

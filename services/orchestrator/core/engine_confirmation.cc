@@ -68,7 +68,7 @@ void Engine::Close(const Search& search, std::string confirmed_request_id) {
   for (const Finalist& one : finalists) {
     if (!one.failed && one.request_id == confirmed_request_id) best_speedup = one.speedup.value;
     if (one.gate != Gate::kDoesNotCarryOver && one.gate != Gate::kFailed) continue;
-    Log(LogLevel::kInfo, "finalist does not carry over to the held-out shapes",
+    Log(LogLevel::kInfo, "finalist does not carry over to the held-out bench shapes",
         {{"search_id", search.search_id},
          {"candidate_id", one.candidate_id},
          {"speedup", one.speedup.value},

@@ -44,7 +44,7 @@ struct GeneratorLimits {
 inline constexpr uint32_t kDefaultGenerationsInFlight = 4;
 inline constexpr uint32_t kMaxGenerationsInFlight = 256;
 
-// At which held-out shapes the finalists of a search are measured (gate.h).
+// At which held-out bench shapes the finalists of a search are measured (gate.h).
 enum class GateMode {
   kDeclared,  // those of the problem
   kDrawn,     // those of the problem, otherwise drawn ones

@@ -120,8 +120,8 @@ struct MeasureFinals {
   std::vector<std::string> candidate_ids;
 };
 
-// Measure these finalists at held-out shapes: the candidates for the problem of these files, at the
-// final level. Events: ProblemPut, if it is not known, and EvaluationAccepted for each.
+// Measure these finalists at the final level at held-out bench shapes, as candidates for the
+// problem of these files. Events: ProblemPut, if it is not known, and EvaluationAccepted for each.
 struct MeasureHeldOut {
   std::vector<std::string> candidate_ids;
   std::string problem_id;

@@ -241,7 +241,7 @@ struct Search {
   // ones.
   std::vector<FinalMeasurement> finals;
   std::vector<Incumbent> confirmations;
-  // Measurements at held-out shapes. The candidate ids are those of the search's problem.
+  // Measurements at held-out bench shapes. The candidate ids are those of the search's problem.
   std::vector<FinalMeasurement> gates;
   // Requests of `finals` and `gates`.
   std::set<std::string> confirmation_requests;
@@ -266,7 +266,7 @@ struct Search {
 
   static constexpr size_t kMaxLeaders = 32;
 
-  // Whether a candidate that the search measures is one at held-out shapes.
+  // Whether a candidate that the search measures is one at held-out bench shapes.
   bool IsHeldOut(const Candidate& candidate) const {
     return candidate.problem_id != spec.problem_id;
   }
