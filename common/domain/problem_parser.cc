@@ -71,10 +71,11 @@ class ProblemParser {
 
  private:
   absl::Status ParseTop(const Cursor& top) {
-    KC_RETURN_IF_ERROR(ExpectKeys(top,
-                                  {"schema", "name", "title", "family", "axes", "inputs", "outputs",
-                                   "targets", "check_shapes", "bench_shapes"},
-                                  {"oracle", "description", "flops", "bytes"}));
+    KC_RETURN_IF_ERROR(
+        ExpectKeys(top,
+                   {"schema", "name", "title", "family", "axes", "inputs", "outputs", "targets",
+                    "check_shapes", "bench_shapes"},
+                   {"oracle", "description", "flops", "bytes", "held_out_bench_shapes"}));
     KC_RETURN_IF_ERROR(ReadInteger(top.At("schema"), 1, 1).status());
     KC_ASSIGN_OR_RETURN(problem_.name, ReadLowerName(top.At("name")));
     KC_ASSIGN_OR_RETURN(problem_.title, ReadText(top.At("title"), kMaxTitleBytes));
@@ -100,6 +101,7 @@ class ProblemParser {
     KC_RETURN_IF_ERROR(CheckHeldOutCorners(top));
     KC_RETURN_IF_ERROR(ParseShapes(top, "check_shapes", kMaxCheckShapes, problem_.check_shapes));
     KC_RETURN_IF_ERROR(ParseShapes(top, "bench_shapes", kMaxBenchShapes, problem_.bench_shapes));
+    KC_RETURN_IF_ERROR(CheckHeldOutBenchShapes(top, problem_.bench_shapes));
     if (top.Has("oracle")) {
       std::string oracle_path;
       KC_ASSIGN_OR_RETURN(problem_.oracle_source,
@@ -287,6 +289,21 @@ class ProblemParser {
     return absl::OkStatus();
   }
 
+  // HeldOutProblem reads them.
+  absl::Status CheckHeldOutBenchShapes(const Cursor& parent,
+                                       const std::vector<AxisValues>& bench_shapes) {
+    constexpr std::string_view kKey = "held_out_bench_shapes";
+    if (!parent.Has(kKey)) return absl::OkStatus();
+    std::vector<AxisValues> shapes;
+    KC_RETURN_IF_ERROR(ParseShapes(parent, kKey, kMaxBenchShapes, shapes));
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      if (std::ranges::find(bench_shapes, shapes[i]) != bench_shapes.end()) {
+        return Error(parent.At(kKey).Item(i), ShapeName(shapes[i]) + " is a bench shape");
+      }
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status ParseTargets(const Cursor& top) {
     const Cursor targets = top.At("targets");
     KC_RETURN_IF_ERROR(ExpectMapping(targets));
@@ -312,7 +329,8 @@ class ProblemParser {
     const bool is_device =
         !is_cpu && at.Has("reference") && at.At("reference").node->kind == YamlNode::Kind::kMapping;
     std::vector<std::string> required = {"reference"};
-    std::vector<std::string> optional = {"space", "check_shapes", "bench_shapes"};
+    std::vector<std::string> optional = {"space", "check_shapes", "bench_shapes",
+                                         "held_out_bench_shapes"};
     if (!is_device) optional.insert(optional.begin(), "flags");
     if (!is_cpu) {
       const bool needs_oracle = is_device || name == kCudaTargetName;
@@ -347,6 +365,7 @@ class ProblemParser {
       target.bench_shapes.clear();
       KC_RETURN_IF_ERROR(ParseShapes(at, "bench_shapes", kMaxBenchShapes, target.bench_shapes));
     }
+    KC_RETURN_IF_ERROR(CheckHeldOutBenchShapes(at, target.bench_shapes));
     if (at.Has("space")) {
       KC_ASSIGN_OR_RETURN(target.space,
                           ParseSpace(at.At("space"), {name, target.kind, names_}, files_));

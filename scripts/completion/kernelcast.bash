@@ -176,6 +176,7 @@ _kernelcast() {
     "search --generator-tokens") return ;;
     "search --generator-in-flight") return ;;
     "search --forecast-tokens") return ;;
+    "search --gate") mapfile -t COMPREPLY < <(compgen -W 'declared drawn off' -- "$cur"); return ;;
     "search --search-id") return ;;
     "search --device-model") return ;;
     "search --report") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -340,7 +341,7 @@ _kernelcast() {
       ;;
     search)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --strategy --strategy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --forecast-tokens --measure-everything --search-id --device-model --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --strategy --strategy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --forecast-tokens --measure-everything --gate --search-id --device-model --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi

@@ -48,6 +48,8 @@ TEST_CASE("A search starts as requested, is followed to its end and reported", "
                                                   "beam",
                                                   "--strategy-parameter",
                                                   "width=3",
+                                                  "--gate",
+                                                  "drawn",
                                                   "--report",
                                                   home.File("r.html")}));
   INFO(outcome.err);
@@ -70,6 +72,7 @@ TEST_CASE("A search starts as requested, is followed to its end and reported", "
   CHECK(spec.policy_parameters().at("margin") == Approx(0.05));
   CHECK(spec.strategy() == "beam");
   CHECK(spec.strategy_parameters().at("width") == 3);
+  CHECK(spec.gate() == v1::GATE_MODE_DRAWN);
   CHECK(spec.generator() == v1::GENERATOR_TEMPLATE);
   CHECK_FALSE(spec.measure_everything());
   CHECK(spec.problem_id().substr(0, 2) == "p_");
@@ -82,6 +85,7 @@ TEST_CASE("Without a budget a search measures a fifth of the template space", "[
   const Outcome outcome = Run(home, Search(fake));
   CHECK(outcome.exit_code == 0);
   CHECK(fake.started()[0].spec().budget().max_measurements() >= 20);
+  CHECK(fake.started()[0].spec().gate() == v1::GATE_MODE_DECLARED);
   CHECK_THAT(outcome.err, Catch::Contains("no budget was given"));
   CHECK(fs::exists(home.path() / "state" / "kernelcast" / "reports" /
                    (fake.started()[0].search_id() + ".html")));

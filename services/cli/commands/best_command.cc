@@ -14,6 +14,7 @@
 #include "services/cli/commands/context.h"
 #include "services/cli/commands/reporting.h"
 #include "services/cli/core/candidate_files.h"
+#include "services/cli/report/gate_text.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/records.h"
 
@@ -107,7 +108,9 @@ absl::StatusOr<ExitCode> RunBest(Context& context, const BestFlags& flags) {
   const ReportAnalysis analysis = Analyze(input);
   Json json = SummaryJson(input, analysis);
   if (!analysis.shown_best.has_value()) {
-    console.Warn("no candidate of this search was measured to be correct");
+    console.Warn(input.search.has_value() && NothingCarriesOver(*input.search)
+                     ? kNothingCarriesOver
+                     : "no candidate of this search was measured to be correct");
     console.Line(json);
     return ExitCode::kNegative;
   }

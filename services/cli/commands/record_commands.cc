@@ -39,6 +39,7 @@ absl::StatusOr<ReportInput> ReportFromRecords(Context& context, const ReportFlag
   std::set<std::string> problems;
   std::set<std::string> searches;
   std::string problem_id;
+  std::map<std::string, std::string> problem_ids;  // by search
   KC_RETURN_IF_ERROR(
       ReadRecords(flags.records, [&](const v1::ExportRecord& record) -> absl::Status {
         searches.insert(record.evaluation().search_id());
@@ -51,6 +52,12 @@ absl::StatusOr<ReportInput> ReportFromRecords(Context& context, const ReportFlag
         }
         problems.insert(record.problem_name());
         KC_ASSIGN_OR_RETURN(ReportCandidate candidate, ReportCandidateFromProto(record));
+        const std::string& search_id = record.evaluation().search_id();
+        const auto own = problem_ids.emplace(search_id, candidate.candidate.problem_id).first;
+        // A search measures its finalists at held-out bench shapes, which make another problem.
+        if (!search_id.empty() && own->second != candidate.candidate.problem_id) {
+          return absl::OkStatus();
+        }
         input.problem_name = record.problem_name();
         problem_id = candidate.candidate.problem_id;
         if (!candidate.candidate.target.empty()) input.target = candidate.candidate.target;
@@ -171,7 +178,7 @@ absl::StatusOr<ExitCode> RunSearches(Context& context, const SearchesFlags& flag
     for (const v1::Search& search : reply.searches()) {
       const v1::Incumbent& best =
           search.has_confirmed_best() ? search.confirmed_best() : search.incumbent();
-      const bool has_best = best.measurement().has_ok();
+      const bool has_best = best.measurement().has_ok() && !NothingCarriesOver(search);
       table.AddRow(
           {search.search_id(), OneLine(search.problem_name()), search.spec().target(),
            search.device_model().empty() ? "-" : OneLine(search.device_model()),

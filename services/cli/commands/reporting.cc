@@ -15,6 +15,7 @@
 #include "services/cli/core/paths.h"
 #include "services/cli/core/table.h"
 #include "services/cli/report/data_json.h"
+#include "services/cli/report/gate_text.h"
 #include "services/cli/report/html.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/records.h"
@@ -51,6 +52,8 @@ absl::StatusOr<ReportInput> FetchReport(const Context& context, v1::Orchestrator
       call.TryCancel();
       break;
     }
+    // A finalist at held-out bench shapes, which Finalist reports.
+    if (candidate->candidate.problem_id != search.spec().problem_id()) continue;
     input.candidates.push_back(*std::move(candidate));
   }
   const grpc::Status finished = reader->Finish();
@@ -142,7 +145,10 @@ std::string SummaryText(const ReportInput& input, const ReportAnalysis& analysis
   if (analysis.shown_best.has_value()) {
     text += BestText(analysis, style, width);
   } else {
-    absl::StrAppend(&text, style.Bold("no candidate has a measured speedup"), "\n\n");
+    const bool gated = input.search.has_value() && NothingCarriesOver(*input.search);
+    absl::StrAppend(&text,
+                    style.Bold(gated ? kNothingCarriesOver : "no candidate has a measured speedup"),
+                    "\n\n");
   }
   const auto add = [&](const std::string& line) {
     absl::StrAppend(&text, WrapText(line, width, 2), "\n");
@@ -155,6 +161,7 @@ std::string SummaryText(const ReportInput& input, const ReportAnalysis& analysis
     if (search.risk.has_value()) add(RiskText(*search.risk));
     if (search.generation.has_value()) add(GenerationText(*search.generation));
     if (search.model_use.has_value()) add(ModelUseText(*search.model_use));
+    for (const std::string& line : GateLines(search)) add(line);
     if (!search.waiting.empty()) add(absl::StrCat("Waiting: ", OneLine(search.waiting)));
   }
 
@@ -222,6 +229,23 @@ Json ModelUseJson(const ModelUse& use) {
           {"output_tokens", use.token_usage.output_tokens},
           {"cost", use.token_usage.cost_dollars},
           {"last_error", use.last_error}};
+}
+
+Json GateJson(const ReportSearch& search) {
+  Json list = Json::array();
+  for (const ReportFinalist& finalist : search.finalists) {
+    if (finalist.gate == ReportFinalist::Gate::kNotMeasured) continue;
+    Json& one = list.emplace_back();
+    one["candidate_id"] = finalist.candidate_id;
+    one["gate"] = std::string(Name(finalist.gate));
+    if (finalist.gate == ReportFinalist::Gate::kFailed) {
+      one["outcome"] = finalist.held_out_outcome;
+    } else {
+      one["speedup"] = RatioJson(finalist.speedup);
+      one["held_out_speedup"] = RatioJson(finalist.held_out_speedup);
+    }
+  }
+  return list;
 }
 
 }  // namespace
@@ -295,6 +319,9 @@ Json SummaryJson(const ReportInput& input, const ReportAnalysis& analysis) {
                               {"informative", risk.informative},
                               {"alarms", risk.alarms},
                               {"certifies", risk.certifies}};
+  }
+  if (input.search.has_value()) {
+    if (Json gate = GateJson(*input.search); !gate.empty()) json["held_out"] = std::move(gate);
   }
   json["defer_rate"] = counts.DeferRate();
   json["device_seconds_spent"] = counts.device_seconds_spent;

@@ -40,6 +40,14 @@ constexpr uint64_t kMostInFlight = 1'000'000;
 constexpr char kPolicies[] = "{threshold,top_k,value,risk}";
 constexpr char kStrategies[] = "{selection,puct,islands,map_elites,beam,random,measure_all}";
 
+// The names of --gate.
+const std::map<std::string, v1::GateMode>& GateModes() {
+  static const std::map<std::string, v1::GateMode> modes = {{"off", v1::GATE_MODE_OFF},
+                                                            {"declared", v1::GATE_MODE_DECLARED},
+                                                            {"drawn", v1::GATE_MODE_DRAWN}};
+  return modes;
+}
+
 struct SearchFlags {
   ConnectionFlags connection;
   std::string problem;
@@ -61,6 +69,7 @@ struct SearchFlags {
   uint32_t generator_in_flight = 0;
   uint64_t forecast_tokens = 0;
   std::vector<std::string> device_models;
+  std::string gate = "declared";
   std::string search_id;
   std::string report;
   bool no_report = false;
@@ -375,6 +384,7 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
   spec.set_seed(flags.seed);
   spec.set_max_in_flight(flags.max_in_flight);
   spec.set_measure_everything(flags.measure_everything);
+  spec.set_gate(GateModes().at(flags.gate));
   spec.mutable_device_models()->Assign(flags.device_models.begin(), flags.device_models.end());
   if (flags.device_models.size() > 1 && !flags.report.empty()) {
     return absl::InvalidArgumentError(
@@ -510,6 +520,12 @@ void AddSearchCommands(CLI::App& app, Context& context) {
       ->type_name("N");
   search->add_flag("--measure-everything", flags->measure_everything,
                    "Make no forecasts: measure every candidate until the budget ends");
+  search
+      ->add_option("--gate", flags->gate,
+                   "Measure the finalists at the problem's held-out bench shapes; drawn: or at "
+                   "shapes near the bench shapes [declared]")
+      ->check(CLI::IsMember({"off", "declared", "drawn"}))
+      ->type_name("MODE");
   search
       ->add_option("--search-id", flags->search_id,
                    "Id of the search; an existing search is continued")

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/domain/measuring_cost.h"
 #include "services/cli/core/text.h"
+#include "services/cli/report/gate_text.h"
 
 namespace kernelcast::cli {
 namespace {
@@ -213,6 +214,8 @@ void FindBest(const ReportInput& input, ReportAnalysis& analysis) {
     for (const ReportRow& one : analysis.rows) {
       if (input.candidates[one.standing].candidate.candidate_id == id) row = &one;
     }
+  } else if (input.search.has_value() && NothingCarriesOver(*input.search)) {
+    return;
   } else if (!analysis.rows.empty() && analysis.rows.front().speedup() != nullptr) {
     row = &analysis.rows.front();
     size_t place = row->standing;

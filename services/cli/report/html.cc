@@ -17,6 +17,7 @@
 #include "services/cli/report/candidates_html.h"
 #include "services/cli/report/charts.h"
 #include "services/cli/report/data_json.h"
+#include "services/cli/report/gate_text.h"
 #include "services/cli/report/highlight.h"
 #include "services/cli/report/html_parts.h"
 
@@ -100,6 +101,8 @@ std::string Headline(const ReportInput& input, const ReportAnalysis& analysis) {
     html +=
         "<h1 class=flat>No candidate was measured</h1><p class=interval>A forecast is not a "
         "result: nothing can be called best without a measurement.</p>";
+  } else if (input.search.has_value() && NothingCarriesOver(*input.search)) {
+    html += "<h1 class=flat>No finalist carries over to the held-out bench shapes</h1>";
   } else {
     html += "<h1 class=flat>No candidate gave a correct, timed result</h1>";
   }
@@ -141,6 +144,7 @@ std::string Headline(const ReportInput& input, const ReportAnalysis& analysis) {
     html += KeyValue(
         "search", absl::StrCat("<code>", Html(search.search_id), "</code> ", Html(search.status)));
     html += KeyValue("ended by", Html(search.end_reason));
+    html += KeyValue("held-out bench shapes", Html(Join(GateLines(search), "; ")));
     html += KeyValue("waits for", Html(search.waiting));
     if (search.started_ns > 0) {
       std::string when = FormatUtc(search.started_ns);

@@ -61,12 +61,17 @@ struct ReportRisk {
 
 // A candidate measured at the final level at the end of the search. See v1.Finalist.
 struct ReportFinalist {
+  enum class Gate { kNotMeasured, kCarriesOver, kDoesNotCarryOver, kFailed };
+
   std::string candidate_id;
   Ratio speedup;
   uint32_t measurements = 0;
   Ratio screening;
   bool tied = false;
   bool failed = false;
+  Gate gate = Gate::kNotMeasured;
+  Ratio held_out_speedup = {};        // if it was measured there and is right
+  std::string held_out_outcome = {};  // if it failed there
 };
 
 // Requests to a model for kernels. See v1.GenerationCounts.
@@ -109,7 +114,8 @@ struct ReportSearch {
   std::vector<ReportFinalist> finalists;  // best first
   // Absent if nothing was pruned or audited.
   std::optional<ReportRisk> risk;
-  // The best candidate, measured again at the final level.
+  // The best candidate, measured again at the final level. Absent if no finalist carries over to
+  // the held-out bench shapes.
   std::optional<ReportBest> confirmed;
   // The best candidate by screening, with its source.
   std::optional<ReportBest> incumbent;

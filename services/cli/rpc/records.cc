@@ -34,6 +34,15 @@ std::string RejectionText(const v1::Rejection& rejection) {
   }
 }
 
+ReportFinalist::Gate GateOf(const v1::Finalist& finalist) {
+  switch (finalist.gate()) {
+    case v1::Finalist::GATE_CARRIES_OVER: return ReportFinalist::Gate::kCarriesOver;
+    case v1::Finalist::GATE_DOES_NOT_CARRY_OVER: return ReportFinalist::Gate::kDoesNotCarryOver;
+    case v1::Finalist::GATE_FAILED: return ReportFinalist::Gate::kFailed;
+    default: return ReportFinalist::Gate::kNotMeasured;
+  }
+}
+
 absl::StatusOr<ReportBest> BestFromProto(const v1::Incumbent& incumbent) {
   ReportBest best;
   KC_ASSIGN_OR_RETURN(best.candidate, FromProto(incumbent.candidate()));
@@ -149,9 +158,10 @@ absl::StatusOr<ReportSearch> ReportSearchFromProto(const v1::Search& search) {
         Seconds(counts.device_time_confirming()), Seconds(counts.device_time_avoided())};
   }
   for (const v1::Finalist& finalist : search.finalists()) {
-    report.finalists.push_back({finalist.candidate_id(), FromProto(finalist.speedup()),
-                                finalist.measurements(), FromProto(finalist.screening()),
-                                finalist.tied(), finalist.failed()});
+    report.finalists.push_back(
+        {finalist.candidate_id(), FromProto(finalist.speedup()), finalist.measurements(),
+         FromProto(finalist.screening()), finalist.tied(), finalist.failed(), GateOf(finalist),
+         FromProto(finalist.held_out_speedup()), finalist.held_out_outcome()});
   }
   if (search.has_confirmed_best()) {
     KC_ASSIGN_OR_RETURN(report.confirmed, BestFromProto(search.confirmed_best()));
@@ -160,6 +170,13 @@ absl::StatusOr<ReportSearch> ReportSearchFromProto(const v1::Search& search) {
     KC_ASSIGN_OR_RETURN(report.incumbent, BestFromProto(search.incumbent()));
   }
   return report;
+}
+
+bool NothingCarriesOver(const v1::Search& search) {
+  return !search.has_confirmed_best() &&
+         std::any_of(
+             search.finalists().begin(), search.finalists().end(),
+             [](const v1::Finalist& one) { return one.gate() != v1::Finalist::GATE_UNSPECIFIED; });
 }
 
 absl::Status RequireOneSearch(const std::string& what, const std::vector<v1::Search>& searches) {

@@ -23,6 +23,9 @@ namespace kernelcast::cli {
 
 [[nodiscard]] absl::StatusOr<ReportSearch> ReportSearchFromProto(const v1::Search& search);
 
+// Whether the finalists were measured at held-out bench shapes and none of them may be the best.
+bool NothingCarriesOver(const v1::Search& search);
+
 // The searches in a reply: one, or those of one id on several device models. Never empty.
 template <class Reply>
 std::vector<v1::Search> SearchesIn(const Reply& reply) {

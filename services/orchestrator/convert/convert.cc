@@ -56,6 +56,7 @@ v1::SearchSpec ToProto(const SearchSpec& spec) {
   message.set_measure_everything(spec.measure_everything);
   message.set_max_forecast_tokens(spec.max_forecast_tokens);
   message.mutable_device_models()->Add(spec.device_models.begin(), spec.device_models.end());
+  message.set_gate(ToProto(spec.gate));
   if (spec.generator == GeneratorKind::kLlm) {
     auto* limits = message.mutable_generator_limits();
     limits->set_max_requests(spec.generator_limits.max_requests);
@@ -122,6 +123,7 @@ absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& message) {
   spec.max_forecast_tokens = message.max_forecast_tokens();
   KC_ASSIGN_OR_RETURN(spec.device_models,
                       DeviceModelsFromProto("spec.device_models", message.device_models()));
+  KC_ASSIGN_OR_RETURN(spec.gate, FromProto(message.gate()));
   return spec;
 }
 
@@ -255,17 +257,6 @@ v1::SelectiveRisk ToProto(const RiskReport& report) {
   message.set_informative(report.informative);
   message.set_alarms(report.alarms);
   message.set_certifies(report.options.certifies);
-  return message;
-}
-
-v1::Finalist ToProto(const Finalist& finalist) {
-  v1::Finalist message;
-  message.set_candidate_id(finalist.candidate_id);
-  if (finalist.measurements > 0) *message.mutable_speedup() = ToProto(finalist.speedup);
-  message.set_measurements(finalist.measurements);
-  *message.mutable_screening() = ToProto(finalist.screening);
-  message.set_tied(finalist.tied);
-  message.set_failed(finalist.failed);
   return message;
 }
 

@@ -23,6 +23,9 @@ namespace kernelcast::orchestrator {
 
 v1::SearchSpec ToProto(const SearchSpec& spec);
 [[nodiscard]] absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& spec);
+v1::GateMode ToProto(GateMode mode);
+[[nodiscard]] absl::StatusOr<GateMode> FromProto(v1::GateMode mode);
+v1::Finalist ToProto(const Finalist& finalist);
 v1::SearchCounts ToProto(const SearchCounts& counts);
 v1::SearchStatus ToProto(SearchStatus status);
 v1::Generation ToProto(const GenerationSettled& settled);

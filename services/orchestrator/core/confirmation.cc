@@ -12,14 +12,12 @@ namespace {
 constexpr size_t kLeastCandidates = 3;
 // Minimum uncertainty of a screening, in log speedup: how far off one process can be.
 constexpr double kScreeningMargin = 0.03;
-// Prior for the spread of final measurements between processes, and its weight in measurements.
-constexpr double kPriorSpread = 0.006;
+// Weight of kProcessSpread as a prior, in measurements.
 constexpr double kPriorFreedom = 4;
 // A candidate drops out if it is behind the best by more than kBehind standard errors and by more
 // than kTail / measurements^1.5, which allows for processes that are far off.
 constexpr double kBehind = 2.5;
 constexpr double kTail = 0.03;
-constexpr double kNormal95 = 1.96;
 
 struct Contender {
   const Screened* screened = nullptr;
@@ -33,11 +31,6 @@ struct Contender {
     return 0.5 * (values[(n - 1) / 2].first + values[n / 2].first);
   }
 };
-
-double LogHalfWidth(const Ratio& ratio) {
-  if (ratio.low <= 0 || ratio.high <= 0) return 0;
-  return 0.5 * std::log(ratio.high / ratio.low);
-}
 
 std::vector<Contender> Contenders(std::span<const Screened> screened,
                                   std::span<const FinalMeasurement> finals) {
@@ -65,7 +58,7 @@ std::vector<Contender> Contenders(std::span<const Screened> screened,
 
 // Variance of one final measurement, pooled over the candidates.
 double Variance(const std::vector<Contender>& contenders) {
-  double squares = kPriorFreedom * kPriorSpread * kPriorSpread;
+  double squares = kPriorFreedom * kProcessSpread * kProcessSpread;
   double freedom = kPriorFreedom;
   for (const Contender& one : contenders) {
     const auto n = static_cast<double>(one.values.size());
@@ -111,6 +104,11 @@ constexpr double kNoisyHalfWidth = 0.05;
 bool IsNoisy(const Ratio& lead) { return LogHalfWidth(lead) > kNoisyHalfWidth; }
 
 }  // namespace
+
+double LogHalfWidth(const Ratio& ratio) {
+  if (ratio.low <= 0 || ratio.high <= 0) return 0;
+  return 0.5 * std::log(ratio.high / ratio.low);
+}
 
 std::vector<std::string> NextFinals(std::span<const Screened> screened,
                                     std::span<const FinalMeasurement> finals,

@@ -19,6 +19,14 @@ namespace kernelcast::orchestrator {
 //
 // Pure functions of the measurements, so a restart continues with the same candidates.
 
+// Quantile of the normal distribution for intervals of 95%.
+inline constexpr double kNormal95 = 1.96;
+// Spread of log speedups between processes, where too few measurements show it.
+inline constexpr double kProcessSpread = 0.006;
+
+// Half the width of the interval of the log speedup. 0: it has no interval.
+double LogHalfWidth(const Ratio& ratio);
+
 struct ConfirmationLimits {
   int candidates = 12;
   // Maximum measurements of one candidate.
@@ -43,6 +51,17 @@ struct FinalMeasurement {
   // The candidate was found to be wrong. If neither this nor `speedup` is set, no worker could
   // measure it.
   bool failed = false;
+  std::string outcome = {};  // OutcomeName, if it failed
+};
+
+// What the gate found (gate.h).
+enum class Gate { kNotMeasured, kCarriesOver, kDoesNotCarryOver, kFailed };
+
+// A measurement at the held-out bench shapes.
+struct HeldOutResult {
+  Ratio speedup;        // unless it failed
+  std::string outcome;  // OutcomeName, if it failed
+  std::string request_id;
 };
 
 // orchestrator.proto defines the fields.
@@ -55,6 +74,8 @@ struct Finalist {
   bool failed = false;
   // The measurement with the (lower) median speedup.
   std::string request_id;
+  Gate gate = Gate::kNotMeasured;
+  std::optional<HeldOutResult> held_out = {};  // unless it was not measured
 };
 
 // The candidates to measure in the next round. Empty: the best is known or a limit is reached. All

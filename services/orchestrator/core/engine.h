@@ -337,6 +337,7 @@ class Engine {
                 absl::StatusOr<std::vector<ForecastResult>> forecasts);
   // Measures the candidates at the final level. Closes the search if none of them can be read.
   void StartFinals(const Search& search, const std::vector<std::string>& candidate_ids);
+  void StartHeldOut(const Search& search, MeasureHeldOut action);
   void Close(const Search& search, std::string confirmed_request_id);
   // From the state for finalists, otherwise from the log.
   std::optional<Candidate> SourceOf(const Search& search, const std::string& candidate_id);

@@ -47,10 +47,33 @@ void Engine::StartFinals(const Search& search, const std::vector<std::string>& c
   if (search.in_flight == 0) Close(search, PlanClose(search).confirmed_request_id);
 }
 
+void Engine::StartHeldOut(const Search& search, MeasureHeldOut action) {
+  if (state_.FindProblem(action.problem_id) == nullptr) Emit(ProblemPut{std::move(action.files)});
+  for (const std::string& candidate_id : action.candidate_ids) {
+    std::optional<Candidate> candidate = SourceOf(search, candidate_id);
+    if (!candidate) continue;
+    const std::string request_id =
+        absl::StrCat(search.search_id, "/held-out/", search.gates.size() + 1);
+    if (Accept(request_id, search.search_id, EvaluateMode::kFinal,
+               ForProblem(*std::move(candidate), action.problem_id), true)) {
+      Advance(request_id);
+    }
+  }
+  if (search.in_flight == 0) Close(search, PlanClose(search).confirmed_request_id);
+}
+
 void Engine::Close(const Search& search, std::string confirmed_request_id) {
   double best_speedup = 0;
-  for (const Finalist& one : RankFinalists(search.leaders, search.finals)) {
+  const std::vector<Finalist> finalists = search.RankedFinalists();
+  for (const Finalist& one : finalists) {
     if (!one.failed && one.request_id == confirmed_request_id) best_speedup = one.speedup.value;
+    if (one.gate != Gate::kDoesNotCarryOver && one.gate != Gate::kFailed) continue;
+    Log(LogLevel::kInfo, "finalist does not carry over to the held-out bench shapes",
+        {{"search_id", search.search_id},
+         {"candidate_id", one.candidate_id},
+         {"speedup", one.speedup.value},
+         {"held_out_speedup", one.held_out->speedup.value},
+         {"outcome", one.held_out->outcome}});
   }
   Log(LogLevel::kInfo, "search ended",
       {{"search_id", search.search_id},

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "services/orchestrator/core/engine.h"
+#include "services/orchestrator/core/gate.h"
 #include "services/orchestrator/core/search_budget.h"
 
 namespace kernelcast::orchestrator {
@@ -76,7 +77,8 @@ EngineOverview Engine::MakeOverview() {
     figures.selects = Selects(search);
     const std::optional<Incumbent>& best =
         search.confirmed.has_value() ? search.confirmed : search.incumbent;
-    const Ratio* const speedup = best ? MeasuredSpeedup(best->measurement) : nullptr;
+    const bool stands = best && !NothingCarriesOver(search.finalists);
+    const Ratio* const speedup = stands ? MeasuredSpeedup(best->measurement) : nullptr;
     if (speedup != nullptr) figures.best = *speedup;
     figures.risk = search.routes.risk().Report();
   }

@@ -224,6 +224,10 @@ bool Engine::Perform(const Search& search, const SearchInputs& inputs, SearchAct
       engine.StartFinals(search, finals.candidate_ids);
       return false;
     }
+    bool operator()(MeasureHeldOut& held_out) const {
+      engine.StartHeldOut(search, std::move(held_out));
+      return false;
+    }
     bool operator()(CloseSearch& close) const {
       engine.Close(search, std::move(close.confirmed_request_id));
       return false;

@@ -44,6 +44,13 @@ struct GeneratorLimits {
 inline constexpr uint32_t kDefaultGenerationsInFlight = 4;
 inline constexpr uint32_t kMaxGenerationsInFlight = 256;
 
+// At which held-out bench shapes the finalists of a search are measured (gate.h).
+enum class GateMode {
+  kDeclared,  // those of the problem
+  kDrawn,     // those of the problem, otherwise drawn ones
+  kOff,
+};
+
 struct SearchSpec {
   std::string problem_id;
   std::string target;
@@ -60,6 +67,7 @@ struct SearchSpec {
   uint64_t max_forecast_tokens = 0;
   // For a search in the log, at most one.
   std::vector<std::string> device_models = {};
+  GateMode gate = GateMode::kDeclared;
   friend bool operator==(const SearchSpec&, const SearchSpec&) = default;
 };
 

@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/domain/held_out_problem.h"
 #include "services/orchestrator/core/decide.h"
+#include "services/orchestrator/core/gate.h"
 #include "services/orchestrator/core/search_budget.h"
 
 namespace kernelcast::orchestrator {
@@ -123,6 +125,20 @@ std::optional<AbandonSearch> PlanWithoutWorker(const Search& search, const Searc
   return action;
 }
 
+std::optional<MeasureHeldOut> PlanGate(const State& state, const Search& search) {
+  const SearchSpec& spec = search.spec;
+  const auto problem = state.FindProblem(spec.problem_id);
+  if (spec.gate == GateMode::kOff || problem == nullptr) return std::nullopt;
+  std::vector<std::string> next =
+      NextGated(RankFinalists(search.leaders, search.finals), search.gates);
+  if (next.empty()) return std::nullopt;
+  std::optional<Problem> held_out =
+      HeldOutProblem(*problem, spec.target, spec.gate == GateMode::kDrawn ? search.search_id : "");
+  if (!held_out) return std::nullopt;
+  return MeasureHeldOut{std::move(next), std::move(held_out->problem_id),
+                        std::move(held_out->files)};
+}
+
 }  // namespace
 
 EvaluationAction PlanEvaluation(const State& state, const Evaluation& evaluation,
@@ -198,6 +214,7 @@ std::optional<SearchAction> PlanSearch(const State& state, const Search& search,
   if (search.in_flight > 0) return std::nullopt;
   std::vector<std::string> finals = NextFinals(search.leaders, search.finals, inputs.confirmation);
   if (!finals.empty()) return MeasureFinals{std::move(finals)};
+  if (std::optional<MeasureHeldOut> gate = PlanGate(state, search)) return *std::move(gate);
   return PlanClose(search);
 }
 
@@ -208,8 +225,8 @@ std::string MissingWorker(const Search& search, const SearchInputs& inputs) {
 }
 
 CloseSearch PlanClose(const Search& search) {
-  const std::vector<Finalist> finalists = RankFinalists(search.leaders, search.finals);
-  if (finalists.empty() || finalists.front().failed) return {};
+  const std::vector<Finalist> finalists = search.RankedFinalists();
+  if (finalists.empty() || !MayWin(finalists.front())) return {};
   return {finalists.front().request_id};
 }
 

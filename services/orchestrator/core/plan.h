@@ -120,13 +120,22 @@ struct MeasureFinals {
   std::vector<std::string> candidate_ids;
 };
 
+// Measure these finalists at the final level at held-out bench shapes, as candidates for the
+// problem of these files. Events: ProblemPut, if it is not known, and EvaluationAccepted for each.
+struct MeasureHeldOut {
+  std::vector<std::string> candidate_ids;
+  std::string problem_id;
+  std::vector<ProblemFile> files;
+};
+
 // Event: SearchClosed. The request whose measurement is the search's result, or empty.
 struct CloseSearch {
   std::string confirmed_request_id;
 };
 
-using SearchAction = std::variant<ChooseDevice, AbandonSearch, ProposeCandidate, RequestKernel,
-                                  RankPruned, FinishSearch, MeasureFinals, CloseSearch>;
+using SearchAction =
+    std::variant<ChooseDevice, AbandonSearch, ProposeCandidate, RequestKernel, RankPruned,
+                 FinishSearch, MeasureFinals, MeasureHeldOut, CloseSearch>;
 
 struct SearchInputs : SourceInputs {
   ConfirmationLimits confirmation;

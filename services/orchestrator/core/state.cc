@@ -194,7 +194,11 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Evaluati
     ++search.in_flight;
     if (event.mode == EvaluateMode::kFinal && event.generated) {
       search.confirmation_requests.insert(event.request_id);
-      search.finals.push_back({event.candidate.candidate_id, event.request_id, false, {}, false});
+      const bool held_out = search.IsHeldOut(event.candidate);
+      const Candidate& own =
+          held_out ? ForProblem(event.candidate, search.spec.problem_id) : event.candidate;
+      (held_out ? search.gates : search.finals)
+          .push_back({own.candidate_id, event.request_id, false, {}, false});
     } else {
       if (event.generated) CountLookAhead(search, event.candidate.candidate_id);
       auto [entry, inserted] = search.history.try_emplace(event.candidate.candidate_id);
@@ -479,7 +483,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCl
     return DoesNotFit("closed, but not open", event.search_id);
   }
   Search& search = found->second;
-  search.finalists = RankFinalists(search.leaders, search.finals);
+  search.finalists = search.RankedFinalists();
   for (Incumbent& confirmation : search.confirmations) {
     if (confirmation.request_id == event.confirmed_request_id) {
       search.confirmed = std::move(confirmation);
@@ -496,6 +500,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCl
   search.leaders.clear();
   search.finals.clear();
   search.confirmations.clear();
+  search.gates.clear();
   search.confirmation_requests.clear();
   search.selection.clear();
   search.rankings = {};

@@ -241,6 +241,9 @@ struct Search {
   // ones.
   std::vector<FinalMeasurement> finals;
   std::vector<Incumbent> confirmations;
+  // Measurements at held-out bench shapes. The candidate ids are those of the search's problem.
+  std::vector<FinalMeasurement> gates;
+  // Requests of `finals` and `gates`.
   std::set<std::string> confirmation_requests;
   std::unique_ptr<const Policy> policy;
   // Request of the candidate that was selected last, among those pruned. Empty: none.
@@ -262,7 +265,17 @@ struct Search {
   Broods broods;
 
   static constexpr size_t kMaxLeaders = 32;
+
+  // Whether a candidate that the search measures is one at held-out bench shapes.
+  bool IsHeldOut(const Candidate& candidate) const {
+    return candidate.problem_id != spec.problem_id;
+  }
+  // Candidates with a final measurement, best first, and what the gate found.
+  std::vector<Finalist> RankedFinalists() const;
 };
+
+// The candidate for another version of its problem, under its id there.
+Candidate ForProblem(Candidate candidate, const std::string& problem_id);
 
 // A settled evaluation whose label the forecaster has not acknowledged.
 struct PendingLabel {

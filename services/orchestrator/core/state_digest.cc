@@ -83,9 +83,16 @@ std::string State::Digest() const {
       absl::StrAppend(&text, "  final ", one.request_id, " of ", one.candidate_id, " ", one.settled,
                       " ", one.speedup ? one.speedup->value : 0, " ", one.failed, "\n");
     }
+    for (const FinalMeasurement& one : s.gates) {
+      absl::StrAppend(&text, "  held out ", one.request_id, " of ", one.candidate_id, " ",
+                      one.settled, " ", one.speedup ? one.speedup->value : 0, " ", one.failed, " ",
+                      one.outcome, "\n");
+    }
     for (const Finalist& one : s.finalists) {
       absl::StrAppend(&text, "  finalist ", one.candidate_id, " ", one.speedup.value, " ",
-                      one.measurements, " ", one.tied, " ", one.failed, "\n");
+                      one.measurements, " ", one.tied, " ", one.failed, " gate ",
+                      static_cast<int>(one.gate), " ",
+                      one.held_out ? one.held_out->request_id : "-", "\n");
     }
     if (s.generator != nullptr) {
       const auto next = s.generator->Next();

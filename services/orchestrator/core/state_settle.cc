@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/utf8.h"
+#include "services/orchestrator/core/gate.h"
 #include "services/orchestrator/core/state.h"
 
 namespace kernelcast::orchestrator {
@@ -98,6 +99,16 @@ std::optional<Attempt> AttemptOf(const Evaluation& evaluation, const EvaluationS
 
 }  // namespace
 
+std::vector<Finalist> Search::RankedFinalists() const {
+  return ApplyGate(RankFinalists(leaders, finals), gates);
+}
+
+Candidate ForProblem(Candidate candidate, const std::string& problem_id) {
+  candidate.problem_id = problem_id;
+  candidate.candidate_id = CandidateId(candidate);
+  return candidate;
+}
+
 void State::SettleInSearch(Search& search, int64_t time_ns, const Evaluation& evaluation,
                            const EvaluationSettled& event) {
   --search.in_flight;
@@ -122,15 +133,18 @@ void State::SettleInSearch(Search& search, int64_t time_ns, const Evaluation& ev
     }
   }
   if (confirmation) {
+    const bool held_out = search.IsHeldOut(evaluation.candidate);
+    std::vector<FinalMeasurement>& finals = held_out ? search.gates : search.finals;
     const auto final_one = std::find_if(
-        search.finals.begin(), search.finals.end(),
+        finals.begin(), finals.end(),
         [&](const FinalMeasurement& one) { return one.request_id == event.request_id; });
     final_one->settled = true;
     final_one->failed = OutcomeOf(event.result) == EvaluationOutcome::kFailed;
+    if (final_one->failed) final_one->outcome = OutcomeName(measurement->outcome);
     if (measurement != nullptr && MeasuredSpeedup(*measurement) != nullptr) {
       final_one->speedup = *MeasuredSpeedup(*measurement);
     }
-    if (measurement != nullptr && MeasuredSpeedup(*measurement) != nullptr) {
+    if (!held_out && final_one->speedup) {
       search.confirmations.push_back(
           Incumbent{evaluation.candidate, *measurement, event.request_id});
     }
@@ -227,6 +241,9 @@ void State::AddPendingLabel(const Evaluation& evaluation, const EvaluationSettle
   if (measurement == nullptr || event.reused || !IsVerdict(*measurement)) {
     return;
   }
+  // Forecasters do not know the held-out problem.
+  const Search* const search = FindSearch(evaluation.search_id);
+  if (search != nullptr && search->IsHeldOut(evaluation.candidate)) return;
   PendingLabel pending;
   pending.problem_id = evaluation.candidate.problem_id;
   LabelRecord& label = pending.label;

@@ -14,6 +14,7 @@
 #include "common/convert/convert.h"
 #include "common/rpc/stream_writer.h"
 #include "services/orchestrator/convert/convert.h"
+#include "services/orchestrator/core/gate.h"
 
 namespace kernelcast::orchestrator {
 
@@ -182,7 +183,7 @@ class WatchCursor final : public LogStreams::Cursor {
       if (event->has_ended()) {
         const auto& best = search->confirmed ? search->confirmed : search->incumbent;
         if (event->ended().reason().empty()) event->mutable_ended()->set_reason(search->end_reason);
-        if (best) {
+        if (best && !NothingCarriesOver(search->finalists)) {
           event->mutable_ended()->set_best_candidate_id(best->candidate.candidate_id);
           *event->mutable_ended()->mutable_best_speedup() =
               ToProto(*MeasuredSpeedup(best->measurement));

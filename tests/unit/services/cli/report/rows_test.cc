@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "services/cli/report/analysis.h"
+#include "services/cli/report/gate_text.h"
 #include "tests/unit/services/cli/report/sample_report.h"
 
 namespace kernelcast::cli {
@@ -75,6 +76,42 @@ TEST_CASE("The first row is the candidate that the search names, with the finali
   // A candidate that failed its final measurement has no final value.
   search.finalists[1].failed = true;
   CHECK_FALSE(Analyze(input).rows[1].final.has_value());
+}
+
+TEST_CASE("A finalist that does not carry over is not the best") {
+  using Gate = ReportFinalist::Gate;
+  ReportInput input;
+  input.candidates = {MeasuredCandidate("k_1", 12.9), MeasuredCandidate("k_2", 11)};
+  ReportSearch& search = input.search.emplace();
+  search.finalists = {{"k_2", {10.8, 10.7, 10.9, 0.95}, 3, {}},
+                      {"k_1", {12.8, 12.7, 12.9, 0.95}, 3, {}},
+                      {"k_3", {10, 9.9, 10.1, 0.95}, 3, {}}};
+  search.finalists[0].gate = Gate::kCarriesOver;
+  search.finalists[0].held_out_speedup = {10, 9.9, 10.1, 0.95};
+  search.finalists[1].gate = Gate::kDoesNotCarryOver;
+  search.finalists[1].held_out_speedup = {0.5, 0.49, 0.51, 0.95};
+  search.finalists[2].gate = Gate::kFailed;
+  search.finalists[2].held_out_outcome = "wrong_result";
+  search.confirmed = ReportBest{input.candidates[1].candidate, *Final("k_2", 10.7).measurement, ""};
+  CHECK(Analyze(input).shown_best->candidate.candidate_id == "k_2");
+  CHECK(GateLines(search) ==
+        std::vector<std::string>{
+            "k_2 carries over: 10.8x [10.7, 10.9] at the bench shapes, 10.0x [9.90, 10.1] at the "
+            "held-out ones",
+            "k_1 does not carry over: 12.8x [12.7, 12.9] at the bench shapes, 0.500x [0.490, "
+            "0.510] at the held-out ones",
+            "k_3 fails at the held-out bench shapes: wrong_result"});
+  CHECK_FALSE(NothingCarriesOver(search));
+
+  search.confirmed.reset();
+  search.finalists[0].gate = Gate::kFailed;
+  CHECK(NothingCarriesOver(search));
+  const ReportAnalysis analysis = Analyze(input);
+  CHECK_FALSE(analysis.shown_best);
+  CHECK_FALSE(analysis.faster);
+  // Without a gate the best by screening is shown.
+  for (ReportFinalist& one : search.finalists) one.gate = Gate::kNotMeasured;
+  CHECK(Analyze(input).shown_best);
 }
 
 }  // namespace

@@ -181,6 +181,19 @@ class Comparison {
   void Check(int64_t time_ns, const EvaluationAccepted& event) {
     if (!event.generated) return;
     const Search& search = *state_.FindSearch(event.search_id);
+    if (event.mode == EvaluateMode::kFinal && search.IsHeldOut(event.candidate)) {
+      if (finals_.empty()) {
+        const auto plan = PlanAt<MeasureHeldOut>(search, time_ns);
+        REQUIRE(plan);
+        CHECK(state_.FindProblem(plan->problem_id) != nullptr);
+        CHECK(plan->problem_id == event.candidate.problem_id);
+        finals_.assign(plan->candidate_ids.begin(), plan->candidate_ids.end());
+      }
+      CHECK(ForProblem(event.candidate, search.spec.problem_id).candidate_id == finals_.front());
+      finals_.pop_front();
+      ++planned["held out"];
+      return;
+    }
     if (event.mode == EvaluateMode::kFinal) {
       if (finals_.empty()) {
         const auto plan = PlanAt<MeasureFinals>(search, time_ns);
@@ -273,6 +286,30 @@ TEST_CASE("The engine follows the plan in a template search") {
   CHECK(comparison.planned["selected"] > 0);
   CHECK(comparison.planned["final"] > 0);
   CHECK(comparison.planned["finished"] == 1);
+  CHECK(comparison.planned["closed"] == 1);
+}
+
+TEST_CASE("The engine follows the plan at held-out shapes") {
+  World world;
+  world.Start();
+  std::vector<ProblemFile> files = testing::SmallProblemFiles();
+  files.front().content += "held_out_bench_shapes: [{n: 1000}]\n";
+  const std::string problem = world.PutToy(files);
+  // None of the first three carries over.
+  world.workers.measure = [problem](const Candidate& candidate) {
+    const double speedup = testing::ToySpeedup(candidate);
+    if (candidate.problem_id == problem) return testing::FakeWorkers::Ok(speedup);
+    return testing::FakeWorkers::Ok(speedup > 2.85 ? 0.5 : speedup);
+  };
+  SearchSpec spec = TemplateSearch(problem, 40);
+  spec.measure_everything = true;
+  REQUIRE(world.StartSearch("s1", spec).ok());
+  world.WaitForEnd("s1");
+  world.engine->Stop();
+  Comparison comparison(world.engine_options, false);
+  comparison.Run(*world.store);
+  CHECK(comparison.planned["final"] >= 3);
+  CHECK(comparison.planned["held out"] == 3);
   CHECK(comparison.planned["closed"] == 1);
 }
 

@@ -386,6 +386,9 @@ std::string Text(const std::optional<SearchAction>& action) {
     std::string operator()(const MeasureFinals& finals) const {
       return "measure " + std::to_string(finals.candidate_ids.size()) + " finally";
     }
+    std::string operator()(const MeasureHeldOut& held_out) const {
+      return "measure " + std::to_string(held_out.candidate_ids.size()) + " at held-out shapes";
+    }
     std::string operator()(const CloseSearch& close) const {
       return "close with '" + close.confirmed_request_id + "'";
     }

@@ -29,7 +29,7 @@ void CheckRefused(EventHistory& history, const EventBody& body) {
   CHECK(history.state().Digest() == before);
 }
 
-Candidate Kernel(const std::string& problem, const std::string& source) {
+Candidate KernelFrom(const std::string& problem, const std::string& source) {
   Candidate candidate = ToyKernel(source, 8, 4);
   candidate.problem_id = problem;
   candidate.target = "cpu";
@@ -173,7 +173,7 @@ TEST_CASE("EvaluationAccepted of a final measurement is a confirmation only if p
   history.StartSearch(history.Spec(problem, GeneratorKind::kExternal));
   history.Accept("mine", problem, "// a\n", "s1", EvaluateMode::kFinal);
   CHECK(history.search().finals.empty());
-  history.Propose("s1/confirm/1", Kernel(problem, "// a\n"), "s1", EvaluateMode::kFinal);
+  history.Propose("s1/confirm/1", KernelFrom(problem, "// a\n"), "s1", EvaluateMode::kFinal);
   REQUIRE(history.search().finals.size() == 1);
   CHECK(history.search().finals[0].request_id == "s1/confirm/1");
   CHECK(history.search().counts.proposed == 1);
@@ -546,8 +546,8 @@ TEST_CASE("DeviceChosen is applied once, to a search or an evaluation") {
   EventHistory history;
   const std::string problem = history.PutProblem();
   history.Add(SearchCreated{"s1", history.Spec(problem), ""});
-  history.Add(Accepted("r1", "", Kernel(problem, "// 1\n")));
-  history.Add(Accepted("r2", "s1", Kernel(problem, "// 2\n")));
+  history.Add(Accepted("r1", "", KernelFrom(problem, "// 1\n")));
+  history.Add(Accepted("r2", "s1", KernelFrom(problem, "// 2\n")));
   CHECK(history.state().without_device() == std::set<std::string, std::less<>>{"r1", "r2"});
   history.Add(DeviceChosen{"s1", "", "a"});
   CHECK(history.search().device_model == "a");

@@ -29,6 +29,7 @@ std::vector<EventBody> EveryKind() {
   spec.strategy = "puct";
   spec.strategy_parameters = {{"children", 8}};
   spec.budget.max_measurements = 3;
+  spec.gate = GateMode::kDrawn;
   Decision decision;
   decision.kind = DecisionKind::kMeasure;
   decision.reason = DecisionReason::kSelected;
