@@ -85,7 +85,7 @@ TEST_CASE("A kernel that is fast at the bench shape alone does not win a search"
   const Outcome outcome =
       Program(home, {"search", problem, "--json", "--measure-everything", "--budget-measurements",
                      "2", "--search-id", "s", "--report", report})
-          .Wait(400);
+          .Wait(900);
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
   const json summary = json::parse(outcome.out);
@@ -99,9 +99,9 @@ TEST_CASE("A kernel that is fast at the bench shape alone does not win a search"
   CHECK(general["gate"] == "carries_over");
   CHECK(tuned["gate"] == "does_not_carry_over");
   // Without the gate it would have won.
-  CHECK(tuned["speedup"]["low"] > general["speedup"]["high"]);
-  CHECK(tuned["held_out_speedup"]["high"] < 1);
-  CHECK(general["held_out_speedup"]["low"] > 1);
+  CHECK(tuned["speedup"]["value"] > general["speedup"]["value"]);
+  CHECK(tuned["held_out_speedup"]["value"] < 1);
+  CHECK(general["held_out_speedup"]["value"] > 1);
   CHECK_THAT(ReadFile(report).value(), Contains("does not carry over"));
   CHECK(summary["counts"]["considered"] == 2);
 
