@@ -41,6 +41,9 @@ constexpr std::string_view kSums[] = {"instructions",
 constexpr size_t kFeatures =
     1 + std::size(kTimes) + 6 + std::size(kRatios) + std::size(kAmounts) + std::size(kSums);
 
+// Index of the first of kTimes among the features.
+constexpr size_t kFirstTime = 1;
+
 constexpr float kNoSimulation = std::numeric_limits<float>::quiet_NaN();
 // Shares of time below this are treated as equal.
 constexpr double kLeastShare = 0.05;
@@ -174,6 +177,21 @@ std::vector<float> SimulationRow(std::span<const float> candidate,
   row.insert(row.end(), candidate.begin() + 1,
              candidate.begin() + static_cast<ptrdiff_t>(ScaleFreeFeaturesEnd()));
   return row;
+}
+
+std::vector<float> ResourceShares(std::span<const float> simulation_row) {
+  std::vector<float> shares;
+  if (simulation_row.size() != SimulationRowNames().size()) return shares;
+  const std::span<const float> changes = simulation_row.subspan(kFirstTime, std::size(kTimes));
+  const std::span<const float> logs =
+      simulation_row.subspan(kFeatures + kFirstTime - 1, std::size(kTimes));
+  for (const float log : logs) {
+    shares.push_back(std::exp2(log) - static_cast<float>(kLeastShare));
+  }
+  for (size_t i = 0; i < logs.size(); ++i) {
+    shares.push_back(std::exp2(logs[i]) - std::exp2(logs[i] - changes[i]));
+  }
+  return shares;
 }
 
 std::vector<const ShapeSimulation*> SimulationsFor(const CompileFacts& facts,

@@ -31,6 +31,10 @@ std::span<const std::string> SimulationRowNames();
 std::vector<float> SimulationRow(std::span<const float> candidate,
                                  std::span<const float> reference);
 
+// Where the time goes, from a SimulationRow: for each resource, the share of the candidate's time
+// that it alone would need, then the same minus the reference's share. Empty for an empty row.
+std::vector<float> ResourceShares(std::span<const float> simulation_row);
+
 // The simulations for the device model. If there are none, those for the model of the first
 // simulation.
 std::vector<const ShapeSimulation*> SimulationsFor(const CompileFacts& facts,

@@ -192,10 +192,11 @@ StudentT GaussianProcess::Predict(const SpacePosition& point) const {
   out.location = covariance.dot(Vector(alpha_));
   const double explained =
       (Square(inverse_factor_, n).triangularView<Eigen::Lower>() * covariance).squaredNorm();
-  const double before = kernel_.weights.Variance() +
+  const double growth = point.width * point.width;
+  const double before = growth * (kernel_.weights.Variance() + kernel_.noise) +
                         kernel_.weights.slope * point.predicted * point.predicted +
-                        kernel_.weights.taught * point.taught * point.taught + kernel_.noise;
-  const double variance = std::max(before - explained, 0.5 * kernel_.noise);
+                        kernel_.weights.taught * point.taught * point.taught;
+  const double variance = std::max(before - explained, 0.5 * growth * kernel_.noise);
   const double points = static_cast<double>(n) / kAssumedPoints;
   const double assumed = 1 + kAssumedShare * 4 * points / ((1 + points) * (1 + points));
   out.scale = std::sqrt(assumed * variance * rate_ / shape_);

@@ -26,7 +26,7 @@ bool MarginalLikelihood::Factor(const ProcessPrior& prior) {
   const size_t n = points_.size();
   for (size_t i = 0; i < n; ++i) {
     for (size_t j = i; j < n; ++j) factor_[i * n + j] = prior.weights(likeness_[i * n + j]);
-    factor_[i * n + i] += prior.noise;
+    factor_[i * n + i] += prior.noise * points_[i].width * points_[i].width;
   }
   const auto size = static_cast<Eigen::Index>(n);
   Eigen::Map<Eigen::MatrixXd> matrix(factor_.data(), size, size);

@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kSchema = "kernelcast-prior/3";
+constexpr std::string_view kSchema = "kernelcast-prior/4";
 constexpr size_t kMaxNodes = 1'000'000;
 constexpr size_t kHashCharacters = 12;
 
@@ -68,6 +68,7 @@ class PriorCodec {
             {"trust", model.trust_},
             {"errors", ToJson(model.process_prior_)},
             {"problems", model.problems_},
+            {"centres", ToJson(model.centres_)},
             {"failures", std::move(failures)},
             {"forests", ToJson(model.core_.members)}};
   }
@@ -92,6 +93,9 @@ class PriorCodec {
       if (!std::isfinite(value)) return Damaged("a figure is not finite");
     }
     KC_ASSIGN_OR_RETURN(model.core_.members, ForestsFromJson(json.at("forests"), columns));
+    const size_t shares =
+        model.uses_simulations_ ? ResourceShares(std::vector<float>(columns)).size() : 0;
+    KC_ASSIGN_OR_RETURN(model.centres_, CentresFromJson(json.at("centres"), shares));
     if (const Json& failures = json.at("failures"); !failures.is_null()) {
       KC_ASSIGN_OR_RETURN(model.failures_, FailuresFromJson(failures));
     }
@@ -117,6 +121,31 @@ class PriorCodec {
     return failures;
   }
 
+  static Json ToJson(const std::vector<std::vector<float>>& centres) {
+    Json json = Json::array();
+    for (const std::vector<float>& centre : centres) {
+      Json& values = json.emplace_back(Json::array());
+      for (const float value : centre) values.push_back(Short(value));
+    }
+    return json;
+  }
+
+  static absl::StatusOr<std::vector<std::vector<float>>> CentresFromJson(const Json& json,
+                                                                         size_t shares) {
+    std::vector<std::vector<float>> centres;
+    for (const Json& values : json) {
+      std::vector<float>& centre = centres.emplace_back();
+      for (const Json& value : values) {
+        centre.push_back(static_cast<float>(value.get<double>()));
+        if (!std::isfinite(centre.back())) return Damaged("a centre is not finite");
+      }
+      if (shares == 0 || centre.size() != shares) {
+        return Damaged("a centre has another number of shares");
+      }
+    }
+    return centres;
+  }
+
   static Json ToJson(const std::vector<Forest>& forests) {
     Json json = Json::array();
     for (const Forest& forest : forests) json.push_back(ToJson(forest));
@@ -133,7 +162,7 @@ class PriorCodec {
     return forests;
   }
 
-  // Name of each value of a ProcessPrior, all positive.
+  // Name of each value of a ProcessPrior, none negative.
   struct Figure {
     const char* name;
     double& (*of)(ProcessPrior&);
@@ -151,6 +180,7 @@ class PriorCodec {
       {"facts_length", [](ProcessPrior& p) -> double& { return p.lengths.facts; }},
       {"scale", [](ProcessPrior& p) -> double& { return p.scale; }},
       {"shape", [](ProcessPrior& p) -> double& { return p.shape; }},
+      {"novelty", [](ProcessPrior& p) -> double& { return p.novelty; }},
   };
 
   static Json ToJson(ProcessPrior prior) {

@@ -152,6 +152,7 @@ SpacePosition ProblemModel::Position(const TunableEncoder& encoder,
                                      const CandidateFeatures& features) const {
   SpacePosition position = PositionOf(encoder, features);
   position.predicted = Offset(features);
+  if (shared_ != nullptr && shared_->Covers(features)) position.width = shared_->Width(features);
   if (other_ != nullptr && other_->process_.has_value()) {
     position.taught = other_->Residual(other_->Position(encoder, features), features).location;
   }

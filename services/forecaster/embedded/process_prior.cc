@@ -39,46 +39,91 @@ constexpr Figure kFigures[] = {
     {[](ProcessPrior& p) -> double& { return p.lengths.facts; }, true},
 };
 
-// Scale of the errors: for kernels like the reference, and the increase per octave of predicted
-// difference.
+// Scale of the errors: for kernels like the reference, the increase per octave of predicted
+// difference, and the growth with novelty.
 struct ErrorScales {
   double level = 0;
   double slope = 0;
+  double novelty = 0;
 };
 
-// Maximum likelihood of independent Student-t errors, with equal weight per problem and
-// `prior_weight` further problems at the scale of `start`. Uses a grid, which is fine enough for
-// this few problems.
-ErrorScales FitErrorScales(std::span<const ProblemErrors> problems, const ProcessPrior& start,
-                           double prior_weight) {
-  constexpr double kLeastLevel = 0.05;
-  constexpr double kStep = 1.04;
-  constexpr double kSlopeStep = 0.05;
-  constexpr double kMaxSlope = 0.6;
-  const double dof = 2 * start.shape;
-  const auto cost = [dof](double error, double variance) {
-    return 0.5 * std::log(variance) + 0.5 * (dof + 1) * std::log1p(error * error / variance / dof);
-  };
-  const double max_slope = start.weights.slope > 0 ? kMaxSlope : 0;
-  ErrorScales best;
-  double least = std::numeric_limits<double>::infinity();
-  for (double slope = 0; slope <= max_slope + 1e-9; slope += kSlopeStep) {
-    for (double level = kLeastLevel; level < 2 * start.scale; level *= kStep) {
-      double sum = prior_weight * cost(start.scale, level * level);
-      for (const ProblemErrors& problem : problems) {
-        const double weight = 1 / static_cast<double>(problem.errors.size());
-        for (size_t i = 0; i < problem.errors.size(); ++i) {
-          const double growth = slope * problem.positions[i].predicted;
-          sum += weight * cost(problem.errors[i], level * level + growth * growth);
-        }
+// Values of one of the scales on a grid, from 0.
+struct ScaleGrid {
+  double ErrorScales::*scale;
+  double step;
+  double most;
+};
+
+// Minimises the cost of independent Student-t errors, with equal weight per problem and
+// `prior_weight` further problems at the scale of `start`. Uses grids of the level and one other
+// scale in turns.
+class ErrorScaleFit {
+ public:
+  ErrorScaleFit(std::span<const ProblemErrors> problems, const ProcessPrior& start,
+                double prior_weight)
+      : problems_(problems), start_(start), prior_weight_(prior_weight) {
+    for (const ProblemErrors& problem : problems) {
+      for (const double novelty : problem.novelties) {
+        most_novel_ = std::max(most_novel_, novelty);
       }
-      if (sum >= least) continue;
-      least = sum;
-      best = {level, slope};
     }
   }
-  return best;
-}
+
+  ErrorScales Run() {
+    constexpr int kRounds = 2;
+    constexpr ScaleGrid kSlopes = {&ErrorScales::slope, 0.05, 0.6};
+    constexpr ScaleGrid kNovelties = {&ErrorScales::novelty, 0.5, 10};
+    const bool has_slope = start_.weights.slope > 0;
+    for (int round = 0; round < kRounds; ++round) {
+      Search(has_slope ? kSlopes : ScaleGrid{&ErrorScales::slope, 1, 0});
+      if (!(most_novel_ > 0)) break;
+      Search(kNovelties);
+    }
+    return best_;
+  }
+
+ private:
+  void Search(const ScaleGrid& grid) {
+    constexpr double kLeastLevel = 0.05;
+    constexpr double kStep = 1.04;
+    ErrorScales trial = best_;
+    for (double value = 0; value <= grid.most + 1e-9; value += grid.step) {
+      trial.*grid.scale = value;
+      for (trial.level = kLeastLevel; trial.level < 2 * start_.scale; trial.level *= kStep) {
+        const double cost = Cost(trial);
+        if (cost >= least_) continue;
+        least_ = cost;
+        best_ = trial;
+      }
+    }
+  }
+
+  double Cost(const ErrorScales& scales) const {
+    const double dof = 2 * start_.shape;
+    const auto cost = [dof](double error, double variance) {
+      return 0.5 * std::log(variance) +
+             0.5 * (dof + 1) * std::log1p(error * error / variance / dof);
+    };
+    const double variance = scales.level * scales.level;
+    double sum = prior_weight_ * cost(start_.scale, variance);
+    for (const ProblemErrors& problem : problems_) {
+      const double weight = 1 / static_cast<double>(problem.errors.size());
+      for (size_t i = 0; i < problem.errors.size(); ++i) {
+        const double sloped = scales.slope * problem.positions[i].predicted;
+        const double novel = problem.novelties.empty() ? 0 : scales.novelty * problem.novelties[i];
+        sum += weight * cost(problem.errors[i], variance * (1 + novel * novel) + sloped * sloped);
+      }
+    }
+    return sum;
+  }
+
+  const std::span<const ProblemErrors> problems_;
+  const ProcessPrior& start_;
+  const double prior_weight_;
+  double most_novel_ = 0;
+  ErrorScales best_;
+  double least_ = std::numeric_limits<double>::infinity();
+};
 
 // Scales the shares of the variance to a sum of 1. `slope` is relative to that, per octave.
 void Normalise(ProcessPrior& prior, double slope) {
@@ -121,8 +166,9 @@ ProcessPrior UsualProcessPrior(RegressedValues of, double scale) {
 ProcessPrior LearnProcessPrior(std::span<const ProblemErrors> problems, const ProcessPrior& usual,
                                double prior_problems, uint64_t seed) {
   ProcessPrior start = usual;
-  const ErrorScales scales = FitErrorScales(problems, usual, prior_problems);
+  const ErrorScales scales = ErrorScaleFit(problems, usual, prior_problems).Run();
   start.scale = scales.level;
+  start.novelty = scales.novelty;
   Normalise(start, scales.slope);
 
   std::vector<MarginalLikelihood> samples;  // a few rows of a problem each
@@ -139,6 +185,9 @@ ProcessPrior LearnProcessPrior(std::span<const ProblemErrors> problems, const Pr
       std::vector<double> values;
       for (size_t i = 0; i < n; ++i) {
         points.push_back(problem.positions[order[i]]);
+        if (!problem.novelties.empty()) {
+          points.back().width = start.Width(problem.novelties[order[i]]);
+        }
         values.push_back(problem.errors[order[i]]);
       }
       samples.emplace_back(points, values);

@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_SERVICES_FORECASTER_EMBEDDED_PROCESS_PRIOR_H_
 #define KERNELCAST_SERVICES_FORECASTER_EMBEDDED_PROCESS_PRIOR_H_
 
+#include <cmath>
 #include <span>
 #include <vector>
 
@@ -20,7 +21,13 @@ struct ProcessPrior {
   // this scale and twice `shape` degrees of freedom.
   double scale = 1;
   double shape = 1.5;
+  // Growth of the width with the novelty of a candidate.
+  double novelty = 0;
 
+  // Width of the errors at this novelty, relative to those at novelty 0.
+  double Width(double candidate_novelty) const {
+    return std::hypot(1.0, novelty * candidate_novelty);
+  }
   // Rate of the inverse gamma distribution of the overall variance.
   double rate() const { return shape * scale * scale / (weights.Variance() + noise); }
 };
@@ -34,15 +41,16 @@ ProcessPrior UsualProcessPrior(RegressedValues of, double scale);
 
 // Errors on one problem of a model that was not trained on its family.
 struct ProblemErrors {
-  std::vector<SpacePosition> positions;
+  std::vector<SpacePosition> positions;  // their widths are not used
   std::vector<double> errors;
+  std::vector<double> novelties;  // empty: all 0
 };
 
-// Empirical Bayes. The width of forecasts before a problem has labels (scale, slope) maximises the
-// likelihood of each error of all problems separately, and is pulled to `usual` with the weight of
-// `prior_problems` further problems. The division of that variance maximises the joint likelihood
-// of the errors, over a few samples of each problem's rows; each problem has its own overall
-// variance and the same weight. No problem may have empty errors. Deterministic.
+// Empirical Bayes. The width of forecasts before a problem has labels (scale, slope, novelty)
+// maximises the likelihood of each error of all problems separately, and is pulled to `usual` with
+// the weight of `prior_problems` further problems. The division of that variance maximises the
+// joint likelihood of the errors, over a few samples of each problem's rows; each problem has its
+// own overall variance and the same weight. No problem may have empty errors. Deterministic.
 ProcessPrior LearnProcessPrior(std::span<const ProblemErrors> problems, const ProcessPrior& usual,
                                double prior_problems, uint64_t seed);
 

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 
 #include "common/base/status.h"
 #include "services/forecaster/core/predictive.h"
+#include "services/forecaster/core/simulation_features.h"
 #include "services/forecaster/embedded/random.h"
 
 namespace kernelcast::forecaster {
@@ -42,6 +45,21 @@ SpacePosition PositionOf(const TunableEncoder* encoder, const CandidateFeatures&
   without_tunables.tunables.clear();
   static const TunableEncoder kNoTunables;
   return kernelcast::forecaster::PositionOf(kNoTunables, without_tunables);
+}
+
+// Distance to the nearest centre that is not left out. 0: there is none.
+double Novelty(std::span<const float> shares, std::span<const std::vector<float>> centres,
+               const std::function<bool(size_t)>& left_out) {
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t c = 0; c < centres.size(); ++c) {
+    if (left_out(c)) continue;
+    double square = 0;
+    for (size_t i = 0; i < shares.size(); ++i) {
+      square += std::pow(shares[i] - centres[c][i], 2);
+    }
+    least = std::min(least, square);
+  }
+  return std::isfinite(least) ? std::sqrt(least) : 0;
 }
 
 }  // namespace
@@ -117,6 +135,22 @@ absl::StatusOr<SharedModel::Core> SharedModel::Learn(const Data& data,
   return core;
 }
 
+// Mean ResourceShares of each problem.
+std::vector<std::vector<float>> SharedModel::CentresOf(const Data& data) {
+  std::vector<std::vector<float>> centres(data.families.size());
+  std::vector<float> counts(data.families.size(), 0.0f);
+  for (size_t i = 0; i < data.rows.rows; ++i) {
+    const size_t p = data.problem[i];
+    const std::vector<float> shares = ResourceShares(data.rows.row(i));
+    centres[p].resize(shares.size(), 0.0f);
+    ++counts[p];
+    for (size_t k = 0; k < shares.size(); ++k) {
+      centres[p][k] += (shares[k] - centres[p][k]) / counts[p];
+    }
+  }
+  return centres;
+}
+
 absl::StatusOr<SharedModel> SharedModel::Train(const std::map<std::string, ProblemRows>& rows,
                                                uint64_t seed) {
   size_t with_facts = 0;
@@ -166,6 +200,8 @@ absl::StatusOr<SharedModel> SharedModel::Train(const std::map<std::string, Probl
   model.problems_ = problems;
   KC_ASSIGN_OR_RETURN(model.core_,
                       Learn(data, std::vector<char>(problems, 0), kSharedMembers, seed));
+
+  if (model.uses_simulations_) model.centres_ = CentresOf(data);
 
   // Cross-validation: performance of such a model on families left out.
   std::map<std::string, size_t> family_of;
@@ -236,6 +272,10 @@ absl::StatusOr<SharedModel> SharedModel::Train(const std::map<std::string, Probl
     data.positions[i].predicted *= model.trust_;
     of_problem.errors.push_back(data.values[i] - data.positions[i].predicted);
     of_problem.positions.push_back(std::move(data.positions[i]));
+    if (!model.uses_simulations_) continue;
+    const std::string& family = data.families[data.problem[i]];
+    of_problem.novelties.push_back(Novelty(ResourceShares(data.rows.row(i)), model.centres_,
+                                           [&](size_t p) { return data.families[p] == family; }));
   }
   model.process_prior_ =
       LearnProcessPrior(all_errors, model.process_prior_,
@@ -251,6 +291,12 @@ SharedModel SharedModel::ForOtherDevice() const {
 
 bool SharedModel::Covers(const CandidateFeatures& features) const {
   return !RowOf(features).empty();
+}
+
+double SharedModel::Width(const CandidateFeatures& features) const {
+  if (centres_.empty()) return 1;
+  return process_prior_.Width(
+      Novelty(ResourceShares(features.simulation), centres_, [](size_t) { return false; }));
 }
 
 double SharedModel::Predict(const CandidateFeatures& features) const {

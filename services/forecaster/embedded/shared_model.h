@@ -37,6 +37,10 @@ class SharedModel {
   bool Covers(const CandidateFeatures& features) const;
   // Expected log2 speedup. The candidate must be covered.
   double Predict(const CandidateFeatures& features) const;
+  // Size of the expected error relative to that on familiar candidates: it grows with the distance
+  // of the candidate's resource shares to those of the most similar problem. 1 without simulations.
+  // The candidate must be covered.
+  double Width(const CandidateFeatures& features) const;
 
   // Number of problems learnt from.
   size_t problems() const { return problems_; }
@@ -69,6 +73,7 @@ class SharedModel {
     double Correction(std::span<const float> row) const;
   };
 
+  static std::vector<std::vector<float>> CentresOf(const Data& data);
   static absl::StatusOr<Core> Learn(const Data& data, const std::vector<char>& left_out,
                                     int members, uint64_t seed);
   std::span<const float> RowOf(const CandidateFeatures& features) const {
@@ -79,6 +84,8 @@ class SharedModel {
   Core core_;
   size_t problems_ = 0;
   ProcessPrior process_prior_;
+  // Mean ResourceShares of each problem learnt from. Empty without simulations.
+  std::vector<std::vector<float>> centres_;
   std::optional<FailurePrior> failures_;
   double trust_ = 0;
 };

@@ -81,6 +81,7 @@ PositionTable::PositionTable(std::span<const SpacePosition> positions) {
     facts_.resize(std::max(facts_.size(), position.facts.size()));
     predicted_.push_back(position.predicted);
     taught_.push_back(position.taught);
+    widths_.push_back(position.width);
   }
   tunables_.resize(n == 0 ? 0 : positions[0].tunables.size());
   for (size_t c = 0; c < tunables_.size(); ++c) {
@@ -137,6 +138,7 @@ void PositionTable::Compare(const SpacePosition& position, const LikenessLengths
     Likeness likeness;
     likeness.predicted = predicted_[first + i] * position.predicted;
     likeness.taught = taught_[first + i] * position.taught;
+    likeness.width = widths_[first + i] * position.width;
     const int tunables_had = tunables_had_[first + i];
     likeness.same_template = templates_[first + i] == position.template_index;
     // Normalised so that it is a covariance and is 1 for equal positions.
@@ -160,13 +162,12 @@ void PositionTable::Compare(const SpacePosition& position, const LikenessLengths
 }
 
 double CovarianceWeights::operator()(const Likeness& likeness) const {
-  double value = constant + slope * likeness.predicted + taught * likeness.taught +
-                 shared_effects * likeness.shared_effects + facts * likeness.facts;
+  double value = constant + shared_effects * likeness.shared_effects + facts * likeness.facts;
   if (likeness.same_template) {
     value +=
         same_template + main_effects * likeness.main_effects + interactions * likeness.interactions;
   }
-  return value;
+  return slope * likeness.predicted + taught * likeness.taught + likeness.width * value;
 }
 
 double CovarianceWeights::Variance() const {

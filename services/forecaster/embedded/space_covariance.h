@@ -21,9 +21,11 @@ struct SpacePosition {
   double predicted = 0;
   // Correction of another device model's forecast by its labels.
   double taught = 0;
+  // Size of the errors, relative to those at familiar positions.
+  double width = 1;
 };
 
-// Leaves `predicted` and `taught` at 0.
+// Leaves `predicted`, `taught` and `width` at their defaults.
 SpacePosition PositionOf(const TunableEncoder& encoder, const CandidateFeatures& features);
 
 // Matern correlation with smoothness 3/2 at a distance in units of the length.
@@ -42,6 +44,8 @@ struct Likeness {
   // Product of the predicted values, which models an error in the slope. The same for `taught`.
   double predicted = 0;
   double taught = 0;
+  // Product of the widths.
+  double width = 1;
 };
 
 // Correlation lengths, and the weight of each tunable (1: the default).
@@ -81,6 +85,7 @@ class PositionTable {
   std::vector<std::vector<float>> facts_;  // by column, then position
   std::vector<double> predicted_;
   std::vector<double> taught_;
+  std::vector<double> widths_;
 };
 
 // Weight of each kind of similarity. The sum is a covariance, because each kind is one.
@@ -95,7 +100,7 @@ struct CovarianceWeights {
   double facts = 0;
 
   double operator()(const Likeness& likeness) const;
-  // Covariance of a position with itself if `predicted` and `taught` are 0.
+  // Covariance of a position of width 1 with itself if `predicted` and `taught` are 0.
   double Variance() const;
 };
 

@@ -45,15 +45,16 @@ absl::StatusOr<std::shared_ptr<const SharedModel>> HeldOutModels::For(
   }
   KC_ASSIGN_OR_RETURN(SharedModel model, SharedModel::Train(rows, 1));
   const ProcessPrior& errors = model.process_prior();
-  std::fprintf(stderr,
-               "without %s: trust %.3f, slope %.3f, correction %.3f, errors: scale %.3f, shape "
-               "%.2f, constant %.3f, slope %.3f, template %.3f, main effects %.3f, interactions "
-               "%.3f, shared effects %.3f, facts %.3f, noise %.4f, lengths %.2f %.2f\n",
-               options_.Without(problem).c_str(), model.trust(), model.simulated_slope(),
-               model.correction_share(), errors.scale, errors.shape, errors.weights.constant,
-               errors.weights.slope, errors.weights.same_template, errors.weights.main_effects,
-               errors.weights.interactions, errors.weights.shared_effects, errors.weights.facts,
-               errors.noise, errors.lengths.tunables, errors.lengths.facts);
+  std::fprintf(
+      stderr,
+      "without %s: trust %.3f, slope %.3f, correction %.3f, errors: scale %.3f, shape "
+      "%.2f, constant %.3f, slope %.3f, template %.3f, main effects %.3f, interactions "
+      "%.3f, shared effects %.3f, facts %.3f, noise %.4f, lengths %.2f %.2f, novelty %.2f\n",
+      options_.Without(problem).c_str(), model.trust(), model.simulated_slope(),
+      model.correction_share(), errors.scale, errors.shape, errors.weights.constant,
+      errors.weights.slope, errors.weights.same_template, errors.weights.main_effects,
+      errors.weights.interactions, errors.weights.shared_effects, errors.weights.facts,
+      errors.noise, errors.lengths.tunables, errors.lengths.facts, errors.novelty);
   shared = std::make_shared<const SharedModel>(std::move(model));
   return shared;
 }

@@ -77,6 +77,22 @@ TEST_CASE("Launches are summed and shapes are averaged", "[forecaster][simulatio
   CHECK(shapes[kSimulatedTimeFeature] == 13);
 }
 
+TEST_CASE("Shares of time are those of the candidate and their change from the reference",
+          "[forecaster][simulation]") {
+  const std::vector<float> candidate =
+      SimulationFeatures(Facts({{Launch(4096, 3072, 1)}}), "NVIDIA H200");
+  const std::vector<float> reference =
+      SimulationFeatures(Facts({{Launch(8192, 2048, 1)}}), "NVIDIA H200");
+  const std::vector<float> shares = ResourceShares(SimulationRow(candidate, reference));
+  REQUIRE(shares.size() % 2 == 0);
+  const size_t resources = shares.size() / 2;
+  CHECK(shares[0] == Approx(0.75));                 // DRAM
+  CHECK(shares[1] == Approx(0).margin(1e-6));       // the second-level cache
+  CHECK(shares[resources] == Approx(0.75 - 0.25));  // DRAM
+  CHECK(shares[resources + 1] == Approx(0).margin(1e-6));
+  CHECK(ResourceShares({}).empty());
+}
+
 TEST_CASE("Candidates without a simulation have no features", "[forecaster][simulation]") {
   const auto none = [](const CompileFacts& facts) {
     const std::vector<float> features = SimulationFeatures(facts, "NVIDIA H200");

@@ -65,9 +65,11 @@ TEST_CASE("A prior predicts the same after writing and reading", "[forecaster][p
   CHECK(read.process_prior().weights.constant == written.process_prior().weights.constant);
   CHECK(read.process_prior().weights.slope == written.process_prior().weights.slope);
   CHECK(read.process_prior().lengths.facts == written.process_prior().lengths.facts);
+  CHECK(read.process_prior().novelty == written.process_prior().novelty);
   CHECK(written.correction_share() > 0.3);
   for (const TrainingRow& row : Rows(9)) {
     CHECK(read.Predict(row.features) == written.Predict(row.features));
+    CHECK(read.Width(row.features) == written.Width(row.features));
   }
   CHECK(SerializePrior({{kKey, read}}) == SerializePrior({{kKey, written}}));
 }
@@ -86,13 +88,15 @@ TEST_CASE("An invalid prior is refused", "[forecaster][prior]") {
     REQUIRE(text != content);
     return refused(text);
   };
-  CHECK(changed("kernelcast-prior/3", "kernelcast-prior/2"));
+  CHECK(changed("kernelcast-prior/4", "kernelcast-prior/3"));
   CHECK(changed("embedded-sim/1", "embedded-sim/0"));
   CHECK(changed("\"features\":[", "\"features\":[4000,"));
   // A missing column, and leaves turned into inner nodes without children.
   CHECK(changed("\"features\":[", "\"features\":[4000,-1,-1,"));
   CHECK(changed(",-1]", ",1]"));
   CHECK(changed("\"values\":[", "\"values\":[1e300,"));
+  CHECK(changed("\"centres\":[[", "\"centres\":[[0.5,"));
+  CHECK(changed("\"centres\":[[", "\"centres\":[[1e300],["));
   CHECK(ReadPrior("/nowhere/prior.json").status().code() == absl::StatusCode::kNotFound);
 }
 

@@ -70,6 +70,42 @@ TEST_CASE("One label corrects the error that candidates share, once that was lea
   CHECK(own.location < 0.3);
 }
 
+TEST_CASE("Errors that grow with novelty make forecasts of novel candidates wider",
+          "[forecaster][process]") {
+  const auto learnt = [](double growth) {
+    std::vector<ProblemErrors> problems = Planted(0.1, 0.1);
+    Random random(3);
+    for (ProblemErrors& problem : problems) {
+      const double novelty = random.Uniform();
+      for (double& error : problem.errors) {
+        error *= std::hypot(1.0, growth * novelty);
+        problem.novelties.push_back(novelty);
+      }
+    }
+    return LearnProcessPrior(
+        problems, UsualProcessPrior(RegressedValues::kErrorsOfSimulation, kPrior.scale), 0.1, 1);
+  };
+  const ProcessPrior grows = learnt(8);
+  CHECK(grows.Width(0) == 1);
+  CHECK(grows.Width(1) > 4);
+  CHECK(grows.scale < 0.25);
+  CHECK(learnt(0).Width(1) < 2);
+
+  const SpacePosition familiar = {0, {0.1f}, {1.0f}};
+  SpacePosition novel = familiar;
+  novel.width = grows.Width(1);
+  const GaussianProcess none = GaussianProcess::Fit({}, {}, grows);
+  CHECK(none.Predict(novel).scale == Approx(novel.width * none.Predict(familiar).scale));
+  // A label corrects candidates as novel as its own by the same share.
+  const std::vector<SpacePosition> points = {novel};
+  const std::vector<double> values = {1.0};
+  const std::vector<SpacePosition> familiar_points = {familiar};
+  const GaussianProcess at_novel = GaussianProcess::Fit(points, values, grows);
+  const GaussianProcess at_familiar = GaussianProcess::Fit(familiar_points, values, grows);
+  CHECK(at_novel.Predict(novel).location == Approx(at_familiar.Predict(familiar).location));
+  CHECK(at_novel.Predict(familiar).location < 0.5 * at_novel.Predict(novel).location);
+}
+
 TEST_CASE("The same errors and seed give the same prior of errors", "[forecaster][process]") {
   const ProcessPrior one = Learnt(0.5, 0.3);
   const ProcessPrior two = Learnt(0.5, 0.3);

@@ -1,11 +1,16 @@
 #include "services/forecaster/embedded/shared_model.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/domain/scoring.h"
 #include "services/forecaster/core/predictive.h"
+#include "services/forecaster/core/simulation_features.h"
 #include "services/forecaster/embedded/random.h"
 
 namespace kernelcast::forecaster {
@@ -144,6 +149,37 @@ TEST_CASE("A family is held out as a whole", "[forecaster][shared]") {
   REQUIRE(leaky.ok());
   REQUIRE(honest.ok());
   CHECK(honest->process_prior().scale > 1.5 * leaky->process_prior().scale);
+}
+
+TEST_CASE("Candidates limited by a resource that limits no other problem are forecast wider",
+          "[forecaster][shared]") {
+  const std::span<const std::string> names = SimulationRowNames();
+  const auto column = [&](std::string_view name) {
+    return static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+  };
+  // Problems that DRAM limits less are simulated worse.
+  const auto rows_of = [&](double dram, uint64_t seed) {
+    std::vector<TrainingRow> rows = Simulated(40, 0, 2 * (1 - dram), seed);
+    for (TrainingRow& row : rows) {
+      row.features.simulation.resize(names.size(), 0.0f);
+      row.features.simulation[column("sim.dram_ns")] = static_cast<float>(std::log2(dram + 0.05));
+    }
+    return rows;
+  };
+  std::vector<std::vector<TrainingRow>> problems;
+  for (const double dram : {0.9, 0.91, 0.92, 0.93, 0.94, 0.95, 0.65, 0.4}) {
+    problems.push_back(rows_of(dram, problems.size()));
+  }
+  ByProblem rows;
+  for (size_t i = 0; i < problems.size(); ++i) Add(rows, "p" + std::to_string(i), problems[i]);
+  const absl::StatusOr<SharedModel> model = SharedModel::Train(rows, 1);
+  REQUIRE(model.ok());
+  const CandidateFeatures& familiar = problems[0][0].features;
+  CandidateFeatures novel = familiar;
+  novel.simulation[column("sim.dram_ns")] = static_cast<float>(std::log2(0.05));
+  novel.simulation[column("sim.tensor_ns")] = static_cast<float>(std::log2(1.0));
+  CHECK(model->Width(familiar) < 1.5);
+  CHECK(model->Width(novel) > 2 * model->Width(familiar));
 }
 
 TEST_CASE("The majority of rows decides whether simulations are used", "[forecaster][shared]") {
