@@ -20,13 +20,6 @@ using Json = nlohmann::json;
 constexpr size_t kMaxDescribedCases = 96;
 constexpr size_t kMaxTreeDepth = 16;
 
-// PyTorch's bool is stored as bytes that are 0 or 1.
-absl::StatusOr<DataType> TorchType(const std::string& name) {
-  if (name == "bool") return DataType::kUint8;
-  if (name == "float8_e4m3fn") return DataType::kFloat8E4m3;
-  return ParseDataType(name);
-}
-
 // A tensor of a description: its name and layout.
 struct Described {
   std::string name;
@@ -41,7 +34,7 @@ absl::StatusOr<Described> ReadTensor(const Json& json, const std::string& defaul
   if (!json["dtype"].is_string() || !json.contains("shape") || !json["shape"].is_array()) {
     return UnsupportedTask(absl::StrCat("gave no description of ", tensor.name));
   }
-  const absl::StatusOr<DataType> dtype = TorchType(json["dtype"].get<std::string>());
+  const absl::StatusOr<DataType> dtype = ParseTorchType(json["dtype"].get<std::string>());
   if (!dtype.ok()) {
     return UnsupportedTask(absl::StrCat(
         "has ", tensor.name, " of ", json["dtype"].get<std::string>(), ", which is not supported"));
@@ -139,6 +132,12 @@ Json ProgramOf(const Problem& problem, const char* role) {
 }
 
 }  // namespace
+
+absl::StatusOr<DataType> ParseTorchType(const std::string& name) {
+  if (name == "bool") return DataType::kUint8;
+  if (name == "float8_e4m3fn") return DataType::kFloat8E4m3;
+  return ParseDataType(name);
+}
 
 absl::Status UnsupportedTask(const std::string& what) {
   return absl::FailedPreconditionError(absl::StrCat("the task ", what));

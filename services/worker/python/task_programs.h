@@ -28,6 +28,10 @@ inline constexpr size_t kMaxTaskDimensions = 8;
 // FAILED_PRECONDITION: "the task " and what is wrong with it.
 absl::Status UnsupportedTask(const std::string& what);
 
+// The type of a tensor of PyTorch, by its name without "torch.". Its bool is stored as bytes that
+// are 0 or 1. INVALID_ARGUMENT: the type is not supported.
+[[nodiscard]] absl::StatusOr<DataType> ParseTorchType(const std::string& name);
+
 // A program for runner.py; PythonTaskPrograms describes the content.
 struct PythonProgram {
   std::string content;

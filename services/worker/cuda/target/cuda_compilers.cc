@@ -144,18 +144,27 @@ void CudaCompilers::ProbePython() {
     return;
   }
   auto python = ProbeTorch(options_.python);
-  if (python.ok() && python->cuda_version.empty()) {
-    python = absl::FailedPreconditionError("its PyTorch is made without CUDA");
-  }
   if (!python.ok()) {
     no_python_reason_ = std::string(python.status().message());
     Log(LogLevel::kInfo, "no PyTorch tasks on GPUs", {{"reason", no_python_reason_}});
     return;
   }
+  if (python->cuda_version.empty()) {
+    no_python_reason_ = "its PyTorch is made without CUDA";
+  } else {
+    MakeZygote(*python);
+  }
+  recorder_ = std::make_unique<LaunchRecorder>(*python, Sandbox(), options_.cache_directory);
+  python_ =
+      std::make_unique<PythonCompiler>(*std::move(python), Sandbox(), options_.cache_directory);
+  Log(LogLevel::kInfo, "takes PyTorch tasks", {{"toolchain", python_->toolchain()}});
+}
+
+void CudaCompilers::MakeZygote(const PythonInterpreter& python) {
   PythonZygote::Options options;
-  options.python = *python;
+  options.python = python;
   options.library = absl::StrCat(options_.program_folder, "/", kPythonLibrary);
-  options.environment = PythonEnvironment(toolkit_, *python);
+  options.environment = PythonEnvironment(toolkit_, python);
   // Compilers at run time need the system's tools, headers and libraries.
   options.read_only = {"/usr",
                        "/bin",
@@ -165,11 +174,17 @@ void CudaCompilers::ProbePython() {
                        "/etc/alternatives",
                        "/etc/ld.so.cache",
                        toolkit_.home,
-                       python->tools};
+                       python.tools};
   zygote_ = std::make_shared<PythonZygote>(std::move(options));
-  python_ =
-      std::make_unique<PythonCompiler>(*std::move(python), Sandbox(), options_.cache_directory);
-  Log(LogLevel::kInfo, "judges PyTorch tasks", {{"toolchain", python_->toolchain()}});
+}
+
+void CudaCompilers::RequireDevicePython(TargetInfo& info) {
+  if (zygote_ != nullptr || python_ == nullptr) return;
+  python_.reset();
+  recorder_.reset();
+  std::erase(info.candidate_kinds, CandidateKind::kPython);
+  info.missing_tools.push_back(absl::StrCat("no PyTorch tasks: ", no_python_reason_));
+  Log(LogLevel::kInfo, "no PyTorch tasks on GPUs", {{"reason", no_python_reason_}});
 }
 
 absl::Status CudaCompilers::CheckKind(const Problem& problem, const Candidate& candidate) {
@@ -213,6 +228,9 @@ absl::StatusOr<CompileResult> CudaCompilers::Compile(const Problem& problem,
     // The source is the same for all.
     if (auto* const success = std::get_if<CompileSuccess>(&checked.result)) {
       success->artifact.architecture = model.architecture;
+      if (model.record_launches) {
+        KC_RETURN_IF_ERROR(AddRecorded(problem, candidate, model, cancel, *success));
+      }
     }
     return checked;
   }

@@ -17,6 +17,7 @@
 #include "services/worker/cuda/target/cuda_target_options.h"
 #include "services/worker/cuda/triton/triton_compiler.h"
 #include "services/worker/native/compiler_step.h"
+#include "services/worker/python/launch_recorder.h"
 #include "services/worker/python/python_compiler.h"
 #include "services/worker/python/zygote.h"
 
@@ -30,6 +31,8 @@ class CudaCompilers {
   struct DeviceModel {
     std::string name;
     std::string architecture;
+    // Whether Python candidates are recorded, which takes longer than measuring them.
+    bool record_launches = false;
   };
 
   // UNAVAILABLE: there is no toolkit, or the cache folder is unusable. `options` must outlive the
@@ -39,6 +42,10 @@ class CudaCompilers {
 
   // Adds the toolchain, the kinds of candidates that can be compiled, and what is missing.
   void Fill(TargetInfo& info) const;
+
+  // Drops Python tasks if PyTorch is made without CUDA, which serves only where there is no device.
+  // Call it before the first Compile.
+  void RequireDevicePython(TargetInfo& info);
 
   // INVALID_ARGUMENT: candidates of this kind are not for this problem, or not for the target.
   [[nodiscard]] static absl::Status CheckKind(const Problem& problem, const Candidate& candidate);
@@ -60,7 +67,7 @@ class CudaCompilers {
 
   CudaCompiler& nvrtc() { return *nvrtc_; }
   const CudaToolkit& toolkit() const { return toolkit_; }
-  // Null if there are no Python tasks, for the reason that follows.
+  // Null if no Python tasks can be run on a device, for the reason that follows.
   const std::shared_ptr<PythonZygote>& zygote() const { return zygote_; }
   const std::string& no_python_reason() const { return no_python_reason_; }
 
@@ -72,6 +79,7 @@ class CudaCompilers {
   void ProbeNvcc();
   void ProbeTriton();
   void ProbePython();
+  void MakeZygote(const PythonInterpreter& python);
   absl::StatusOr<CompileResult> CompileTriton(const Problem& problem, const ProblemTarget& target,
                                               const Candidate& candidate, const DeviceModel& model,
                                               const CancelToken& cancel);
@@ -80,7 +88,12 @@ class CudaCompilers {
                               const Candidate& candidate, const DeviceModel& model,
                               const CancelToken& cancel, CompileSuccess& success);
 
-  // Constant after Open.
+  // Adds the simulation of what a Python candidate launches, or the reason why there is none.
+  absl::Status AddRecorded(const Problem& problem, const Candidate& candidate,
+                           const DeviceModel& model, const CancelToken& cancel,
+                           CompileSuccess& success);
+
+  // Constant after Open and RequireDevicePython.
   const CudaTargetOptions& options_;
   const CudaToolkit toolkit_;
   std::unique_ptr<CompileCache> cache_;
@@ -91,9 +104,11 @@ class CudaCompilers {
   // Null if Triton candidates cannot be compiled, for the reason that follows.
   std::unique_ptr<TritonCompiler> triton_;
   std::string no_triton_reason_;
-  // Null if there are no Python tasks, for the reason that follows.
+  // Null if there is no PyTorch, for the reason that follows.
   std::unique_ptr<PythonCompiler> python_;
+  std::unique_ptr<LaunchRecorder> recorder_;
   std::string no_python_reason_;
+  // Null if there is no PyTorch for CUDA.
   std::shared_ptr<PythonZygote> zygote_;
 };
 

@@ -89,6 +89,7 @@ absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions o
   }
   if (devices.ok()) devices = target->FitArchitectures();
   if (devices.ok()) {
+    target->compilers_->RequireDevicePython(info);
     // Compile what the first candidates need.
     target->ahead_ = std::thread([target = target.get()] {
       const std::jthread compilers([target] {
@@ -366,7 +367,8 @@ absl::StatusOr<CompileResult> CudaTarget::CompileFor(const std::string& device_m
   return compilers_->Compile(
       problem, candidate,
       {.name = device == nullptr ? info_.device.model : device->facts.info.model,
-       .architecture = device == nullptr ? info_.architecture : device->architecture},
+       .architecture = device == nullptr ? info_.architecture : device->architecture,
+       .record_launches = devices_.empty()},
       cancel);
 }
 

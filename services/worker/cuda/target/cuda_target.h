@@ -29,10 +29,11 @@ namespace kernelcast::worker {
 
 // Target for device CUDA candidates, for device Triton ones if there is an interpreter with Triton,
 // for host-launched ones if there is an nvcc, and for Python tasks and their candidates if there is
-// an interpreter with PyTorch for CUDA. Measures on
-// all devices that the driver shows this process, or on the chosen ones. Each device has its own
-// timing lease and runners; if one fails, the others continue. Compilers and artefacts are shared.
-// Without a device it only compiles. Without a toolkit it does nothing, and Describe says why.
+// an interpreter with PyTorch for CUDA. Measures on all devices that the driver shows this process,
+// or on the chosen ones. Each device has its own timing lease and runners; if one fails, the others
+// continue. Compilers and artefacts are shared. Without a device it only compiles, and takes any
+// PyTorch to record what Python candidates launch. Without a toolkit it does nothing, and Describe
+// says why.
 class CudaTarget final : public Target {
  public:
   static constexpr std::string_view kDefaultArchitecture = "sm_90a";

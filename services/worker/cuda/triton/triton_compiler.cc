@@ -69,14 +69,6 @@ uint64_t PtxVersionOf(int major, int minor) {
   return static_cast<uint64_t>(minor < 6 ? 80 + minor : 79 + minor);
 }
 
-// 90 for "sm_90a". 0: not an architecture.
-uint64_t NumberOf(const std::string& architecture) {
-  uint64_t number = 0;
-  if (!architecture.starts_with("sm_")) return 0;
-  std::from_chars(architecture.data() + 3, architecture.data() + architecture.size(), number);
-  return number;
-}
-
 void AddTexts(const std::vector<std::string>& texts, Encoder& encoder) {
   encoder.Number(texts.size());
   for (const std::string& text : texts) encoder.Text(text);
@@ -103,6 +95,13 @@ std::string CheckKernel(const TritonReply::Kernel& kernel) {
 }
 
 }  // namespace
+
+uint64_t ArchitectureNumber(const std::string& architecture) {
+  uint64_t number = 0;
+  if (!architecture.starts_with("sm_")) return 0;
+  std::from_chars(architecture.data() + 3, architecture.data() + architecture.size(), number);
+  return number;
+}
 
 std::string EncodeTritonArtifact(const TritonArtifact& artifact) {
   Encoder encoder;
@@ -232,7 +231,7 @@ absl::StatusOr<CompileResult> TritonCompiler::Compile(const Problem& problem,
   if (!candidate.flags.empty()) {
     return Refused(CompileStage::kAdmission, "flags: device_triton candidates have none");
   }
-  const uint64_t number = NumberOf(architecture);
+  const uint64_t number = ArchitectureNumber(architecture);
   if (number < 80) {
     return Refused(CompileStage::kAdmission,
                    absl::StrCat("Triton does not compile for ", architecture));
@@ -267,7 +266,7 @@ absl::StatusOr<CompileResult> TritonCompiler::CompileFresh(const Candidate& cand
                                                            const CancelToken& cancel) {
   const int64_t start_ns = Clock::Real().MonotonicNs();
   TritonRequest request;
-  request.architecture = NumberOf(architecture);
+  request.architecture = ArchitectureNumber(architecture);
   request.ptx_version = ptx_version_;
   request.source = candidate.source;
   request.variants = plan.variants;

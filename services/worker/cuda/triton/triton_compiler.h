@@ -22,6 +22,9 @@
 
 namespace kernelcast::worker {
 
+// 90 for "sm_90a". 0: not an architecture.
+uint64_t ArchitectureNumber(const std::string& architecture);
+
 struct TritonCompilerOptions {
   std::string python;  // interpreter that has Triton
   CudaToolkit toolkit;

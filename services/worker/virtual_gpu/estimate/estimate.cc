@@ -327,4 +327,37 @@ std::vector<LaunchEstimate> Estimate(const GpuModel& gpu, std::span<const Buffer
   return estimates;
 }
 
+namespace {
+
+// Operations per cycle and multiprocessor.
+double PeakOf(const GpuModel& gpu, const KnownAmounts& amounts) {
+  switch (amounts.unit) {
+    case Resource::kTensor: return gpu.matrix_flops[static_cast<size_t>(amounts.matrix)];
+    case Resource::kFloat64: return 2 * gpu.float64_lanes;
+    default: return 2 * gpu.float32_lanes;
+  }
+}
+
+}  // namespace
+
+LaunchEstimate EstimateAmounts(const GpuModel& gpu, std::span<const KnownAmounts> operations) {
+  LaunchEstimate all;
+  for (const KnownAmounts& amounts : operations) {
+    const double dram_ns = amounts.bytes / (gpu.memory_bytes_per_second * kDramShare) * 1e9;
+    const double rate = PeakOf(gpu, amounts) * gpu.multiprocessors * gpu.clock_hz;
+    const double unit_ns = rate > 0 ? amounts.operations / rate * 1e9 : 0;
+    const double together =
+        std::pow(std::pow(dram_ns, kNorm) + std::pow(unit_ns, kNorm), 1 / kNorm);
+    const double total_ns = kLaunchNs + (amounts.bytes > 0 ? kFirstDataNs : 0) + together;
+    all.ns[static_cast<size_t>(Resource::kDram)] += amounts.count * dram_ns;
+    all.ns[static_cast<size_t>(amounts.unit)] += amounts.count * unit_ns;
+    all.total_ns += amounts.count * total_ns;
+    all.dram_bytes += amounts.count * amounts.bytes;
+    all.unique_bytes += amounts.count * amounts.bytes;
+  }
+  const auto bound = std::max_element(all.ns.begin(), all.ns.end());
+  all.bound = static_cast<Resource>(bound - all.ns.begin());
+  return all;
+}
+
 }  // namespace kernelcast::worker::virtual_gpu

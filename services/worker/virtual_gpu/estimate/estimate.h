@@ -57,6 +57,20 @@ std::vector<LaunchEstimate> Estimate(const GpuModel& gpu, std::span<const Buffer
                                      std::span<const LaunchCounts> launches,
                                      std::span<const LaunchResources> resources);
 
+// A library's operation, of which only the amounts are known.
+struct KnownAmounts {
+  double bytes = 0;       // read and written
+  double operations = 0;  // a multiply-add is two
+  // What computes: kFloat32, kFloat64, or kTensor for products of `matrix`.
+  Resource unit = Resource::kFloat32;
+  MatrixType matrix = MatrixType::kOther;
+  double count = 1;  // such operations, one after the other
+};
+
+// Estimates the time of all operations together as if each were one launch that reaches the GPU's
+// peaks. Only `ns` of DRAM and units, `total_ns`, `bound`, `dram_bytes` and `unique_bytes` are set.
+LaunchEstimate EstimateAmounts(const GpuModel& gpu, std::span<const KnownAmounts> operations);
+
 }  // namespace kernelcast::worker::virtual_gpu
 
 #endif  // KERNELCAST_SERVICES_WORKER_VIRTUAL_GPU_ESTIMATE_ESTIMATE_H_

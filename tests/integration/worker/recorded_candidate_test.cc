@@ -1,0 +1,371 @@
+// What Python candidates launch, recorded without a GPU, and the estimates that follow from it.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/file.h"
+#include "common/domain/facts.h"
+#include "services/worker/cuda/target/cuda_target.h"
+#include "services/worker/cuda/target/recorded_program.h"
+#include "services/worker/python/launch_recorder.h"
+#include "services/worker/virtual_gpu/estimate/gpu_model.h"
+#include "tests/support/services.h"
+
+namespace kernelcast::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+using worker::CancelToken;
+using worker::CudaTarget;
+using worker::LaunchRecorder;
+using worker::RecordedGpu;
+using worker::Recording;
+
+constexpr const char* kPython = "/usr/bin/python3";
+constexpr RecordedGpu MakeGpu() { return {"NVIDIA H200", 132, 9, 0}; }
+
+const std::string kRecorded = KERNELCAST_SOURCE_DIR "/tests/integration/worker/recorded/";
+
+bool HaveTorch() {
+  static const absl::Status found = worker::ProbeTorch(kPython).status();
+  if (!found.ok()) WARN(found.message() << ": nothing is tested (install python3-torch)");
+  return found.ok();
+}
+
+std::string Read(const std::string& path) { return ReadFile(path).value(); }
+
+Problem MakeTask(const std::string& source) { return ParseProblem({{"task.py", source}}).value(); }
+
+const LaunchRecorder& Recorder() {
+  static const TemporaryFolder folder("recorder");
+  worker::CompilerSandbox sandbox;
+  sandbox.program = KERNELCAST_BIN_DIR "/kernelcast-compiler-sandbox";
+  static const LaunchRecorder recorder(worker::ProbeTorch(kPython).value(), sandbox,
+                                       folder.path().string());
+  return recorder;
+}
+
+Recording Record(const std::string& task, const std::string& source) {
+  auto recording = Recorder().Record(*MakeTask(task).task, 0, source, MakeGpu(), CancelToken());
+  INFO(recording.status().ToString());
+  REQUIRE(recording.ok());
+  return *std::move(recording);
+}
+
+std::string TextOf(const Launch& launch) {
+  std::vector<std::string> constants;
+  for (const Constexpr& constant : launch.constexprs) {
+    constants.push_back(absl::StrCat(constant.name, "=", constant.value));
+  }
+  return absl::StrCat(launch.kernel, "[", absl::StrJoin(launch.grid, ","), "](",
+                      absl::StrJoin(launch.arguments, ","), ") ", absl::StrJoin(constants, " "),
+                      " warps ", launch.num_warps, " stages ", launch.num_stages);
+}
+
+TEST_CASE("The launches of Python candidates are recorded without a GPU and without Triton") {
+  if (!HaveTorch()) return;
+  struct Expected {
+    std::string file;
+    std::vector<std::string> launches;
+    std::vector<std::string> operations = {};
+  };
+  const std::vector<Expected> all = {
+      {"elementwise", {"silu[2048](t0,t1,t2,2097152:int32) BLOCK=1024 warps 8 stages 0"}},
+      {"softmax",
+       {"softmax[1024](t0,t1,1000:int32,1000:int32,1000:int32) BLOCK=1024 warps 4 stages 0"}},
+      {"layernorm",
+       {"layernorm_0[2048](t0,t1,t2,768:int32,1.0000000000000001e-05:float32) "
+        "BLOCK=1024 HAS_BIAS=false bias=none warps 0 stages 0"}},
+      {"matmul",
+       {"matmul[8,8](t0,t1,t2,512:int32,512:int32,256:int32) K=32 M=64 N=64 warps 4 stages 3"}},
+      {"mixed",
+       {"gate[256](t0,t1,t2,1024:int32,512:int32) BLOCK=256 warps 0 stages 0"},
+       {"addmm", "add_"}},
+      {"gather", {"gather[2048](t0,t1,t2,256:int32) BLOCK=256 warps 0 stages 0"}, {"_to_copy"}},
+      {"persistent",
+       {"scaled[132,1,1](t0,t1,4194304:int32,132:int32) BLOCK=2048 warps 0 stages 0"}},
+      {"reduction",
+       {"partial_sums[256](t0,t1,1048576:int32) BLOCK=4096 warps 0 stages 0",
+        "add_up[1](t1,t2,256:int32) BLOCK=256 warps 0 stages 0"},
+       {"zeros"}},
+      {"attention",
+       {"attention[16](t0,t1,t2,t3,1024:int32,0.125:float32) ROWS=64 STEP=32 WIDTH=64 warps 0 "
+        "stages 0"}},
+  };
+  for (const Expected& expected : all) {
+    const std::string source = Read(absl::StrCat(kRecorded, expected.file, ".py"));
+    // The candidate differs from the task, which would be the reference.
+    const Recording recording = Record(source, source + "\n");
+    INFO(expected.file << ": " << recording.not_recorded);
+    CHECK(recording.not_recorded.empty());
+    std::vector<std::string> launches;
+    for (const Launch& launch : recording.launches) launches.push_back(TextOf(launch));
+    CHECK(launches == expected.launches);
+    std::vector<std::string> operations;
+    for (const auto& operation : recording.operations) operations.push_back(operation.name);
+    CHECK(operations == expected.operations);
+    CHECK_THAT(recording.source, !Catch::Contains("torch"));
+    if (expected.file == "gather") {
+      CHECK(recording.tensors.at(1).range == std::pair<int64_t, int64_t>(0, 4095));
+    }
+    if (expected.file == "mixed") {
+      // The second half of each row, from its start to the end of the allocation.
+      CHECK(recording.tensors.at(1).elements == recording.tensors.at(0).elements - 512);
+      CHECK(recording.operations.at(0).operations == 2.0 * 256 * 512 * 1024);
+      CHECK(recording.operations.at(0).bytes == 4.0 * (256 * 512 + 512 * 1024 + 1024 + 256 * 1024));
+    }
+  }
+}
+
+const char* const kTask = R"(
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x, n):
+        return torch.relu(x) * n
+
+def get_inputs():
+    return [torch.randn(64, 256), 3]
+
+def get_init_inputs():
+    return []
+)";
+
+std::string ModelNew(const std::string& body, const std::string& before = "") {
+  return absl::StrCat("import os\nimport torch\nimport triton\nimport triton.language as tl\n",
+                      before, R"(
+@triton.jit
+def relu(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.maximum(tl.load(x + at), 0) * n)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x, n):
+        y = torch.empty_like(x)
+)",
+                      body, "\n");
+}
+
+TEST_CASE("What cannot be recorded says why") {
+  if (!HaveTorch()) return;
+  const std::string launch = "        relu[(64,)](x, y, n, BLOCK=256)\n        return y";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {ModelNew("        return x * x.sum().item()"), "reads values of a tensor (item)"},
+      {ModelNew("        return x if (x > 0).any() else -x"), "reads values of a tensor"},
+      // The candidate does not notice.
+      {ModelNew("        try: x.sum().item()\n        except BaseException: pass\n" + launch),
+       "reads values of a tensor (item)"},
+      {ModelNew(launch,
+                "from torch.utils.cpp_extension import load_inline\n"
+                "load_inline('a', cpp_sources='', functions=['a'])"),
+       "compiles C++ or CUDA"},
+      {ModelNew("        relu[(64,)](x, y, {}, BLOCK=256)"), "passes a dict as 'n'"},
+      {ModelNew("        relu[(64,)](x.data_ptr(), y, n, BLOCK=256)"), "addresses"},
+      {ModelNew("        return self.unknown"), "unknown"},
+      {ModelNew(launch, "open('/etc/passwd').read()"), "passwd"},
+      {ModelNew(launch, "os._exit(0)"), "the recorder ended"},
+      {ModelNew(launch, "open('result.json', 'w').write('{\"launches\": 1}')\nos._exit(0)"),
+       "the recording has"},
+  };
+  for (const auto& [source, reason] : cases) {
+    INFO(source);
+    CHECK_THAT(Record(kTask, source).not_recorded, Catch::Contains(reason));
+  }
+}
+
+// An interpreter with Debian's PyTorch and the Triton that scripts/setup.sh installs. "": none.
+std::string PythonWithBoth(const std::string& folder) {
+  const fs::path packages =
+      fs::path(KERNELCAST_SOURCE_DIR) / ".setup/triton/lib/python3.11/site-packages";
+  if (!HaveTorch() || !fs::exists(packages) || !fs::exists("/usr/bin/python3.11")) return "";
+  fs::create_directories(folder + "/bin");
+  fs::create_directories(folder + "/lib/python3.11");
+  fs::create_symlink("/usr/bin/python3.11", folder + "/bin/python3");
+  fs::create_directory_symlink(packages, folder + "/lib/python3.11/site-packages");
+  std::ofstream(folder + "/pyvenv.cfg")
+      << "home = /usr/bin\ninclude-system-site-packages = true\nversion = 3.11\n";
+  return folder + "/bin/python3";
+}
+
+// A target that has no GPU.
+class RecordingTarget {
+ public:
+  bool Make() {
+    worker::CudaTargetOptions options;
+    options.cuda_home = KERNELCAST_CUDA_HOME;
+    options.program_folder = KERNELCAST_BIN_DIR;
+    options.gpus = "none";
+    options.architecture = "sm_90a";
+    options.cache_directory = (folder_.path() / "cache").string();
+    options.python = PythonWithBoth((folder_.path() / "python").string());
+    if (options.python.empty()) {
+      WARN("no interpreter with PyTorch and Triton: nothing is tested");
+      return false;
+    }
+    target_ = CudaTarget::Make(std::move(options)).value();
+    const auto kinds = target_->Describe().candidate_kinds;
+    const auto has = [&](CandidateKind kind) {
+      return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+    };
+    if (!has(CandidateKind::kDeviceTriton)) {
+      WARN("no Triton or no CUDA toolkit: nothing is tested");
+      return false;
+    }
+    CHECK(has(CandidateKind::kPython));
+    return true;
+  }
+
+  worker::CompileSuccess Compile(const std::string& task, const std::string& source) {
+    const Problem problem = MakeTask(task);
+    Candidate candidate = ReferenceCandidate(problem, kCudaTargetName).value();
+    candidate.source = source;
+    candidate.candidate_id = CandidateId(candidate);
+    auto compiled = target_->Compile(problem, candidate, CancelToken());
+    INFO(compiled.status().ToString());
+    REQUIRE(compiled.ok());
+    if (const auto* error = std::get_if<CompileError>(&compiled->result)) FAIL(error->log);
+    auto success = std::get<worker::CompileSuccess>(std::move(compiled->result));
+    CHECK(ValidateFacts(success.facts).ok());
+    REQUIRE(success.facts.simulations.size() == 1);
+    return success;
+  }
+
+ private:
+  const TemporaryFolder folder_{"recorded-candidate"};
+  std::unique_ptr<CudaTarget> target_;
+};
+
+std::string NotCovered(const worker::CompileSuccess& success) {
+  for (const LaunchSimulation& launch : success.facts.simulations.front().launches) {
+    if (!launch.not_covered.empty()) return absl::StrCat(launch.kernel, ": ", launch.not_covered);
+  }
+  return "";
+}
+
+double EstimatedNs(const worker::CompileSuccess& success) {
+  double sum = 0;
+  for (const LaunchSimulation& launch : success.facts.simulations.front().launches) {
+    // Both are the last in the schema.
+    sum += launch.values.empty() ? 0 : launch.values.back();
+  }
+  return sum;
+}
+
+TEST_CASE("Recorded launches are compiled and simulated on the virtual GPU", "[slow]") {
+  RecordingTarget target;
+  if (!target.Make()) return;
+  const auto compile = [&](const std::string& name, const std::string& more) {
+    const std::string source = Read(absl::StrCat(kRecorded, name, ".py"));
+    const worker::CompileSuccess compiled = target.Compile(source, source + more);
+    std::printf("%s%s: %s\n", name.c_str(), more.empty() ? " (reference)" : "",
+                compiled.log.c_str());
+    INFO(name);
+    CHECK(NotCovered(compiled).empty());
+    CHECK_THAT(compiled.log, Catch::Contains("PyTorch's operations"));
+    return compiled;
+  };
+  for (const char* name : {"gather", "matmul", "reduction", "softmax"}) {
+    CHECK(EstimatedNs(compile(name, "\n")) > 1000);
+  }
+  // 25 MB at 3.35 TB/s take 7.5 us, and two operations of PyTorch move 42 MB.
+  const worker::CompileSuccess one_pass = compile("elementwise", "\n");
+  const worker::CompileSuccess two_passes = compile("elementwise", "");
+  CHECK(EstimatedNs(one_pass) > 7'500);
+  CHECK(EstimatedNs(one_pass) < EstimatedNs(two_passes));
+  CHECK_THAT(one_pass.log, Catch::Contains(": 0%"));
+  CHECK_THAT(two_passes.log, Catch::Contains(": 100%"));
+  const worker::CompileSuccess mixed = compile("mixed", "\n");
+  const auto& launches = mixed.facts.simulations.front().launches;
+  REQUIRE(launches.size() == 2);
+  CHECK(launches[0].kernel == "gate");
+  CHECK(launches[1].kernel == worker::kOperationsName);
+}
+
+TEST_CASE("Operations of PyTorch are estimated at the peaks of the GPU") {
+  const worker::virtual_gpu::GpuModel& gpu =
+      *worker::virtual_gpu::FindGpuModel("NVIDIA H200", "sm_90a");
+  using Unit = worker::RecordedOperation::Unit;
+  const auto time_of = [&](const worker::RecordedOperation& operation) {
+    return worker::SimulateOperations(std::vector{operation}, gpu).values.back();
+  };
+  // 4.8 GB take 1 ms at 4.8 TB/s.
+  const double moved = time_of({"relu", Unit::kFloat32, 4.8e9, 1.2e9, 1});
+  CHECK(moved > 1.0e6);
+  CHECK(moved < 1.2e6);
+  CHECK(time_of({"relu", Unit::kFloat32, 4.8e9, 1.2e9, 3}) == Approx(3 * moved));
+  // 1e12 operations: 67 TFLOP/s in float32, 990 in half precision.
+  CHECK(time_of({"mm", Unit::kFloat32, 1e6, 1e12, 1}) == Approx(1e12 / 67e12 * 1e9).epsilon(0.05));
+  CHECK(time_of({"mm", Unit::kHalf, 1e6, 1e12, 1}) == Approx(1e12 / 1.07e15 * 1e9).epsilon(0.1));
+}
+
+TEST_CASE("A Python candidate that is not recorded is compiled as before, and says why") {
+  RecordingTarget target;
+  if (!target.Make()) return;
+  const auto not_recorded = target.Compile(kTask, ModelNew("        return x * x.sum().item()"));
+  CHECK_THAT(NotCovered(not_recorded), Catch::Contains("reads values of a tensor"));
+  CHECK(not_recorded.artifact.format == ArtifactFormat::kPythonSource);
+  const auto broken =
+      target.Compile(kTask, ModelNew("        relu[(64,)](x, y, n, BLOCK=255)\n        return y"));
+  CHECK_THAT(NotCovered(broken), Catch::Contains("do not compile"));
+}
+
+// Example tasks of all formats with a candidate each: paths.
+std::vector<std::pair<std::string, std::string>> Examples() {
+  const std::string tasks = KERNELCAST_SOURCE_DIR "/examples/tasks/";
+  std::vector<std::pair<std::string, std::string>> found;
+  for (const auto& entry : fs::recursive_directory_iterator(tasks)) {
+    const fs::path path = entry.path();
+    const fs::path folder = path.parent_path();
+    const std::string name = folder.filename().string();
+    if (!entry.is_regular_file()) continue;
+    if (folder.parent_path().filename() == "candidates") {
+      found.emplace_back(absl::StrCat(tasks, "kernelbench/", name, ".py"), path.string());
+    } else if (name == "submissions" || name == "solutions") {
+      found.emplace_back(folder.parent_path().string(), path.string());
+    } else if (folder.parent_path().parent_path().filename() == "solutions") {
+      found.emplace_back(absl::StrCat(tasks, "flashinfer_bench/definitions/",
+                                      folder.parent_path().filename().string(), "/", name, ".json"),
+                         path.string());
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+// Every third one, because each takes a second; all with KERNELCAST_ALL_EXAMPLES.
+TEST_CASE("Most example candidates are recorded", "[slow]") {
+  if (!HaveTorch()) return;
+  const auto examples = Examples();
+  REQUIRE(examples.size() >= 30);
+  int recorded = 0;
+  int tried = 0;
+  for (size_t i = 0; i < examples.size();
+       i += std::getenv("KERNELCAST_ALL_EXAMPLES") != nullptr ? 1 : 3) {
+    const auto& [task, candidate] = examples[i];
+    const Problem problem = ParseProblem(ReadProblemFolder(task).value()).value();
+    const Recording recording =
+        Recorder().Record(*problem.task, 0, Read(candidate), MakeGpu(), CancelToken()).value();
+    ++tried;
+    if (recording.not_recorded.empty()) {
+      ++recorded;
+    } else {
+      std::printf("%s: %s\n", candidate.c_str(), recording.not_recorded.c_str());
+    }
+  }
+  std::printf("%d of %d example candidates are recorded\n", recorded, tried);
+  CHECK(recorded * 100 >= tried * 80);
+}
+
+}  // namespace
+}  // namespace kernelcast::testing
