@@ -116,10 +116,10 @@ std::vector<pid_t> ChildrenOf(pid_t parent) {
 
 pid_t ServiceOf(pid_t supervisor, const std::string& name) {
   for (const pid_t child : ChildrenOf(supervisor)) {
-    std::error_code error;
-    if (fs::read_symlink("/proc/" + std::to_string(child) + "/exe", error).filename() == name) {
-      return child;
-    }
+    // Anyone may read it, but not the link to the worker's program, because that is not dumpable.
+    const absl::StatusOr<std::string> command =
+        ReadFile("/proc/" + std::to_string(child) + "/cmdline");
+    if (command.ok() && fs::path(command->c_str()).filename() == name) return child;
   }
   return -1;
 }
