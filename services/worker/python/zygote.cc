@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/process/send_descriptors.h"
 #include "services/worker/python/task_programs.h"
 
 namespace kernelcast::worker {
@@ -82,19 +83,8 @@ absl::StatusOr<int64_t> PythonZygote::Ask(int socket, int output, const std::str
     KC_RETURN_IF_ERROR(AwaitReply(kPythonStartLimitNs, reply));
   }
   const int passed[] = {socket, output};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(passed))] = {};
-  iovec part{const_cast<char*>(environment.data()), environment.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(passed));
-  std::memcpy(CMSG_DATA(header), passed, sizeof(passed));
-  if (sendmsg(control_.get(), &message, MSG_NOSIGNAL) < 0) {
+  const iovec message{const_cast<char*>(environment.data()), environment.size()};
+  if (!SendDescriptors(control_.get(), {&message, 1}, passed)) {
     process_->Kill();
     return absl::UnavailableError("the interpreter with PyTorch has ended");
   }

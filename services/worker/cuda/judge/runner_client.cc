@@ -16,6 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/process/memory_file.h"
+#include "common/process/send_descriptors.h"
 #include "services/worker/native/shared_object.h"
 
 namespace kernelcast::worker {
@@ -187,27 +188,10 @@ CudaRunner::Answer CudaRunner::Ask(const Request& request, std::span<const std::
 }
 
 bool CudaRunner::Send(const Request& request, std::span<const std::byte> records, int fd) {
-  iovec parts[2] = {{const_cast<Request*>(&request), sizeof(request)},
-                    {const_cast<std::byte*>(records.data()), records.size()}};
-  msghdr message{};
-  message.msg_iov = parts;
-  message.msg_iovlen = records.empty() ? 1 : 2;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  if (fd >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
-  }
-  while (sendmsg(socket_, &message, MSG_NOSIGNAL) < 0) {
-    if (errno != EINTR) {
-      return false;
-    }
-  }
-  return true;
+  const iovec parts[] = {{const_cast<Request*>(&request), sizeof(request)},
+                         {const_cast<std::byte*>(records.data()), records.size()}};
+  return SendDescriptors(socket_, std::span(parts).first(records.empty() ? 1 : 2),
+                         std::span(&fd, fd >= 0 ? 1 : 0));
 }
 
 CudaRunner::Answer CudaRunner::Receive(const Request& request, int64_t start_ns, int64_t limit_ns,

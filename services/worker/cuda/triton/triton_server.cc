@@ -24,6 +24,7 @@ extern "C" {
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
+#include "common/process/send_descriptors.h"
 #include "services/worker/sandbox/interpreter_filter.h"
 #include "services/worker/sandbox/system_call_filter.h"
 
@@ -198,24 +199,13 @@ bool TritonServer::Alive() {
 absl::StatusOr<int> TritonServer::Fork(int socket_fd, int output_fd) {
   const std::lock_guard lock(mutex_);
   char byte = 1;
-  iovec data{&byte, 1};
-  alignas(cmsghdr) char buffer[CMSG_SPACE(2 * sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = buffer;
-  message.msg_controllen = sizeof(buffer);
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(2 * sizeof(int));
-  const int passed[2] = {socket_fd, output_fd};
-  std::memcpy(CMSG_DATA(header), passed, sizeof(passed));
+  const iovec data{&byte, 1};
+  const int passed[] = {socket_fd, output_fd};
   uint64_t pid = 0;
   // A short wait that must not be interrupted: the next call would read this answer.
   const CancelToken never;
   const int64_t deadline_ns = Clock::Real().MonotonicNs() + options_.fork_timeout_ns;
-  if (sendmsg(control_.get(), &message, MSG_NOSIGNAL) != 1 ||
+  if (!SendDescriptors(control_.get(), {&data, 1}, passed) ||
       ReceiveAll(control_.get(), reinterpret_cast<char*>(&pid), sizeof(pid), -1, deadline_ns,
                  never) != Wait::kReady ||
       pid <= 1 || pid > INT32_MAX) {
