@@ -14,8 +14,9 @@ constexpr std::chrono::milliseconds kLook{50};
 
 }  // namespace
 
-CandidateLoader::CandidateLoader(CudaRunnerOptions python, int64_t load_limit_ns, int threads)
-    : python_(std::move(python)), load_limit_ns_(load_limit_ns) {
+CandidateLoader::CandidateLoader(CudaRunnerOptions python, int64_t load_limit_ns, int threads,
+                                 int64_t forget_ns)
+    : python_(std::move(python)), load_limit_ns_(load_limit_ns), forget_ns_(forget_ns) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
@@ -48,10 +49,15 @@ void CandidateLoader::Expect(const std::string& program) {
   changed_.notify_all();
 }
 
+size_t CandidateLoader::expected() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
 std::shared_ptr<CandidateLoader::Entry> CandidateLoader::NextLocked() {
   const int64_t now_ns = Clock::Real().MonotonicNs();
   std::erase_if(entries_, [&](const auto& entry) {
-    return entry->state == Entry::State::kLoaded && now_ns - entry->loaded_ns > kForgetNs;
+    return entry->state == Entry::State::kLoaded && now_ns - entry->loaded_ns >= forget_ns_;
   });
   size_t ahead = 0;
   std::shared_ptr<Entry> next;
@@ -69,8 +75,12 @@ void CandidateLoader::Work() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     const std::shared_ptr<Entry> entry = NextLocked();
-    if (entry == nullptr) {
+    if (entry == nullptr && entries_.empty()) {
       changed_.wait(lock);
+      continue;
+    }
+    if (entry == nullptr) {
+      changed_.wait_for(lock, std::chrono::nanoseconds(forget_ns_));
       continue;
     }
     entry->state = Entry::State::kLoading;

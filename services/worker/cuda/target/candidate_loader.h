@@ -25,10 +25,11 @@ class CandidateLoader {
  public:
   // Candidates that are loaded but not yet measured hold device memory.
   static constexpr size_t kMaxAhead = 6;
-  // Nobody has asked for such a candidate for this long: it is dropped.
   static constexpr int64_t kForgetNs = 60'000'000'000;
 
-  CandidateLoader(CudaRunnerOptions python, int64_t load_limit_ns, int threads);
+  // A loaded candidate is dropped if it is not taken for `forget_ns`, and at most that much later.
+  CandidateLoader(CudaRunnerOptions python, int64_t load_limit_ns, int threads,
+                  int64_t forget_ns = kForgetNs);
   ~CandidateLoader();
   CandidateLoader(const CandidateLoader&) = delete;
   CandidateLoader& operator=(const CandidateLoader&) = delete;
@@ -41,6 +42,9 @@ class CandidateLoader {
   // token's status when it is stopped.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<CudaRunner>> Take(const std::string& program,
                                                                  const CancelToken& cancel);
+
+  // Number of programs that wait, are being loaded or are loaded.
+  size_t expected() const;
 
  private:
   struct Entry {
@@ -60,7 +64,8 @@ class CandidateLoader {
 
   const CudaRunnerOptions python_;
   const int64_t load_limit_ns_;
-  std::mutex mutex_;
+  const int64_t forget_ns_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   // State below is protected by mutex_.
   Entries entries_;

@@ -1,0 +1,37 @@
+#include "services/worker/cuda/target/candidate_loader.h"
+
+#include <catch2/catch.hpp>
+
+#include "absl/status/status.h"
+#include "tests/support/eventually.h"
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr int64_t kLoadLimitNs = 1'000'000'000;
+
+// No process of these options starts, so that a candidate is loaded at once, with an error.
+CudaRunnerOptions Missing() {
+  CudaRunnerOptions options;
+  options.path = "/nonexistent/runner";
+  return options;
+}
+
+TEST_CASE("A loaded candidate that nobody takes is dropped, though no other comes") {
+  CandidateLoader loader(Missing(), kLoadLimitNs, /*threads=*/1, /*forget_ns=*/1'000'000);
+  loader.Expect("program");
+  CHECK(testing::Eventually([&] { return loader.expected() == 0; }));
+}
+
+TEST_CASE("A candidate is expected once and until it is taken") {
+  CandidateLoader loader(Missing(), kLoadLimitNs, /*threads=*/1);
+  loader.Expect("program");
+  loader.Expect("program");
+  CHECK(loader.expected() == 1);
+  const CancelToken cancel;
+  CHECK(absl::IsUnavailable(loader.Take("program", cancel).status()));
+  CHECK(loader.expected() == 0);
+}
+
+}  // namespace
+}  // namespace kernelcast::worker
