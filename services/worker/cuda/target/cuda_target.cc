@@ -56,6 +56,13 @@ int TimingCpu(int ordinal) {
   return cpus.size() < 3 ? -1 : cpus[1 + static_cast<size_t>(ordinal) % (cpus.size() - 2)];
 }
 
+// The reference itself can be judged too.
+std::string ProgramOf(const PythonTaskPrograms& task, const Candidate& candidate) {
+  return candidate.source == task.problem().task->source
+             ? task.Reference({}).content
+             : task.Candidate(candidate.source, {}).content;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions options) {
@@ -447,17 +454,6 @@ absl::StatusOr<std::shared_ptr<const PythonTaskPrograms>> CudaTarget::TaskOf(
   tasks_[problem.problem_id] = task;
   return task;
 }
-
-namespace {
-
-// The reference itself can be judged too.
-std::string ProgramOf(const PythonTaskPrograms& task, const Candidate& candidate) {
-  return candidate.source == task.problem().task->source
-             ? task.Reference({}).content
-             : task.Candidate(candidate.source, {}).content;
-}
-
-}  // namespace
 
 void CudaTarget::Expect(const Problem& problem, const Candidate& candidate) {
   if (loader_ == nullptr || !problem.task) return;

@@ -69,9 +69,7 @@ absl::StatusOr<std::shared_ptr<const CudaPrograms>> TrustedPrograms::Get(
   if (problem.task) {
     auto programs = std::make_shared<CudaPrograms>();
     KC_ASSIGN_OR_RETURN(programs->judge, CompileJudge(architecture, cancel));
-    const std::lock_guard lock(mutex_);
-    programs_[key] = programs;
-    return std::shared_ptr<const CudaPrograms>(std::move(programs));
+    return Keep(key, std::move(programs));
   }
   const auto target = problem.targets.find(kCudaTargetName);
   if (target == problem.targets.end() || !target->second.oracle) {
@@ -102,10 +100,15 @@ absl::StatusOr<std::shared_ptr<const CudaPrograms>> TrustedPrograms::Get(
   programs->judge = *std::move(judge);
   programs->reference = *std::move(reference);
   programs->oracle = *std::move(oracle);
+  return Keep(key, std::move(programs));
+}
+
+std::shared_ptr<const CudaPrograms> TrustedPrograms::Keep(
+    const std::string& key, std::shared_ptr<const CudaPrograms> programs) {
   const std::lock_guard lock(mutex_);
   if (programs_.size() >= kMaxTrusted) programs_.clear();
   programs_[key] = programs;
-  return std::shared_ptr<const CudaPrograms>(std::move(programs));
+  return programs;
 }
 
 }  // namespace kernelcast::worker

@@ -35,6 +35,8 @@ class TrustedPrograms {
   absl::StatusOr<CudaProgram> CompileProgram(const KernelProgram& program, const std::string& what,
                                              const std::string& architecture,
                                              const CancelToken& cancel);
+  std::shared_ptr<const CudaPrograms> Keep(const std::string& key,
+                                           std::shared_ptr<const CudaPrograms> programs);
 
   CudaCompiler& compiler_;
   std::mutex mutex_;
