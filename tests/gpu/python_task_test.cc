@@ -111,6 +111,8 @@ struct Case {
   std::string source;
   std::set<std::string> outcomes;
   std::string told = "";  // in the feedback
+  // Of one that is measured although it cheats, because what it remembers is charged.
+  std::optional<double> most_speedup = std::nullopt;
 };
 
 std::string ModelNew(const std::string& body, const std::string& before = "") {
@@ -206,7 +208,9 @@ std::vector<Case> Cases() {
                 "        if key not in seen: seen[key] = silu(gate).mul_(value)\n"
                 "        return seen[key]",
                 "seen = {}"),
-       {"exploit", "wrong_result", "crash", "ok"}},
+       {"exploit", "wrong_result", "crash", "ok"},
+       "",
+       1.1},
       {"right when checked only",
        ModelNew("        if self.calls > 40: return torch.empty_like(gate)\n" + right),
        {"exploit", "wrong_result"}},
@@ -280,6 +284,10 @@ TEST_CASE("Python candidates get the verdict of what they do, and the worker mea
     INFO(made.name << ": " << feedback);
     CHECK(made.outcomes.contains(outcome));
     CHECK_THAT(feedback, Catch::Contains(made.told));
+    if (const auto* const ok = std::get_if<MeasuredOk>(&measurement.outcome);
+        ok != nullptr && made.most_speedup) {
+      CHECK(ok->speedup.value <= *made.most_speedup);
+    }
   }
   const Measurement after = fixture.Measure(kTriton);
   INFO(MeasurementFeedback(after));
