@@ -3,8 +3,8 @@
 
     images_test.py --programs FOLDER [--tests FOLDER] [--toolkit FOLDER] [--cache FOLDER] [TEST ...]
 
-The folder of --programs has the layout of scripts/bundle.sh; that of --tests holds the tests of the judge. No registry is used: the base is made once by
-debootstrap and kept in the cache. Exit code 77: a requirement is missing.
+The folder of --programs has the layout of scripts/bundle.sh; that of --tests holds the tests of the judge. No
+registry is used: the base is made once by debootstrap and kept in the cache. Exit code 77: a requirement is missing.
 """
 
 import argparse

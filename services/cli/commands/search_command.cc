@@ -522,8 +522,8 @@ void AddSearchCommands(CLI::App& app, Context& context) {
                    "Make no forecasts: measure every candidate until the budget ends");
   search
       ->add_option("--gate", flags->gate,
-                   "Measure the finalists at the problem's held-out bench shapes; drawn: or at "
-                   "shapes near the bench shapes [declared]")
+                   "Measure the finalists at the problem's held-out bench shapes; drawn: if it "
+                   "declares none, at shapes near the bench shapes; off: not at all [declared]")
       ->check(CLI::IsMember({"off", "declared", "drawn"}))
       ->type_name("MODE");
   search

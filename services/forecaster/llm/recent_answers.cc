@@ -9,7 +9,7 @@ void RecentAnswers::Remember(const std::string& question, const ForecastResult& 
     return;
   }
   const auto [answer, added] = answers_.insert_or_assign(question, result);
-  // The rationale is the largest part and is not needed a second time.
+  // The rationale is the largest part, and nobody reads it again.
   if (auto* forecast = std::get_if<kernelcast::Forecast>(&answer->second)) {
     forecast->rationale = std::string();
   }

@@ -80,8 +80,8 @@ std::vector<std::string> PolicyNames();
 //   bootstrap_share 0.25 share of max_measurements spent before forecasts are trusted
 //   bootstrap_min 6     minimum number of measurements spent before forecasts are trusted
 //   start_share 0.5     maximum share of max_measurements for the start set of a search that
-//   selects stop_below 0.0001   a search that selects stops measuring when the best win probability
-//   is
+//                       selects
+//   stop_below 0.0001   a search that selects stops measuring when the best win probability is
 //                       below this
 //
 // All policies defer a candidate whose forecaster declined. A search that selects uses the forecast

@@ -256,7 +256,7 @@ std::string NotCovered(const worker::CompileSuccess& success) {
 double EstimatedNs(const worker::CompileSuccess& success) {
   double sum = 0;
   for (const LaunchSimulation& launch : success.facts.simulations.front().launches) {
-    // Both are the last in the schema.
+    // The estimated time is the last value of the schema.
     sum += launch.values.empty() ? 0 : launch.values.back();
   }
   return sum;
@@ -343,7 +343,7 @@ std::vector<std::pair<std::string, std::string>> Examples() {
   return found;
 }
 
-// Every third one, because each takes a second; all with KERNELCAST_ALL_EXAMPLES.
+// One in three, because each takes 1 s. KERNELCAST_ALL_EXAMPLES=1: all of them.
 TEST_CASE("Most example candidates are recorded", "[slow]") {
   if (!HaveTorch()) return;
   const auto examples = Examples();

@@ -36,7 +36,8 @@ class ProblemMemory {
   uint64_t bytes() const;
 
   // Moves all arenas to other memory, each with a random offset. For a runner that is about to be
-  // attached; none may be attached now. An arena stays if the device has no room for a second one.
+  // attached; none may be attached now. An arena stays where it is if the device has no room for a
+  // copy.
   [[nodiscard]] absl::Status Relocate();
 
   // Maps an arena into a runner, inputs read-only.

@@ -88,7 +88,7 @@ class ShapeTimer {
   Judgement& judgement_;
   OutputVerifier& verifier_;
   bool replays_ = false;
-  double overhead_ns_ = 0;  // of a call, in this session
+  double overhead_ns_ = 0;  // what an empty call takes
   // Median time between calls of the reference.
   double reference_between_us_ = 0;
   double clock_hz_ = 0;
