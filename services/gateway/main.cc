@@ -82,6 +82,14 @@ absl::StatusOr<Tokens> ReadTokens(const Flags& flags, MetricsRegistry* metrics) 
   return tokens;
 }
 
+absl::StatusOr<Catalogue> ReadCatalogue(const Flags& flags) {
+  if (!flags.serve_file.empty()) return Catalogue::Read(flags.serve_file, flags.problem_folders);
+  if (flags.problem_folders.empty()) {
+    return absl::InvalidArgumentError("no problem is served: give --serve or --problems");
+  }
+  return Catalogue::ReadFolders(flags.problem_folders);
+}
+
 // A problem that is refused is an error of the configuration. An orchestrator that is away may come
 // back, and then problems are put when they are needed.
 absl::Status PutProblems(const Catalogue& catalogue, OrchestratorEvaluator& evaluator) {
@@ -105,8 +113,7 @@ absl::Status Serve(const Flags& flags) {
                       ProcessTracing::Start(flags.service.tracing, "kernelcast-gateway",
                                             RandomId("gateway-"), &metrics));
   const CertificateExpiry client_certificate("client", flags.client_tls, &metrics);
-  KC_ASSIGN_OR_RETURN(const Catalogue catalogue,
-                      Catalogue::Read(flags.serve_file, flags.problem_folders));
+  KC_ASSIGN_OR_RETURN(const Catalogue catalogue, ReadCatalogue(flags));
   KC_ASSIGN_OR_RETURN(const Tokens tokens, ReadTokens(flags, &metrics));
   KC_ASSIGN_OR_RETURN(const auto archive, TaskFile::Open(flags.state_dir, flags.archive_bytes));
 
@@ -161,8 +168,7 @@ absl::Status Serve(const Flags& flags) {
 void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--serve", flags.serve_file,
                  "YAML file of the problems that are served, and their names; see "
-                 "docs/howto/gateways.md")
-      ->required();
+                 "docs/howto/gateways.md. Without it all problems of --problems are served");
   app.add_option("--problems", flags.problem_folders,
                  "Folder in which problems are found by name; may be repeated");
   app.add_option("--orchestrator", flags.orchestrator,
