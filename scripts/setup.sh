@@ -18,6 +18,8 @@
 # tests are skipped.
 # Downloads Triton, which some tests use, to .setup/triton, under the MIT licence; without it these
 # tests are skipped.
+# Makes a Python environment with flashinfer-bench in .setup/flashinfer; without it a test of the
+# gateway is skipped.
 #
 # KERNELCAST_CUDA=off    skips the cuda target
 # KERNELCAST_LLAMA=off   skips llama.cpp
@@ -51,7 +53,7 @@ crd_modules=(
 )
 
 say() { printf 'setup: %s\n' "$*" >&2; }
-usage() { sed -n '2,25s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
+usage() { sed -n '2,27s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
 
 with_tests=1
 with_cluster=0
@@ -411,6 +413,30 @@ install_python() {
   fi
 }
 
+# Installs flashinfer-bench into a virtual environment in this checkout, with PyTorch from Debian.
+install_flashinfer() {
+  local left_out="the test of the gateway with flashinfer-bench is skipped"
+  local python=/usr/bin/python3 wheel
+  cmp -s scripts/flashinfer_wheels.txt "$tools/flashinfer/wheels.txt" && return
+  if [[ $(uname -m) != x86_64 || $("$python" -c 'import sys; print(*sys.version_info[:2])') != "3 11" ]]; then
+    say "flashinfer-bench is downloaded for x86-64 and Debian's Python 3.11 only: $left_out"
+    return
+  fi
+  local staging=$tools/flashinfer.$$
+  rm -rf "$tools"/flashinfer.[0-9]*
+  if download_wheels flashinfer "$staging/wheels" \
+    "taking flashinfer-bench's wheels (7 MB, scripts/flashinfer_wheels.txt)" "$left_out"; then
+    "$python" -m venv --without-pip --system-site-packages "$staging/home"
+    for wheel in "$staging"/wheels/*.whl; do
+      python3 -m zipfile -e "$wheel" "$staging/home/lib/python3.11/site-packages"
+    done
+    cp scripts/flashinfer_wheels.txt "$staging/home/wheels.txt"
+    rm -rf "$tools/flashinfer"
+    mv "$staging/home" "$tools/flashinfer"
+  fi
+  rm -rf "$staging"
+}
+
 # Installs Triton into a virtual environment in this checkout.
 install_triton() {
   local left_out="the tests that compile Triton kernels are skipped"
@@ -450,6 +476,7 @@ if ((with_tests)); then
   install_otlp
   install_python
   install_triton
+  install_flashinfer
   install_api_tool
   install_kubernetes_tools
 fi

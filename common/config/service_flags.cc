@@ -119,6 +119,14 @@ void AddTokensFlag(CLI::App& app, ServiceFlags& flags) {
                  "docs/reference/security.md");
 }
 
+void AddTlsFlags(CLI::App& app, ServiceFlags& flags) {
+  app.add_option("--tls-certificate-file", flags.server.tls.certificate_file,
+                 "PEM certificate chain; enables TLS");
+  app.add_option("--tls-key-file", flags.server.tls.key_file, "PEM key of the certificate");
+  app.add_option("--tls-client-ca-file", flags.server.tls.ca_file,
+                 "PEM file of the CA that verifies client certificates; enables mTLS");
+}
+
 // Flags about the process, whatever it serves.
 void AddProcessFlags(CLI::App& app, ServiceFlags& flags) {
   app.add_option(
@@ -155,11 +163,7 @@ void AddServiceFlags(CLI::App& app, ServiceFlags& flags) {
   app.add_option("--health-listen", flags.server.health_address,
                  "Address that serves only gRPC health, without TLS and tokens, for probes that "
                  "support neither; host:port or unix:PATH");
-  app.add_option("--tls-certificate-file", flags.server.tls.certificate_file,
-                 "PEM certificate chain; enables TLS");
-  app.add_option("--tls-key-file", flags.server.tls.key_file, "PEM key of the certificate");
-  app.add_option("--tls-client-ca-file", flags.server.tls.ca_file,
-                 "PEM file of the CA that verifies client certificates; enables mTLS");
+  AddTlsFlags(app, flags);
   AddTokensFlag(app, flags);
   app.add_option("--max-message-bytes", flags.server.max_message_bytes,
                  "Maximum size of a gRPC message")
@@ -179,6 +183,11 @@ void AddHttpServiceFlags(CLI::App& app, ServiceFlags& flags) {
                  "Address to serve HTTP on, host:port; port 0: any")
       ->capture_default_str();
   AddMetricsFlag(app, flags);
+  app.add_option(
+      "--health-listen", flags.server.health_address,
+      "Address that serves only /health, without TLS, for probes that do not support it; "
+      "host:port");
+  AddTlsFlags(app, flags);
   AddTokensFlag(app, flags);
   AddProcessFlags(app, flags);
 }

@@ -233,6 +233,8 @@ _kernelcast() {
     "up --drain-seconds") return ;;
     "up --otlp-endpoint") return ;;
     "up --trace-ratio") return ;;
+    "up --gateway") return ;;
+    "up --gateway-serve") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "up --forecaster") mapfile -t COMPREPLY < <(compgen -W 'embedded llm pool replay' -- "$cur"); return ;;
     "up --llm") return ;;
     "up --llm-model") return ;;
@@ -370,7 +372,7 @@ _kernelcast() {
       ;;
     up)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --listen --log-level --gpus --drain-seconds --otlp-endpoint --trace-ratio --accept-loss --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --listen --log-level --gpus --drain-seconds --otlp-endpoint --trace-ratio --accept-loss --gateway --gateway-serve --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
     watch)

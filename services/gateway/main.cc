@@ -36,6 +36,7 @@ constexpr absl::Duration kPutTimeout = absl::Seconds(10);
 constexpr absl::Duration kRecallWait = absl::Seconds(2);
 // Threads that answer while all others wait for tasks.
 constexpr int kFreeThreads = 16;
+constexpr int kHealthThreads = 4;
 
 struct Flags {
   ServiceFlags service;
@@ -63,23 +64,32 @@ absl::StatusOr<Tokens> ReadTokens(const Flags& flags, MetricsRegistry* metrics) 
   const bool leaves_machine = !IsLocalAddress(server.listen_address);
   Tokens tokens;
   if (server.token_file.empty()) {
-    if (leaves_machine) {
-      Log(LogLevel::kWarning, "serving without authentication: no tokens are required",
+    if (leaves_machine && server.tls.ca_file.empty()) {
+      Log(LogLevel::kWarning,
+          "serving without authentication: neither tokens nor certificates are required",
           {{"address", server.listen_address}});
     }
     return tokens;
   }
-  if (leaves_machine && !flags.behind_tls_proxy) {
+  if (leaves_machine && server.tls.certificate_file.empty() && !flags.behind_tls_proxy) {
     return absl::InvalidArgumentError(
         absl::StrCat("tokens would cross the network to ", server.listen_address,
-                     " in the clear: listen on 127.0.0.1, or put a proxy with TLS in front and "
-                     "give --behind-tls-proxy"));
+                     " in the clear: turn on TLS, listen on 127.0.0.1, or put a proxy with TLS in "
+                     "front and give --behind-tls-proxy"));
   }
   KC_ASSIGN_OR_RETURN(tokens.check, TokenCheck::Create(server.token_file, metrics));
   tokens.watch = std::make_unique<FileWatch>(std::vector<std::string>{server.token_file},
                                              server.token_reload_interval,
                                              [check = tokens.check.get()] { check->Reload(); });
   return tokens;
+}
+
+absl::StatusOr<Catalogue> ReadCatalogue(const Flags& flags) {
+  if (!flags.serve_file.empty()) return Catalogue::Read(flags.serve_file, flags.problem_folders);
+  if (flags.problem_folders.empty()) {
+    return absl::InvalidArgumentError("no problem is served: give --serve or --problems");
+  }
+  return Catalogue::ReadFolders(flags.problem_folders);
 }
 
 // A problem that is refused is an error of the configuration. An orchestrator that is away may come
@@ -105,8 +115,7 @@ absl::Status Serve(const Flags& flags) {
                       ProcessTracing::Start(flags.service.tracing, "kernelcast-gateway",
                                             RandomId("gateway-"), &metrics));
   const CertificateExpiry client_certificate("client", flags.client_tls, &metrics);
-  KC_ASSIGN_OR_RETURN(const Catalogue catalogue,
-                      Catalogue::Read(flags.serve_file, flags.problem_folders));
+  KC_ASSIGN_OR_RETURN(const Catalogue catalogue, ReadCatalogue(flags));
   KC_ASSIGN_OR_RETURN(const Tokens tokens, ReadTokens(flags, &metrics));
   KC_ASSIGN_OR_RETURN(const auto archive, TaskFile::Open(flags.state_dir, flags.archive_bytes));
 
@@ -139,12 +148,23 @@ absl::Status Serve(const Flags& flags) {
   Front front(context, MakeDialects(context), tokens.check.get(), &metrics);
   HttpServerOptions http = flags.http;
   http.address = flags.service.server.listen_address;
+  http.tls = flags.service.server.tls;
   KC_ASSIGN_OR_RETURN(const auto server, HttpServer::Start(http, &front));
+  const CertificateExpiry server_certificate("server", http.tls, &metrics);
+  // Without dialects it serves only health.
+  Front health_front(context, {}, nullptr, &metrics);
+  std::unique_ptr<HttpServer> health;
+  if (!flags.service.server.health_address.empty()) {
+    KC_ASSIGN_OR_RETURN(health, HttpServer::Start({.address = flags.service.server.health_address,
+                                                   .threads = kHealthThreads},
+                                                  &health_front));
+  }
   if (!flags.service.metrics_address.empty()) {
     KC_RETURN_IF_ERROR(metrics.Serve(flags.service.metrics_address));
   }
   ServedAddresses served;
   served.http = server->address();
+  if (health != nullptr) served.health = health->address();
   served.metrics_port = metrics.port();
   const absl::Status status = WriteReadyFile(flags.service, served);
   if (status.ok()) {
@@ -161,8 +181,7 @@ absl::Status Serve(const Flags& flags) {
 void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--serve", flags.serve_file,
                  "YAML file of the problems that are served, and their names; see "
-                 "docs/howto/gateways.md")
-      ->required();
+                 "docs/howto/gateways.md. Without it all problems of --problems are served");
   app.add_option("--problems", flags.problem_folders,
                  "Folder in which problems are found by name; may be repeated");
   app.add_option("--orchestrator", flags.orchestrator,

@@ -501,10 +501,46 @@ class ChartTest(unittest.TestCase):
                 # Kubelets support neither TLS nor tokens.
                 address = config["health-listen" if "tls-key-file" in config else "listen"]
                 self.assertEqual("health-listen" in config, "tls-key-file" in config)
+                port = int(address.rsplit(":", 1)[1])
+                self.assertIn(port, [port["containerPort"] for port in container["ports"]])
+                if label(one, "app.kubernetes.io/component") == "gateway":
+                    self.assertEqual(container["livenessProbe"]["tcpSocket"], {"port": port})
+                    self.assertEqual(container["readinessProbe"]["httpGet"], {"path": "/health", "port": port})
+                    continue
                 for probe, service in (("startup", "liveness"), ("liveness", "liveness"), ("readiness", "readiness")):
-                    asked = container[f"{probe}Probe"]["grpc"]
-                    self.assertEqual(asked, {"port": int(address.rsplit(":", 1)[1]), "service": service})
-                    self.assertIn(asked["port"], [port["containerPort"] for port in container["ports"]])
+                    self.assertEqual(container[f"{probe}Probe"]["grpc"], {"port": port, "service": service})
+
+    def test_the_gateway_reaches_its_orchestrator_and_clients_reach_it(self):
+        objects = render("gateway")
+        one = named(objects, "StatefulSet", "kc-kernelcast-gateway-pod")
+        config = config_of(objects, one)
+        name = config["orchestrator"].removeprefix("dns:///").split(":")[0]
+        self.assertIn(name, named(objects, "Certificate", "kc-kernelcast-orchestrator")["spec"]["dnsNames"])
+        self.assertEqual(config["client-token-file"], "/run/secrets/kernelcast/auth/token")
+        # HTTP clients have tokens and no certificates.
+        self.assertIn("tls-certificate-file", config)
+        self.assertNotIn("tls-client-ca-file", config)
+        files = named(objects, "ConfigMap", "kc-kernelcast-gateway-pod")["data"]
+        self.assertEqual(config["serve"], "/etc/kernelcast/serve.yaml")
+        self.assertEqual(yaml.safe_load(files["serve.yaml"]),
+                         {"serve": [{"name": "softmax", "problem": "row_softmax", "target": "cpu"}],
+                          "own_references": {"target": "cpu"}})
+        service = named(objects, "Service", "kc-kernelcast-gateway")
+        names = named(objects, "Certificate", "kc-kernelcast-gateway")["spec"]["dnsNames"]
+        self.assertTrue({service["metadata"]["name"], "kernels.example.com"} <= set(names))
+        self.assertFalse([name for name in names if name.startswith("kernels.example.com.")])
+        self.assertEqual([port["port"] for port in service["spec"]["ports"]], [8080])
+        peer = {"podSelector": {"matchLabels": label_selector(one)}}
+        ingress = named(objects, "NetworkPolicy", "kc-kernelcast-orchestrator")["spec"]["ingress"]
+        self.assertIn(peer, [one_peer for rule in ingress for one_peer in rule["from"]])
+        self.assertEqual(of_kind(render("defaults"), "StatefulSet"),
+                         [other for other in of_kind(render("defaults", "httpGateway.port=8081"), "StatefulSet")])
+        pools = ("httpGateway.enabled=true", "orchestrator.perPool=true")
+        self.assertIn("httpGateway.pool: with orchestrator.perPool, must name the pool", template(None, *pools).stderr)
+        objects = render(None, *pools, "httpGateway.pool=cpu")
+        config = config_of(objects, named(objects, "StatefulSet", "kc-kernelcast-gateway-pod"))
+        self.assertTrue(config["orchestrator"].startswith("dns:///kc-kernelcast-orchestrator-cpu.kernelcast.svc."))
+        self.assertNotIn("serve", config)
 
     def test_tokens_come_from_secrets_and_the_health_port_is_in_no_service(self):
         objects = render("tokens")
@@ -801,7 +837,7 @@ class ChartTest(unittest.TestCase):
         if not options.programs:
             self.skipTest("no --programs")
         known = {program: flags_of(program) for program in
-                 ("kernelcast-forecaster", "kernelcast-orchestrator", "kernelcast-worker")}
+                 ("kernelcast-forecaster", "kernelcast-gateway", "kernelcast-orchestrator", "kernelcast-worker")}
         for name, objects in self.each():
             for one in of_kind(objects, "StatefulSet"):
                 flags = known[self.program(one)]

@@ -77,7 +77,7 @@ def differences(defaults, objects):
             if other and 2 * len(lines) <= len(list(fields(one))):
                 text += [f"{name} is added, like {other['metadata']['name']}" + (" except" if lines else ""), *lines]
             else:
-                text += [f"{name} is added", *("  " + line for line in in_full([one]).splitlines())]
+                text += [f"{name} is added", *(("  " + line).rstrip() for line in in_full([one]).splitlines())]
         seen[name] = one
     kept = {key(one) for one in objects}
     text += [f"{key(one)} is removed" for one in defaults if key(one) not in kept]

@@ -29,6 +29,7 @@ options = None
 IMAGES = {  # name: Dockerfile, target, program
     "forecaster": ("forecaster", "forecaster", "kernelcast-forecaster"),
     "orchestrator": ("orchestrator", "orchestrator", "kernelcast-orchestrator"),
+    "gateway": ("gateway", "gateway", "kernelcast-gateway"),
     "worker": ("worker", "worker", "kernelcast-worker"),
     "worker-cuda": ("worker", "worker-cuda", "kernelcast-worker"),
 }
@@ -235,7 +236,7 @@ class ImagesTest(unittest.TestCase):
         self.assertIn("draining", container.output())
 
     def test_images_say_what_they_are_and_run_their_program(self):
-        for name in ("forecaster", "orchestrator", "worker"):
+        for name in ("forecaster", "gateway", "orchestrator", "worker"):
             with self.subTest(name):
                 self.check_image(name)
 
@@ -298,7 +299,13 @@ class ImagesTest(unittest.TestCase):
         measured = [line for line in exposition.splitlines()
                     if line.startswith("kernelcast_worker_measurements_total{") and 'result="ok"' in line]
         self.assertGreaterEqual(sum(float(line.split()[-1]) for line in measured), 1, exposition)
-        for container in (orchestrator, worker, forecaster):
+        gateway = self.start("gateway", flags("state-dir") + [
+            f"--orchestrator={address}", "--problems=/opt/kernelcast/share/kernelcast/problems"])
+        boards = run("python3", "-c", "import json, sys, urllib.request as u; "
+                     "print(*[board['name'] for board in json.load(u.urlopen(sys.argv[1], timeout=20))])",
+                     f"http://{gateway.ready()['http']}/popcorn/leaderboards")
+        self.assertIn("row_softmax", boards.split())
+        for container in (gateway, orchestrator, worker, forecaster):
             self.check_stops(container)
 
     def test_the_worker_with_the_toolkit_compiles_cuda(self):

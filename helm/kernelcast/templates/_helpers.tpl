@@ -233,6 +233,33 @@ readinessProbe:
   timeoutSeconds: 5
 {{- end }}
 
+{{/* Of a program that serves HTTP: its /health, also on the port without TLS. */}}
+{{- define "kernelcast.httpProbes" -}}
+{{- $port := ternary .Values.httpGateway.port .Values.grpc.healthPort (eq (include "kernelcast.tlsMode" .) "off") | int -}}
+startupProbe:
+  tcpSocket:
+    port: {{ $port }}
+  periodSeconds: 2
+  failureThreshold: 150
+livenessProbe:
+  tcpSocket:
+    port: {{ $port }}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  httpGet:
+    path: /health
+    port: {{ $port }}
+  periodSeconds: 5
+  timeoutSeconds: 5
+{{- end }}
+
+{{/* Of the components that run. */}}
+{{- define "kernelcast.components" -}}
+{{- concat (list "forecaster" "orchestrator" "worker") (ternary (list "gateway") list .Values.httpGateway.enabled) | join " " -}}
+{{- end }}
+
 {{- define "kernelcast.podSecurityContext" -}}
 runAsNonRoot: true
 {{- with .Values.podSecurity.runAsUser }}
@@ -260,7 +287,7 @@ seccompProfile:
 
 {{/*
 A component's StatefulSet. root; component; name; labels, which also select its pods; settings: its values; image;
-config: the rendered ConfigMap; replicas, none where something scales it; env; stateVolume: a volume, or
+http: whether it serves HTTP instead of gRPC; config: the rendered ConfigMap; replicas, none where something scales it; env; stateVolume: a volume, or
 `persistence`; secrets: names of secrets mounted by name; nodeSelector, tolerations, affinity,
 topologySpreadConstraints.
 */}}
@@ -325,15 +352,20 @@ spec:
             {{- toYaml . | nindent 12 }}
           {{- end }}
           ports:
+            {{- if .http }}
+            - name: http
+              containerPort: {{ .root.Values.httpGateway.port }}
+            {{- else }}
             - name: grpc
               containerPort: {{ .root.Values.grpc.port }}
+            {{- end }}
             - name: metrics
               containerPort: {{ .root.Values.metrics.port }}
             {{- if $tls }}
             - name: health
               containerPort: {{ .root.Values.grpc.healthPort }}
             {{- end }}
-          {{- include "kernelcast.probes" .root | nindent 10 }}
+          {{- include (ternary "kernelcast.httpProbes" "kernelcast.probes" (.http | default false)) .root | nindent 10 }}
           {{- if gt (int $settings.preStopSeconds) 0 }}
           lifecycle:
             preStop:
@@ -444,7 +476,7 @@ spec:
   {{- end }}
 {{- end }}
 
-{{/* The headless Service that names a StatefulSet's pods: root, name, labels. */}}
+{{/* The headless Service that names a StatefulSet's pods: root, name, labels, http. */}}
 {{- define "kernelcast.headlessService" -}}
 apiVersion: v1
 kind: Service
@@ -458,9 +490,15 @@ spec:
     {{- include "kernelcast.selectorLabels" .root | nindent 4 }}
     {{- toYaml .labels | nindent 4 }}
   ports:
+    {{- if .http }}
+    - name: http
+      port: {{ .root.Values.httpGateway.port }}
+      targetPort: http
+    {{- else }}
     - name: grpc
       port: {{ .root.Values.grpc.port }}
       targetPort: grpc
+    {{- end }}
     - name: metrics
       port: {{ .root.Values.metrics.port }}
       targetPort: metrics

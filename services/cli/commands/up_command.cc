@@ -3,18 +3,22 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/config/number_flags.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
+#include "services/cli/core/paths.h"
 #include "services/cli/core/table.h"
 #include "services/cli/core/text.h"
 #include "services/cli/launch/local_services.h"
 
 namespace kernelcast::cli {
 namespace {
+
+constexpr char kGatewayAddress[] = "127.0.0.1:8080";
 
 struct UpFlags {
   ConnectionFlags connection;
@@ -25,9 +29,22 @@ struct UpFlags {
   std::string otlp_endpoint;
   std::optional<double> trace_ratio;  // default: that of the services
   bool accept_loss = false;
+  bool with_gateway = false;
+  std::string gateway;  // empty: kGatewayAddress
+  std::string gateway_serve;
 };
 
-absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
+// The gateway's flags: the problems that it serves.
+std::vector<std::string> GatewayArguments(const Context& context, const UpFlags& flags) {
+  std::vector<std::string> arguments;
+  if (!flags.gateway_serve.empty()) arguments = {"--serve", flags.gateway_serve};
+  for (const std::string& folder : ProblemFolders(context.environment, context.program_folder)) {
+    arguments.insert(arguments.end(), {"--problems", folder});
+  }
+  return arguments;
+}
+
+absl::StatusOr<LocalServicesOptions> OptionsOf(Context& context, const UpFlags& flags) {
   Console& console = context.console;
   LocalServicesOptions options;
   KC_ASSIGN_OR_RETURN(options.state_dir, StateDir(context, flags.connection));
@@ -55,6 +72,15 @@ absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
   options.drain = absl::Seconds(flags.drain_seconds);
   options.interrupt = &context.interrupt;
   options.notify = [&console](const std::string& what) { console.Warn(what); };
+  options.with_gateway = flags.with_gateway;
+  options.gateway_listen = flags.gateway.empty() ? kGatewayAddress : flags.gateway;
+  options.gateway_arguments = GatewayArguments(context, flags);
+  return options;
+}
+
+absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
+  Console& console = context.console;
+  KC_ASSIGN_OR_RETURN(const LocalServicesOptions options, OptionsOf(context, flags));
   KC_ASSIGN_OR_RETURN(const std::unique_ptr<LocalServices> services, LocalServices::Start(options));
   const ServiceAddresses addresses = services->addresses();
   Table table({{"service"}, {"address"}, {"metrics"}, {"log"}});
@@ -67,9 +93,13 @@ absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
   add("orchestrator", addresses.orchestrator, addresses.orchestrator_metrics);
   add("worker", addresses.worker, addresses.worker_metrics);
   add("forecaster", addresses.forecaster, addresses.forecaster_metrics);
+  if (!addresses.gateway.empty()) add("gateway", addresses.gateway, addresses.gateway_metrics);
   console.Out(table.Render(console.style(), 0));
   if (!addresses.orchestrator_status.empty()) {
     console.Out(absl::StrCat("\nstatus page: http://", addresses.orchestrator_status, "/\n"));
+  }
+  if (!addresses.gateway.empty()) {
+    console.Out(absl::StrCat("\ngateway: http://", addresses.gateway, "/\n"));
   }
   console.Out("\nready; Ctrl-C drains and ends the services\n");
   console.Line({{"state_dir", options.state_dir},
@@ -79,7 +109,9 @@ absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
                 {"orchestrator_metrics", addresses.orchestrator_metrics},
                 {"worker_metrics", addresses.worker_metrics},
                 {"forecaster_metrics", addresses.forecaster_metrics},
-                {"orchestrator_status", addresses.orchestrator_status}});
+                {"orchestrator_status", addresses.orchestrator_status},
+                {"gateway", addresses.gateway},
+                {"gateway_metrics", addresses.gateway_metrics}});
   pollfd wake = {context.interrupt.fd(), POLLIN, 0};
   while (!context.interrupt.requested()) poll(&wake, 1, -1);
   console.Note("draining; interrupt again to quit now");
@@ -92,7 +124,7 @@ absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
 void AddUpCommand(CLI::App& app, Context& context) {
   const auto flags = std::make_shared<UpFlags>();
   CLI::App* up =
-      AddCommand(app, context, "up", "Run the three services on this machine until interrupted",
+      AddCommand(app, context, "up", "Run the services on this machine until interrupted",
                  [&context, flags] { return RunUp(context, *flags); });
   up->add_option("--listen", flags->listen, "Where the orchestrator listens; port 0 picks one")
       ->capture_default_str()
@@ -122,6 +154,20 @@ void AddUpCommand(CLI::App& app, Context& context) {
       "--accept-loss", flags->accept_loss,
       "Continue with an event log that has lost acknowledged events: keep the events before "
       "the first lost one, delete the others. Use it only without a backup");
+  up->add_option_function<std::vector<std::string>>(
+        "--gateway",
+        [flags](const std::vector<std::string>& address) {
+          flags->with_gateway = true;
+          if (!address.empty()) flags->gateway = address.front();
+        },
+        absl::StrCat("Also run the HTTP gateway, on this address; without one on ",
+                     kGatewayAddress))
+      ->expected(0, 1)
+      ->type_name("[HOST:PORT]");
+  up->add_option("--gateway-serve", flags->gateway_serve,
+                 "The gateway's --serve; without it all problems that are found by name are served")
+      ->needs("--gateway")
+      ->type_name("FILE");
   AddForecasterFlags(*up, flags->connection.forecasts);
   AddGeneratorServiceFlags(*up, flags->connection.forecasts);
   AddStateFlags(*up, flags->connection);

@@ -34,6 +34,7 @@ constexpr int64_t kLongestBackoffNs = 10'000'000'000;
 // A service that ran this long restarts with the shortest back-off.
 constexpr int64_t kHealthyNs = 30'000'000'000;
 constexpr off_t kMaxLogBytes = 16 << 20;
+constexpr size_t kServices = 4;
 constexpr int kPollMs = 20;
 constexpr int kIdlePollMs = 500;
 
@@ -94,7 +95,7 @@ std::optional<ReadyFile> ReadReadyFile(const std::string& path) {
   const nlohmann::json json = ParseBoundedJson(*text);
   if (!json.is_object()) return std::nullopt;
   ReadyFile ready;
-  ready.address = json.value("grpc", "");
+  ready.address = json.value("grpc", json.value("http", ""));
   ready.status = json.value("status", "");
   if (const auto metrics = json.find("metrics"); metrics != json.end()) {
     if (metrics->is_string()) ready.metrics = metrics->get<std::string>();
@@ -116,15 +117,18 @@ class LocalServices::Supervisor {
     services_[kWorker].name = "worker";
     services_[kForecaster].name = "forecaster";
     services_[kOrchestrator].name = "orchestrator";
+    services_[kGateway].name = "gateway";
     services_[kWorker].wanted = options.with_worker;
     services_[kForecaster].wanted = options.with_forecaster;
     services_[kOrchestrator].wanted = options.with_orchestrator;
+    services_[kGateway].wanted = options.with_gateway;
     for (Service& service : services_) {
       service.program = absl::StrCat(options_.program_folder, "/kernelcast-", service.name);
       service.log_path = absl::StrCat(options_.state_dir, "/log/", service.name, ".log");
       service.ready_path = absl::StrCat(options_.state_dir, "/run/", service.name, ".json");
     }
     services_[kOrchestrator].listen = options.orchestrator_listen;
+    services_[kGateway].listen = options.gateway_listen;
     thread_ = std::thread([this] { Run(); });
   }
 
@@ -154,7 +158,7 @@ class LocalServices::Supervisor {
   }
 
  private:
-  enum Index { kWorker, kForecaster, kOrchestrator };
+  enum Index { kWorker, kForecaster, kOrchestrator, kGateway };
 
   // Used only on the supervisor's thread.
   struct Service {
@@ -228,6 +232,12 @@ class LocalServices::Supervisor {
                     options_.orchestrator_arguments.end());
         if (options_.accept_loss && !service.was_ready) argv.emplace_back("--accept-loss");
         break;
+      case kGateway:
+        argv.insert(argv.end(),
+                    {"--state-dir", state, "--orchestrator", services_[kOrchestrator].listen});
+        argv.insert(argv.end(), options_.gateway_arguments.begin(),
+                    options_.gateway_arguments.end());
+        break;
     }
     return argv;
   }
@@ -296,7 +306,7 @@ class LocalServices::Supervisor {
   }
 
   void WaitForEvents(int timeout_ms) {
-    std::array<pollfd, 4> fds{};
+    std::array<pollfd, 1 + kServices> fds{};
     fds[0] = {wake_fd_, POLLIN, 0};
     nfds_t count = 1;
     for (Service& service : services_) {
@@ -314,7 +324,9 @@ class LocalServices::Supervisor {
   void VisitKeptAddresses(const Visit& visit) {
     for (Service& service : services_) {
       if (!service.wanted) continue;
-      if (&service != &services_[kOrchestrator]) visit(service.name, service.listen);
+      if (&service != &services_[kOrchestrator] && &service != &services_[kGateway]) {
+        visit(service.name, service.listen);
+      }
       visit(service.name + " metrics endpoint", service.metrics);
     }
     if (services_[kOrchestrator].wanted) visit("status page", services_[kOrchestrator].status);
@@ -342,9 +354,10 @@ class LocalServices::Supervisor {
       if (services_[index].wanted) KC_RETURN_IF_ERROR(StartService(index));
     }
     KC_RETURN_IF_ERROR(AwaitReady({kWorker, kForecaster}));
-    if (services_[kOrchestrator].wanted) {
-      KC_RETURN_IF_ERROR(StartService(kOrchestrator));
-      KC_RETURN_IF_ERROR(AwaitReady({kOrchestrator}));
+    for (const Index index : {kOrchestrator, kGateway}) {
+      if (!services_[index].wanted) continue;
+      KC_RETURN_IF_ERROR(StartService(index));
+      KC_RETURN_IF_ERROR(AwaitReady({index}));
     }
     if (options_.keep_addresses) KC_RETURN_IF_ERROR(KeepAddresses());
     return Publish();
@@ -363,9 +376,11 @@ class LocalServices::Supervisor {
     addresses.worker = address_of(kWorker);
     addresses.forecaster = address_of(kForecaster);
     addresses.orchestrator = address_of(kOrchestrator);
+    addresses.gateway = address_of(kGateway);
     addresses.worker_metrics = metrics_of(kWorker);
     addresses.forecaster_metrics = metrics_of(kForecaster);
     addresses.orchestrator_metrics = metrics_of(kOrchestrator);
+    addresses.gateway_metrics = metrics_of(kGateway);
     const Service& orchestrator = services_[kOrchestrator];
     if (orchestrator.wanted && orchestrator.ready) {
       addresses.orchestrator_status = orchestrator.status;
@@ -381,7 +396,7 @@ class LocalServices::Supervisor {
   // step.
   int Attend() {
     int wait_ms = kIdlePollMs;
-    for (const Index index : {kWorker, kForecaster, kOrchestrator}) {
+    for (const Index index : {kWorker, kForecaster, kOrchestrator, kGateway}) {
       Service& service = services_[index];
       if (!service.wanted) continue;
       if (service.process != nullptr && service.process->Ended()) {
@@ -444,13 +459,14 @@ class LocalServices::Supervisor {
       while (!draining()) WaitForEvents(Attend());
     }
     RemoveServiceAddresses(options_.state_dir);
+    End({kGateway});
     End({kOrchestrator});
     End({kWorker, kForecaster});
   }
 
   const LocalServicesOptions options_;
   const int wake_fd_;
-  std::array<Service, 3> services_;  // used on the supervisor's thread only
+  std::array<Service, kServices> services_;  // used on the supervisor's thread only
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -28,6 +28,7 @@ struct LocalServicesOptions {
   std::vector<std::string> worker_arguments;
   std::vector<std::string> forecaster_arguments;
   std::vector<std::string> orchestrator_arguments;
+  std::vector<std::string> gateway_arguments;
   // Passed on to the orchestrator until it has been ready once: a restart must not lose more.
   bool accept_loss = false;
   std::string log_level = "info";
@@ -35,6 +36,9 @@ struct LocalServicesOptions {
   bool with_worker = true;
   bool with_forecaster = true;
   bool with_orchestrator = true;
+  // The HTTP gateway, in front of the orchestrator, which it needs.
+  bool with_gateway = false;
+  std::string gateway_listen = "127.0.0.1:0";
   // How long each service may take to finish requests in flight.
   absl::Duration drain = absl::Seconds(20);
   // How long a service may take to become ready.
@@ -45,7 +49,7 @@ struct LocalServicesOptions {
   const Interrupt* interrupt = nullptr;
 };
 
-// The three services as child processes, with their output in STATE/log. A service that dies is
+// The services as child processes, with their output in STATE/log. A service that dies is
 // restarted on the same port, after a back-off that grows from 0.2 s to 10 s. The services die with
 // this process, however it ends. Holds the state folder's lock. Thread-safe.
 class LocalServices {
@@ -62,8 +66,8 @@ class LocalServices {
 
   ServiceAddresses addresses() const;
 
-  // Sends SIGTERM to the orchestrator, then to the others, each with the drain time; then SIGKILL.
-  // Idempotent.
+  // Sends SIGTERM to the gateway, to the orchestrator, then to the others, each with the drain
+  // time; then SIGKILL. Idempotent.
   void Drain();
 
  private:

@@ -63,7 +63,9 @@ absl::Status WriteServiceAddresses(const std::string& state_dir,
                                        {"orchestrator_metrics", addresses.orchestrator_metrics},
                                        {"worker_metrics", addresses.worker_metrics},
                                        {"forecaster_metrics", addresses.forecaster_metrics},
-                                       {"orchestrator_status", addresses.orchestrator_status}};
+                                       {"orchestrator_status", addresses.orchestrator_status},
+                                       {"gateway", addresses.gateway},
+                                       {"gateway_metrics", addresses.gateway_metrics}};
   return WriteFileAtomically(AddressesPath(state_dir), json.dump() + "\n");
 }
 
@@ -92,6 +94,8 @@ absl::StatusOr<ServiceAddresses> ReadServiceAddresses(const std::string& state_d
   addresses.worker_metrics = text_of("worker_metrics");
   addresses.forecaster_metrics = text_of("forecaster_metrics");
   addresses.orchestrator_status = text_of("orchestrator_status");
+  addresses.gateway = text_of("gateway");
+  addresses.gateway_metrics = text_of("gateway_metrics");
   if (addresses.orchestrator.empty()) {
     return absl::NotFoundError(absl::StrCat(AddressesPath(state_dir), " names no orchestrator"));
   }

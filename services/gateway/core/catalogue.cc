@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -28,14 +29,25 @@ constexpr int64_t kMaxEvaluations = 1'000'000'000;
 absl::string_view AsAbsl(std::string_view text) { return {text.data(), text.size()}; }
 
 // Names are parts of URLs.
-absl::Status CheckName(const Cursor& at, const std::string& name) {
+absl::Status CheckName(const std::string& name) {
   const bool plain = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
            std::string_view("-_.").find(c) != std::string_view::npos;
   });
   if (plain && name.size() <= kMaxYamlNameBytes) return absl::OkStatus();
-  return Error(at, absl::StrCat("a name has 1 to ", kMaxYamlNameBytes,
-                                " letters, digits, '-', '_' and '.'"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a name has 1 to ", kMaxYamlNameBytes, " letters, digits, '-', '_' and '.'"));
+}
+
+absl::StatusOr<Problem> ReadProblemAt(const fs::path& place) {
+  KC_ASSIGN_OR_RETURN(std::vector<ProblemFile> files, ReadProblemFolder(place.string()));
+  return ParseProblem(std::move(files));
+}
+
+// The target of candidates by default.
+std::string DefaultTarget(const Problem& problem) {
+  return problem.targets.contains(kCpuTargetName) ? std::string(kCpuTargetName)
+                                                  : problem.targets.begin()->first;
 }
 
 absl::StatusOr<Problem> ReadProblem(const Cursor& at, const std::string& named,
@@ -46,9 +58,7 @@ absl::StatusOr<Problem> ReadProblem(const Cursor& at, const std::string& named,
   std::error_code error;
   for (const fs::path& place : places) {
     if (!fs::exists(place, error)) continue;
-    absl::StatusOr<std::vector<ProblemFile>> files = ReadProblemFolder(place.string());
-    if (!files.ok()) return Error(at, files.status());
-    absl::StatusOr<Problem> problem = ParseProblem(*std::move(files));
+    absl::StatusOr<Problem> problem = ReadProblemAt(place);
     if (!problem.ok()) return Error(at, problem.status());
     return problem;
   }
@@ -73,12 +83,12 @@ absl::StatusOr<Served> ReadServed(const Cursor& at, const fs::path& beside,
                                 {"target", "device_models", "description", "max_evaluations"}));
   Served served;
   KC_ASSIGN_OR_RETURN(served.name, ReadText(at.At("name"), kMaxText));
-  KC_RETURN_IF_ERROR(CheckName(at.At("name"), served.name));
+  if (const absl::Status named = CheckName(served.name); !named.ok()) {
+    return Error(at.At("name"), named);
+  }
   KC_ASSIGN_OR_RETURN(const std::string named, ReadText(at.At("problem"), kMaxText));
   KC_ASSIGN_OR_RETURN(served.problem, ReadProblem(at.At("problem"), named, beside, folders));
-  served.target = served.problem.targets.contains(kCpuTargetName)
-                      ? std::string(kCpuTargetName)
-                      : served.problem.targets.begin()->first;
+  served.target = DefaultTarget(served.problem);
   if (at.Has("target")) {
     KC_ASSIGN_OR_RETURN(served.target, ReadText(at.At("target"), kMaxText));
   }
@@ -140,6 +150,40 @@ absl::StatusOr<Catalogue> Catalogue::Read(const std::string& path,
     KC_ASSIGN_OR_RETURN(own_references, ReadSite(top.At("own_references")));
   }
   return Catalogue(std::move(all), std::move(own_references));
+}
+
+absl::StatusOr<Catalogue> Catalogue::ReadFolders(const std::vector<std::string>& problem_folders) {
+  std::map<std::string, fs::path> places;  // by lower-case name
+  for (const std::string& folder : problem_folders) {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+      if (!fs::exists(entry.path() / "problem.yaml", error)) continue;
+      places.try_emplace(absl::AsciiStrToLower(entry.path().filename().string()), entry.path());
+    }
+  }
+  if (places.size() > kMaxServed) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there are more than ", kMaxServed, " problems: choose some with --serve"));
+  }
+  std::vector<Served> all;
+  for (const auto& [name, place] : places) {
+    Served served;
+    served.name = place.filename().string();
+    absl::Status status = CheckName(served.name);
+    if (status.ok()) {
+      absl::StatusOr<Problem> problem = ReadProblemAt(place);
+      status = problem.status();
+      if (problem.ok()) served.problem = *std::move(problem);
+    }
+    if (!status.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(place.string(), ": ", std::string(status.message())));
+    }
+    served.target = DefaultTarget(served.problem);
+    served.description = served.problem.title;
+    all.push_back(std::move(served));
+  }
+  return Catalogue(std::move(all), Site());
 }
 
 const Served* Catalogue::Find(std::string_view name) const {

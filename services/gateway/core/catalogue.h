@@ -48,6 +48,12 @@ class Catalogue {
   [[nodiscard]] static absl::StatusOr<Catalogue> Read(
       const std::string& path, const std::vector<std::string>& problem_folders);
 
+  // Serves all folders with a problem.yaml in `problem_folders`, under their names. Of two with one
+  // name it takes the first. Missing folders are left out. INVALID_ARGUMENT: a problem is invalid,
+  // or there are too many.
+  [[nodiscard]] static absl::StatusOr<Catalogue> ReadFolders(
+      const std::vector<std::string>& problem_folders);
+
   const std::vector<Served>& served() const { return served_; }
   // By name, without regard to upper and lower case. Null: not served.
   const Served* Find(std::string_view name) const;

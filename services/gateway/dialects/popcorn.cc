@@ -268,6 +268,7 @@ class Popcorn final : public Dialect {
       if (!task.ok()) continue;  // dropped since
       json runs = json::array();
       for (const json& run : RunsOf(*task)) {
+        if (!run["passed"].get<bool>()) continue;
         runs.push_back({{"gpu_type", run["runner"]}, {"score", run["score"]}});
       }
       all.push_back({{"id", SubmissionIdOf(*task->submission)},

@@ -13,12 +13,16 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/host_and_port.h"
+#include "common/base/status.h"
+#include "services/gateway/http/tls_relay.h"
 
 namespace kernelcast::gateway {
 namespace {
 
 // How long a client may take to send a body.
 constexpr int64_t kBodyTimeNs = 60'000'000'000;
+// TLS connections beyond the number of threads, which wait for one.
+constexpr size_t kWaitingConnections = 64;
 // Read and dropped before a connection is closed, so that a client that is still sending gets the
 // reply and not a reset connection.
 constexpr size_t kMaxDroppedBytes = size_t{32} << 20;
@@ -73,6 +77,7 @@ class HttpServer::Impl {
  public:
   Impl(const HttpServerOptions& options, Front* front) : options_(options), front_(front) {}
   ~Impl() {
+    if (relay_ != nullptr) relay_->Stop();
     if (context_ != nullptr) mg_stop(context_);
   }
   Impl(const Impl&) = delete;
@@ -80,11 +85,17 @@ class HttpServer::Impl {
 
   absl::Status Start(const HostAndPort& where) {
     mg_callbacks callbacks = {};
+    std::string listen = options_.address;
+    if (!options_.tls.certificate_file.empty()) {
+      const size_t connections = static_cast<size_t>(options_.threads) + kWaitingConnections;
+      KC_ASSIGN_OR_RETURN(relay_, TlsRelay::Create(options_.address, options_.tls, connections));
+      listen = "127.0.0.1:0";
+    }
     callbacks.begin_request = &Impl::OnRequest;
     callbacks.log_message = &Impl::OnMessage;
     const std::string threads = absl::StrCat(options_.threads);
     std::array<const char*, 13> settings = {"listening_ports",
-                                            options_.address.c_str(),
+                                            listen.c_str(),
                                             "num_threads",
                                             threads.c_str(),
                                             "request_timeout_ms",
@@ -101,9 +112,10 @@ class HttpServer::Impl {
     if (context_ == nullptr || mg_get_server_ports(context_, 1, &port) < 1) {
       const std::lock_guard lock(mutex_);
       return absl::UnavailableError(
-          absl::StrCat("cannot serve HTTP on '", options_.address, "': ", message_));
+          absl::StrCat("cannot serve HTTP on '", listen, "': ", message_));
     }
-    address_ = absl::StrCat(where.host, ":", port.port);
+    if (relay_ != nullptr) relay_->Start(port.port);
+    address_ = absl::StrCat(where.host, ":", relay_ != nullptr ? relay_->port() : port.port);
     return absl::OkStatus();
   }
 
@@ -123,6 +135,11 @@ class HttpServer::Impl {
     auto* const self = static_cast<Impl*>(mg_get_request_info(connection)->user_data);
     const RequestHead head = HeadOf(connection);
     std::optional<HttpReply> refusal = self->front_->Refusal(head);
+    // A client on this machine could otherwise go round the check of its certificate.
+    if (self->relay_ != nullptr &&
+        !self->relay_->Owns(mg_get_request_info(connection)->remote_port)) {
+      refusal = self->front_->Refuse(head, absl::PermissionDeniedError("use TLS"));
+    }
     std::string body;
     const absl::Cleanup release = [&] { self->bodies_bytes_ -= body.size(); };
     if (!refusal.has_value()) {
@@ -171,6 +188,7 @@ class HttpServer::Impl {
   // Constant once serving.
   const HttpServerOptions options_;
   Front* const front_;
+  std::unique_ptr<TlsRelay> relay_;  // null: no TLS
   std::string address_;
   mg_context* context_ = nullptr;
 

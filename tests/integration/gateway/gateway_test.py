@@ -4,99 +4,15 @@
     gateway_test.py --programs FOLDER [TEST ...]
 """
 
-import argparse
 import base64
 import concurrent.futures
 import contextlib
-import http.client
-import json
-import os
-import pathlib
 import signal
 import subprocess
-import sys
-import tempfile
 import time
-import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-CANDIDATES = ROOT / "examples/candidates/row_softmax"
-TASKS = ROOT / "examples/tasks/kernelbench"
-FAST = (CANDIDATES / "two_rows.cc").read_text()
-BROKEN = "this is not C++\n"
-ZEROS = """#include <kernelcast/candidate.h>
-extern "C" int32_t kernelcast_run(const DLTensor*, int32_t, const DLTensor*, int32_t, void*) { return 0; }
-"""
-PYTHON = "/usr/bin/python3"  # Debian's, for which PyTorch is a package
-START_SECONDS = 60
-TASK_SECONDS = 120
-# Other work on this machine can prevent a verdict for a while.
-ATTEMPTS = 5
-options = None
-
-
-def has_torch():
-    return subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode == 0
-
-
-class Gateway:
-    """A gateway in its own process. A restart has the same port and state."""
-
-    def __init__(self, folder, orchestrator, *arguments):
-        self.folder, self.arguments = pathlib.Path(folder), [*arguments, "--orchestrator", orchestrator]
-        self.folder.mkdir()
-        self.address, self.process = "127.0.0.1:0", None
-        serve = self.folder / "serve.yaml"
-        serve.write_text(
-            "serve:\n"
-            "  - {name: softmax, problem: row_softmax, max_evaluations: 2}\n"
-            f"  - {{name: silu, problem: {TASKS}/gated_silu.py}}\n")
-        self.arguments += ["--serve", serve, "--problems", ROOT / "examples/problems"]
-
-    def start(self):
-        ready = self.folder / "ready"
-        ready.unlink(missing_ok=True)
-        with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen(  # pylint: disable=consider-using-with
-                [os.path.join(options.programs, "kernelcast-gateway"), "--listen", self.address, "--state-dir",
-                 self.folder, "--ready-file", ready, *self.arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        deadline = time.monotonic() + START_SECONDS
-        while not ready.exists():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError((self.folder / "log").read_text())
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(0.02)
-        served = json.loads(ready.read_text())
-        self.address, self.metrics = served["http"], served["metrics"]
-        return self
-
-    def stop(self, number=signal.SIGTERM):
-        self.process.send_signal(number)
-        return self.process.wait(START_SECONDS)
-
-    def ask(self, method, path, body=None, **headers):
-        """(status, JSON, headers) of a request."""
-        connection = http.client.HTTPConnection(self.address, timeout=TASK_SECONDS)
-        if isinstance(body, (dict, list)):
-            body, headers = json.dumps(body), {"Content-Type": "application/json", **headers}
-        try:
-            connection.request(method, path, body, {name.replace("_", "-"): text for name, text in headers.items()})
-            reply = connection.getresponse()
-            return reply.status, json.loads(reply.read()), reply.headers
-        finally:
-            connection.close()
-
-    def get(self, path, **headers):
-        status, body, _ = self.ask("GET", path, **headers)
-        assert status == 200, (status, body)
-        return body
-
-    def metric(self, name):
-        connection = http.client.HTTPConnection(self.metrics, timeout=TASK_SECONDS)
-        connection.request("GET", "/metrics")
-        lines = connection.getresponse().read().decode().splitlines()
-        connection.close()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"kernelcast_gateway_{name}"))
+import served_gateway
+from served_gateway import BROKEN, FAST, PYTHON, TASK_SECONDS, TASKS, ZEROS, has_torch
 
 
 def solution(source, definition="softmax", **spec):
@@ -113,38 +29,7 @@ def upload(gateway, source, mode="test", **headers):
                        Content_Type="multipart/form-data; boundary=b", **headers)
 
 
-class GatewayTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(prefix="kernelcast-gateway-")
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
-        python = ["--python", PYTHON] if has_torch() else []
-        with open(cls.folder / "up.log", "wb") as log:
-            services = subprocess.Popen(  # pylint: disable=consider-using-with
-                [os.path.join(options.programs, "kernelcast"), "up", "--json", "--listen", "127.0.0.1:0", "--state-dir",
-                 cls.folder / "state", *python], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
-        cls.addClassCleanup(cls.end, services)
-        ready = services.stdout.readline()
-        if b'"orchestrator"' not in ready:
-            raise AssertionError((cls.folder / "up.log").read_text())
-        cls.orchestrator = json.loads(ready)["orchestrator"]
-        cls.gateway = Gateway(cls.folder / "gateway", cls.orchestrator).start()
-        cls.addClassCleanup(cls.gateway.stop)
-
-    @staticmethod
-    def end(process):
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=START_SECONDS)
-
-    def judged(self, ask):
-        """What `ask` returns, once it is not None."""
-        for _ in range(ATTEMPTS):
-            found = ask()
-            if found is not None:
-                return found
-        raise AssertionError((self.gateway.folder / "log").read_text()[-5000:])
-
+class GatewayTest(served_gateway.ServicesTest):
     def flashinfer(self, source):
         def ask():
             status, accepted, _ = self.gateway.ask("POST", "/flashinfer/evaluate", solution(source))
@@ -248,8 +133,7 @@ class GatewayTest(unittest.TestCase):
         self.assertEqual((status, body["error"], body["budget"]["used"]), (429, "Budget exhausted", 2))
 
     def test_tasks_survive_a_killed_gateway(self):
-        gateway = Gateway(self.folder / "killed", self.orchestrator).start()
-        self.addCleanup(lambda: gateway.process.poll() is None and gateway.stop())
+        gateway = self.new_gateway("killed")
         source = FAST + "// killed\n"
         status, accepted, _ = gateway.ask("POST", "/flashinfer/evaluate", solution(source))
         self.assertEqual(status, 200)
@@ -285,13 +169,11 @@ class GatewayTest(unittest.TestCase):
 
     def test_tokens_and_limits(self):
         token = self.folder / "token"
-        made = subprocess.run([os.path.join(options.programs, "kernelcast"), "token", "alice", "--role", "submit",
+        made = subprocess.run([self.programs / "kernelcast", "token", "alice", "--role", "submit",
                                "--output", token], check=True, capture_output=True, text=True)
         (self.folder / "tokens.yaml").write_text("tokens:\n" + made.stdout)
         secret = token.read_text().strip()
-        gateway = Gateway(self.folder / "tokens", self.orchestrator, "--auth-tokens-file", self.folder / "tokens.yaml",
-                          "--max-pending", "1").start()
-        self.addCleanup(lambda: gateway.process.poll() is None and gateway.stop())
+        gateway = self.new_gateway("tokens", "--auth-tokens-file", self.folder / "tokens.yaml", "--max-pending", "1")
         self.assertEqual(gateway.ask("GET", "/popcorn/leaderboards")[0], 401)
         self.assertEqual(gateway.ask("GET", "/popcorn/leaderboards", X_Popcorn_Cli_Id="wrong")[0], 401)
         self.assertEqual(gateway.get("/health")["status"], "ok")
@@ -308,14 +190,5 @@ class GatewayTest(unittest.TestCase):
         self.assertEqual(gateway.stop(), 0)
 
 
-def main():
-    global options
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", required=True)
-    options, rest = parser.parse_known_args()
-    options.programs = os.path.abspath(options.programs)
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
-
-
 if __name__ == "__main__":
-    main()
+    served_gateway.main(__doc__)

@@ -30,6 +30,7 @@ class Folder {
     std::ofstream(path_ / name) << text;
     return (path_ / name).string();
   }
+  const fs::path& path() const { return path_; }
   absl::StatusOr<Catalogue> Read(const std::string& text) const {
     return Catalogue::Read(Write("serve.yaml", text),
                            {std::string(KERNELCAST_SOURCE_DIR) + "/examples/problems"});
@@ -82,6 +83,25 @@ TEST_CASE("A wrong list of problems is refused with line and field", "[gateway][
     CHECK_THAT(std::string(catalogue.status().message()), Contains(expected));
   }
   CHECK_FALSE(Catalogue::Read("/nowhere/serve.yaml", {}).ok());
+}
+
+TEST_CASE("All problems of folders are served under their names", "[gateway][catalogue]") {
+  const Folder folder;
+  const std::string examples = std::string(KERNELCAST_SOURCE_DIR) + "/examples/problems";
+  fs::create_directory_symlink(examples + "/row_softmax", folder.path() / "Histogram");
+  const auto catalogue = Catalogue::ReadFolders({folder.path(), "/nowhere", examples});
+  REQUIRE(catalogue.ok());
+  // The first of two with a name.
+  REQUIRE(catalogue->Find("histogram") != nullptr);
+  CHECK(catalogue->Find("histogram")->problem.name == "row_softmax");
+  REQUIRE(catalogue->Find("row_softmax") != nullptr);
+  CHECK(catalogue->Find("row_softmax")->target == "cpu");
+  CHECK(catalogue->Find("relu") == nullptr);
+  CHECK(catalogue->own_references().target == "cpu");
+  fs::create_directory(folder.path() / "bad");
+  folder.Write("bad/problem.yaml", "name: 1\n");
+  const absl::Status bad = Catalogue::ReadFolders({folder.path()}).status();
+  CHECK_THAT(std::string(bad.message()), Contains("bad: problem.yaml"));
 }
 
 TEST_CASE("A source becomes a candidate of the kind of its language", "[gateway][catalogue]") {

@@ -126,6 +126,10 @@ TEST_CASE("popcorn: the error of a failed candidate is that of the job", "[gatew
     CHECK(details["runs"][0]["passed"] == false);
     CHECK(details["runs"][0]["score"] == nullptr);
   }
+  // popcorn-cli lists the GPUs of runs.
+  for (const json& listed : world.api->Handle(Get("/user/submissions", "me")).body) {
+    CHECK(listed["runs"] == json::array());
+  }
 }
 
 TEST_CASE("popcorn: callers see their own submissions, latest first", "[gateway][popcorn]") {
