@@ -136,6 +136,8 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
   if (auto* const ok = std::get_if<MeasuredOk>(&outcome)) {
     judgement_.monitor().Look();
     judgement_.monitor().Fill(ok->environment);
+    const CudaPreparedProblem& prepared = judgement_.prepared();
+    ok->rule = prepared.RuleOf(prepared.check_cases().front().expected.front().tolerance);
   }
   return outcome;
 }

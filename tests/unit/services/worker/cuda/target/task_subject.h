@@ -1,0 +1,53 @@
+#ifndef KERNELCAST_TESTS_UNIT_SERVICES_WORKER_CUDA_TARGET_TASK_SUBJECT_H_
+#define KERNELCAST_TESTS_UNIT_SERVICES_WORKER_CUDA_TARGET_TASK_SUBJECT_H_
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "services/worker/cuda/target/cuda_measurer.h"
+#include "tests/unit/services/worker/cuda/judge/judge_fixture.h"
+
+namespace kernelcast::testing {
+
+// Warns where the tests' interpreter has no PyTorch; nothing can be tested then.
+bool HaveTaskPython();
+
+std::string Told(const MeasureOutcome& outcome);
+
+// Judges Python tasks on the fake driver, whose memory is the processor's. Its time is not the
+// host's, so that no figure means anything.
+class TaskSubject {
+ public:
+  TaskSubject();
+  // Checks that no device memory is left.
+  ~TaskSubject();
+
+  absl::Status Take(const Problem& problem);
+  absl::StatusOr<MeasureOutcome> TryMeasure(const std::string& program);
+  MeasureOutcome Measure(const std::string& source);
+  template <class Outcome>
+  Outcome MeasureAs(const std::string& source) {
+    const MeasureOutcome outcome = Measure(source);
+    INFO(source << Told(outcome));
+    REQUIRE(std::holds_alternative<Outcome>(outcome));
+    return std::get<Outcome>(outcome);
+  }
+  const worker::PythonTaskPrograms& task() const { return *task_; }
+
+ private:
+  TickingClock clock_;
+  worker::DeviceMonitor monitor_{nullptr, "GPU-1", clock_};
+  std::unique_ptr<worker::CudaMeasurer> measurer_;
+  Problem problem_;
+  // Shared with the measurer.
+  std::shared_ptr<const worker::PythonTaskPrograms> task_;
+};
+
+// The checks passed, whatever timing makes of the fake driver's time.
+void CheckRight(const MeasureOutcome& outcome);
+
+}  // namespace kernelcast::testing
+
+#endif  // KERNELCAST_TESTS_UNIT_SERVICES_WORKER_CUDA_TARGET_TASK_SUBJECT_H_
