@@ -116,7 +116,10 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
     times_.load_ns += loaded_ns - start_ns;
     if (going && round == 0) {
       going = check_.Run();
-      times_.check_ns += judgement_.NowNs() - loaded_ns;
+      const int64_t checked_ns = judgement_.NowNs();
+      times_.check_ns += checked_ns - loaded_ns;
+      going = going && judgement_.AwaitDevice();
+      times_.wait_ns += judgement_.NowNs() - checked_ns;
     }
     for (size_t i = 0; i < results_.size() && going; ++i) {
       going = (graphs_.empty() || TimeGraphs(i)) && TimeShape(i);
@@ -234,7 +237,7 @@ bool CudaJudge::TimeGraphs(size_t shape_index) {
     }
   }
   timer_.set_replays(false);
-  times_.timing_ns += judgement_.NowNs() - start_ns;
+  times_.graphs_ns += judgement_.NowNs() - start_ns;
   if (found) {
     result.Add(*session, ChargeFor(found->slowdowns));
     return true;

@@ -31,6 +31,8 @@ struct CudaJudgeTimes {
   int64_t check_ns = 0;
   int64_t timing_ns = 0;
   int64_t fresh_ns = 0;
+  int64_t graphs_ns = 0;  // timing graphs, also on new values
+  int64_t wait_ns = 0;    // until the device was free for timing
 };
 
 // Runners of the two sides. Device-code candidates share one process with the reference. A shared
@@ -48,6 +50,10 @@ struct CudaRunners {
 // Used for figures that span several processes, and after a crash.
 using RenewRunners = std::function<absl::StatusOr<CudaRunners>()>;
 
+// Waits until the device is free for timing, which checks of outputs need not be. An error ends the
+// judgement.
+using BeforeTiming = std::function<absl::Status()>;
+
 // What to judge, and with what. References must outlive the judgement.
 struct CudaJudgeRequest {
   CudaPreparedProblem& prepared;
@@ -57,6 +63,7 @@ struct CudaJudgeRequest {
   JudgeKernels& kernels;
   CudaRunners runners;
   const RenewRunners& renew;
+  const BeforeTiming& before_timing;
   DeviceMonitor& monitor;
   RunnerSpread& spread;
   const CancelToken& cancel;
@@ -102,6 +109,8 @@ class Judgement {
   bool NoteInputs();
   bool CheckInputs();
 
+  // Waits until the device is free for timing.
+  bool AwaitDevice() { return Must(request_.before_timing()); }
   // Replaces the runners by new ones, in which nothing is loaded.
   [[nodiscard]] absl::Status RenewRunners();
   const CudaRunners& runners() const { return runners_; }

@@ -16,7 +16,10 @@ constexpr std::chrono::milliseconds kLook{50};
 
 CandidateLoader::CandidateLoader(CudaRunnerOptions python, int64_t load_limit_ns, int threads,
                                  int64_t forget_ns)
-    : python_(std::move(python)), load_limit_ns_(load_limit_ns), forget_ns_(forget_ns) {
+    : python_(std::move(python)),
+      load_limit_ns_(load_limit_ns),
+      forget_ns_(forget_ns),
+      max_ahead_(static_cast<size_t>(threads)) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
@@ -68,7 +71,7 @@ std::shared_ptr<CandidateLoader::Entry> CandidateLoader::NextLocked() {
       next = entry;
     }
   }
-  return ahead < kMaxAhead ? next : nullptr;
+  return ahead < max_ahead_ ? next : nullptr;
 }
 
 void CandidateLoader::Work() {

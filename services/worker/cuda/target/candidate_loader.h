@@ -23,11 +23,13 @@ namespace kernelcast::worker {
 // needs no timing lease. Thread-safe.
 class CandidateLoader {
  public:
-  // Candidates that are loaded but not yet measured hold device memory.
-  static constexpr size_t kMaxAhead = 6;
+  // Candidates that are loaded but not yet measured hold device memory: about this much each.
+  static constexpr uint64_t kLoadedBytes = uint64_t{4} << 30;
+  static constexpr int kMaxAhead = 12;
   static constexpr int64_t kForgetNs = 60'000'000'000;
 
-  // A loaded candidate is dropped if it is not taken for `forget_ns`, and at most that much later.
+  // At most `threads` candidates are being loaded or are loaded. A loaded one is dropped if it is
+  // not taken for `forget_ns`, and at most that much later.
   CandidateLoader(CudaRunnerOptions python, int64_t load_limit_ns, int threads,
                   int64_t forget_ns = kForgetNs);
   ~CandidateLoader();
@@ -65,6 +67,7 @@ class CandidateLoader {
   const CudaRunnerOptions python_;
   const int64_t load_limit_ns_;
   const int64_t forget_ns_;
+  const size_t max_ahead_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // State below is protected by mutex_.

@@ -83,6 +83,29 @@ TEST_CASE("Python candidates of a task are judged against its reference on a dev
   CheckRight(*itself);
 }
 
+TEST_CASE("A Python candidate is checked while the process of the last one ends") {
+  if (!testing::HaveTaskPython()) return;
+  TaskSubject subject;
+  REQUIRE(subject.Take(MakeTask(kTask)).ok());
+  const std::string right = ModelNew("        return torch.relu(x).mul_(self.weight).add_(n)");
+  // The fake driver's times may be taken for an exploit, which ends the process at once.
+  MeasureOutcome last;
+  for (int i = 0; i < 3; ++i) {
+    last = subject.MeasureLoaded(right);
+    CheckRight(last);
+    CHECK(subject.acquired() == i + 1);
+  }
+  // One that is not timed needs no lease, because the end of the last one's process holds it.
+  CHECK(std::holds_alternative<WrongResult>(
+      subject.MeasureLoaded(ModelNew("        return torch.relu(x)"))));
+  CHECK(subject.acquired() == (std::holds_alternative<MeasuredOk>(last) ? 3 : 4));
+  CHECK(subject.held() == 0);
+  CheckRight(subject.MeasureLoaded(right));
+  // A task is described when nothing runs any more.
+  REQUIRE(subject.Take(MakeTask(kTask)).ok());
+  CHECK(subject.held() == 0);
+}
+
 TEST_CASE("A Python candidate on a device starts programs and writes files only in its sandbox") {
   if (!testing::HaveTaskPython()) return;
   TaskSubject subject;

@@ -17,6 +17,7 @@ namespace {
 using worker::CancelToken;
 
 constexpr const char* kPython = "/usr/bin/python3";
+constexpr int64_t kLoadLimitNs = 4'000'000'000;
 
 const absl::StatusOr<worker::PythonInterpreter>& Python() {
   static const auto found = worker::ProbeTorch(kPython);
@@ -61,11 +62,12 @@ TaskSubject::TaskSubject() {
   options.measure = QuickOptions();
   options.measure.min_call_limit_ns = 1'000'000'000;
   options.measure.max_call_limit_ns = 1'000'000'000;
-  options.measure.python_load_limit_ns = 4'000'000'000;
+  options.measure.python_load_limit_ns = kLoadLimitNs;
   options.runner = FakeRunner();
   options.python = options.runner;
   options.python.python = std::make_shared<worker::PythonZygote>(std::move(zygote));
   options.python.start_limit_ns = worker::kPythonStartLimitNs;
+  python_ = options.python;
   measurer_ = std::make_unique<worker::CudaMeasurer>(FakeCuda::Api(), monitor_, options, clock_);
 }
 
@@ -83,12 +85,31 @@ absl::Status TaskSubject::Take(const Problem& problem) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<MeasureOutcome> TaskSubject::TryMeasure(const std::string& program) {
+absl::StatusOr<MeasureOutcome> TaskSubject::TryMeasure(const std::string& program,
+                                                       worker::LoadedCandidate loaded) {
   worker::CudaPrograms programs;
   programs.judge = FakeJudgeCubins();
   programs.task = task_;
   programs.candidate.object = program;
-  return measurer_->Measure(problem_, programs, MeasureLevel::kScreen, CancelToken());
+  const worker::AcquireLease acquire = [this]() -> absl::StatusOr<worker::HeldLease> {
+    ++acquired_;
+    ++*held_;
+    return worker::HeldLease(held_.get(), [held = held_](void*) { --*held; });
+  };
+  return measurer_->Measure(problem_, programs, MeasureLevel::kScreen, CancelToken(),
+                            std::move(loaded), acquire);
+}
+
+MeasureOutcome TaskSubject::MeasureLoaded(const std::string& source) {
+  const std::string program = task_->Candidate(source, {}).content;
+  const CancelToken cancel;
+  auto runner = worker::CudaRunner::Start(python_, cancel);
+  REQUIRE(runner.ok());
+  REQUIRE((*runner)->LoadObject(program, kLoadLimitNs, cancel).ok());
+  const auto outcome = TryMeasure(program, *std::move(runner));
+  INFO(outcome.status().ToString());
+  REQUIRE(outcome.ok());
+  return *outcome;
 }
 
 MeasureOutcome TaskSubject::Measure(const std::string& source) {

@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_TESTS_UNIT_SERVICES_WORKER_CUDA_TARGET_TASK_SUBJECT_H_
 #define KERNELCAST_TESTS_UNIT_SERVICES_WORKER_CUDA_TARGET_TASK_SUBJECT_H_
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <memory>
 #include <string>
@@ -25,7 +26,8 @@ class TaskSubject {
   ~TaskSubject();
 
   absl::Status Take(const Problem& problem);
-  absl::StatusOr<MeasureOutcome> TryMeasure(const std::string& program);
+  absl::StatusOr<MeasureOutcome> TryMeasure(const std::string& program,
+                                            worker::LoadedCandidate loaded = nullptr);
   MeasureOutcome Measure(const std::string& source);
   template <class Outcome>
   Outcome MeasureAs(const std::string& source) {
@@ -34,12 +36,21 @@ class TaskSubject {
     REQUIRE(std::holds_alternative<Outcome>(outcome));
     return std::get<Outcome>(outcome);
   }
+  // Loads the candidate before it is measured, as the worker does while others are measured.
+  MeasureOutcome MeasureLoaded(const std::string& source);
   const worker::PythonTaskPrograms& task() const { return *task_; }
+  // How often a lease was acquired, and how many are held.
+  int acquired() const { return acquired_; }
+  int held() const { return *held_; }
 
  private:
   TickingClock clock_;
   worker::DeviceMonitor monitor_{nullptr, "GPU-1", clock_};
   std::unique_ptr<worker::CudaMeasurer> measurer_;
+  worker::CudaRunnerOptions python_;
+  int acquired_ = 0;
+  // Shared with the thread that ends a process.
+  std::shared_ptr<std::atomic<int>> held_ = std::make_shared<std::atomic<int>>(0);
   Problem problem_;
   // Shared with the measurer.
   std::shared_ptr<const worker::PythonTaskPrograms> task_;
