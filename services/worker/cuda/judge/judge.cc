@@ -244,6 +244,9 @@ bool CudaJudge::TimeGraphs(size_t shape_index) {
   }
   if (why.empty() && judgement_.outcome()) {
     why = absl::StrCat("its graphs: ", std::string(OutcomeName(*judgement_.outcome())));
+    if (const auto* const exploit = std::get_if<Exploit>(&*judgement_.outcome())) {
+      absl::StrAppend(&why, ", ", exploit->evidence);
+    }
   }
   if (why.empty()) why = std::string(judgement_.status().message());
   if (!judgement_.Resume()) return false;
