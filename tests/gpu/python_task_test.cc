@@ -128,6 +128,11 @@ std::vector<Case> Cases() {
                 "silu[lambda meta: (triton.cdiv(n, meta['BLOCK']),)](gate, value, out, n)"),
        {"ok"}},
       {"load_inline", kInline, {"ok"}},
+      {"torch.compile",
+       ModelNew(
+           "        return fused(gate, value)",
+           "fused = torch.compile(lambda gate, value: torch.nn.functional.silu(gate) * value)"),
+       {"ok"}},
       {"its own side stream, awaited",
        ModelNew("        main = torch.cuda.current_stream()\n"
                 "        side.wait_stream(main)\n"

@@ -35,7 +35,7 @@ constexpr double kGraphDeviationNs = 500;
 
 // Of calls whose graphs are timed precisely.
 PrecisionOptions EagerPrecision(PrecisionOptions precision) {
-  constexpr int64_t kCapNs = 60'000'000;
+  constexpr int64_t kCapNs = 30'000'000;
   constexpr double kHalfWidth = 0.03;
   precision.half_width = std::max(precision.half_width, kHalfWidth);
   precision.cap_ns = std::min(precision.cap_ns, kCapNs);
