@@ -31,8 +31,9 @@ struct CudaJudgeTimes {
   int64_t check_ns = 0;
   int64_t timing_ns = 0;
   int64_t fresh_ns = 0;
-  int64_t graphs_ns = 0;  // timing graphs, also on new values
-  int64_t wait_ns = 0;    // until the device was free for timing
+  int64_t capture_ns = 0;  // of graphs
+  int64_t graphs_ns = 0;   // timing graphs, also on new values
+  int64_t wait_ns = 0;     // until the device was free for timing
 };
 
 // Runners of the two sides. Device-code candidates share one process with the reference. A shared
@@ -64,6 +65,7 @@ struct CudaJudgeRequest {
   CudaRunners runners;
   const RenewRunners& renew;
   const BeforeTiming& before_timing;
+  bool alone;  // whether no other process uses the device before that
   DeviceMonitor& monitor;
   RunnerSpread& spread;
   const CancelToken& cancel;
@@ -109,6 +111,8 @@ class Judgement {
   bool NoteInputs();
   bool CheckInputs();
 
+  // Whether no other process can have kept the device busy.
+  bool alone() const { return request_.alone; }
   // Waits until the device is free for timing.
   bool AwaitDevice() { return Must(request_.before_timing()); }
   // Replaces the runners by new ones, in which nothing is loaded.

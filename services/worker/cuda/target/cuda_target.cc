@@ -558,6 +558,7 @@ absl::StatusOr<Measurement> CudaTarget::MeasureOn(size_t number, const Problem& 
        {"load_us", device.last_times.judge.load_ns / 1000},
        {"check_us", device.last_times.judge.check_ns / 1000},
        {"wait_us", device.last_times.judge.wait_ns / 1000},
+       {"capture_us", device.last_times.judge.capture_ns / 1000},
        {"graphs_us", device.last_times.judge.graphs_ns / 1000},
        {"timing_us", device.last_times.judge.timing_ns / 1000},
        {"fresh_us", device.last_times.judge.fresh_ns / 1000},
