@@ -106,7 +106,7 @@ __device__ void CompareReal(const T* got, const double* expected, long long coun
       intolerable += beyond;
     } else {
       agrees = g == e && (rule.infinities == 0 || (rule.infinities == 1 && e < 0));
-      intolerable += !g_finite && !agrees;
+      intolerable += !agrees && (!g_finite || rule.max_error > 0);
     }
     nonzero += g != 0;
     if (!agrees) Report(i, IsPoison(held, i, poison), !g_finite, result);

@@ -55,6 +55,10 @@ using RenewRunners = std::function<absl::StatusOr<CudaRunners>()>;
 // judgement.
 using BeforeTiming = std::function<absl::Status()>;
 
+// Stops other work of the worker on the device, and waits for its end, until the result is
+// destroyed.
+using Quieten = std::function<std::shared_ptr<void>()>;
+
 // What to judge, and with what. References must outlive the judgement.
 struct CudaJudgeRequest {
   CudaPreparedProblem& prepared;
@@ -68,6 +72,7 @@ struct CudaJudgeRequest {
   bool alone;  // whether no other process uses the device before that
   DeviceMonitor& monitor;
   RunnerSpread& spread;
+  const Quieten& quieten;
   const CancelToken& cancel;
   CudaJudgeTimes& times;
   const Clock& clock = Clock::Real();
@@ -115,6 +120,10 @@ class Judgement {
   bool alone() const { return request_.alone; }
   // Waits until the device is free for timing.
   bool AwaitDevice() { return Must(request_.before_timing()); }
+  // Stops other work of the worker on the device until the judgement has ended.
+  void Quieten() {
+    if (quiet_ == nullptr && request_.quieten) quiet_ = request_.quieten();
+  }
   // Replaces the runners by new ones, in which nothing is loaded.
   [[nodiscard]] absl::Status RenewRunners();
   const CudaRunners& runners() const { return runners_; }
@@ -156,6 +165,7 @@ class Judgement {
   CudaPreparedProblem::Programs programs_;
   std::optional<size_t> running_;
   uint64_t inputs_fingerprint_ = 0;
+  std::shared_ptr<void> quiet_;  // of Quieten
   std::optional<MeasureOutcome> outcome_;
   absl::Status status_;
 };

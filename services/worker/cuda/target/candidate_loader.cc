@@ -52,6 +52,20 @@ void CandidateLoader::Expect(const std::string& program) {
   changed_.notify_all();
 }
 
+std::shared_ptr<void> CandidateLoader::Pause(int64_t limit_ns) {
+  std::unique_lock lock(mutex_);
+  ++pauses_;
+  changed_.wait_for(lock, std::chrono::nanoseconds(limit_ns), [this] {
+    return std::none_of(entries_.begin(), entries_.end(),
+                        [](const auto& entry) { return entry->state == Entry::State::kLoading; });
+  });
+  return {this, [this](void*) {
+            const std::lock_guard resumed(mutex_);
+            --pauses_;
+            changed_.notify_all();
+          }};
+}
+
 size_t CandidateLoader::expected() const {
   const std::lock_guard lock(mutex_);
   return entries_.size();
@@ -71,7 +85,7 @@ std::shared_ptr<CandidateLoader::Entry> CandidateLoader::NextLocked() {
       next = entry;
     }
   }
-  return ahead < max_ahead_ ? next : nullptr;
+  return ahead < max_ahead_ && pauses_ == 0 ? next : nullptr;
 }
 
 void CandidateLoader::Work() {

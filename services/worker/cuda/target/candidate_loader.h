@@ -25,7 +25,7 @@ class CandidateLoader {
  public:
   // Candidates that are loaded but not yet measured hold device memory: about this much each.
   static constexpr uint64_t kLoadedBytes = uint64_t{4} << 30;
-  static constexpr int kMaxAhead = 12;
+  static constexpr int kMaxAhead = 8;
   static constexpr int64_t kForgetNs = 60'000'000'000;
 
   // At most `threads` candidates are being loaded or are loaded. A loaded one is dropped if it is
@@ -44,6 +44,10 @@ class CandidateLoader {
   // token's status when it is stopped.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<CudaRunner>> Take(const std::string& program,
                                                                  const CancelToken& cancel);
+
+  // Waits until no expected program is being loaded, at most `limit_ns`. None begins to be loaded
+  // until the result is destroyed, which the loader must outlive.
+  [[nodiscard]] std::shared_ptr<void> Pause(int64_t limit_ns);
 
   // Number of programs that wait, are being loaded or are loaded.
   size_t expected() const;
@@ -73,6 +77,7 @@ class CandidateLoader {
   // State below is protected by mutex_.
   Entries entries_;
   bool stopping_ = false;
+  int pauses_ = 0;
 
   std::vector<std::thread> threads_;
 };

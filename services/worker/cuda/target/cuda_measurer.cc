@@ -304,6 +304,7 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
                             .alone = !ending_.valid(),
                             .monitor = monitor_,
                             .spread = spread_,
+                            .quieten = options_.quieten,
                             .cancel = cancel,
                             .times = times_.judge,
                             .clock = clock_});

@@ -42,6 +42,8 @@ struct CudaMeasurerOptions {
   // A runner is replaced after this many candidates.
   int candidates_per_runner = 200;
   CudaProfileOptions profile = {};
+  // Null: there is no other work.
+  Quieten quieten = nullptr;
   // Key for the values and placement of each preparation; for tests.
   std::function<SecretKey()> key = NewSecretKey;
 };

@@ -23,6 +23,15 @@ TEST_CASE("A loaded candidate that nobody takes is dropped, though no other come
   CHECK(testing::Eventually([&] { return loader.expected() == 0; }));
 }
 
+TEST_CASE("A loader that is paused loads expected candidates when it goes on") {
+  CandidateLoader loader(Missing(), kLoadLimitNs, /*threads=*/1, /*forget_ns=*/1'000'000);
+  auto pause = loader.Pause(kLoadLimitNs);
+  loader.Expect("program");
+  CHECK(loader.expected() == 1);
+  pause.reset();
+  CHECK(testing::Eventually([&] { return loader.expected() == 0; }));
+}
+
 TEST_CASE("A candidate is expected once and until it is taken") {
   CandidateLoader loader(Missing(), kLoadLimitNs, /*threads=*/1);
   loader.Expect("program");
