@@ -23,6 +23,13 @@ CandidateLoader::CandidateLoader(CudaRunnerOptions python, int64_t load_limit_ns
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
+int CandidateLoader::ThreadsFor(uint64_t device_bytes) {
+  // Most of the time of loading is one processor's work.
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  const auto fitting = static_cast<int64_t>(device_bytes / kLoadedBytes);
+  return static_cast<int>(std::clamp<int64_t>(std::min(cores * 3 / 4, fitting), 1, kMaxAhead));
+}
+
 CandidateLoader::~CandidateLoader() {
   {
     const std::lock_guard lock(mutex_);

@@ -28,6 +28,9 @@ class CandidateLoader {
   static constexpr int kMaxAhead = 8;
   static constexpr int64_t kForgetNs = 60'000'000'000;
 
+  // How many candidates to load at once on a device with this much memory.
+  static int ThreadsFor(uint64_t device_bytes);
+
   // At most `threads` candidates are being loaded or are loaded. A loaded one is dropped if it is
   // not taken for `forget_ns`, and at most that much later.
   CandidateLoader(CudaRunnerOptions python, int64_t load_limit_ns, int threads,

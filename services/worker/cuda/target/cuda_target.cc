@@ -58,14 +58,6 @@ int TimingCpu(int ordinal) {
   return cpus.size() < 3 ? -1 : cpus[1 + static_cast<size_t>(ordinal) % (cpus.size() - 2)];
 }
 
-// How many candidates are loaded ahead: most of the time goes to one processor's work for each.
-int LoadingThreads(uint64_t device_bytes) {
-  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
-  const auto fitting = static_cast<int64_t>(device_bytes / CandidateLoader::kLoadedBytes);
-  return static_cast<int>(
-      std::clamp<int64_t>(std::min(cores * 3 / 4, fitting), 1, CandidateLoader::kMaxAhead));
-}
-
 // The reference itself can be judged too.
 std::string ProgramOf(const PythonTaskPrograms& task, const Candidate& candidate) {
   return candidate.source == task.problem().task->source
@@ -167,9 +159,9 @@ absl::Status CudaTarget::OpenDevices() {
     measurer.candidates_per_runner = options_.candidates_per_runner;
     measurer.profile.cupti_library = compilers_->toolkit().cupti_library;
     if (compilers_->zygote() != nullptr && devices_.size() == 1) {
-      loader_ =
-          std::make_unique<CandidateLoader>(measurer.python, options_.measure.python_load_limit_ns,
-                                            LoadingThreads(device->facts.info.memory_bytes));
+      loader_ = std::make_unique<CandidateLoader>(
+          measurer.python, options_.measure.python_load_limit_ns,
+          CandidateLoader::ThreadsFor(device->facts.info.memory_bytes));
     }
     device->measurer = std::make_unique<CudaMeasurer>(*api_, *device->monitor, std::move(measurer),
                                                       Clock::Real(), device->ordinal);

@@ -32,6 +32,12 @@ TEST_CASE("A loader that is paused loads expected candidates when it goes on") {
   CHECK(testing::Eventually([&] { return loader.expected() == 0; }));
 }
 
+TEST_CASE("Small devices have fewer candidates loaded at once") {
+  CHECK(CandidateLoader::ThreadsFor(1) == 1);
+  CHECK(CandidateLoader::ThreadsFor(2 * CandidateLoader::kLoadedBytes) <= 2);
+  CHECK(CandidateLoader::ThreadsFor(~uint64_t{0} >> 1) <= CandidateLoader::kMaxAhead);
+}
+
 TEST_CASE("A candidate is expected once and until it is taken") {
   CandidateLoader loader(Missing(), kLoadLimitNs, /*threads=*/1);
   loader.Expect("program");
