@@ -21,8 +21,8 @@ constexpr double kLeastClockShare = 0.95;
 constexpr double kUnexplainedShare = 0.1;
 constexpr double kUnexplainedUs = 500;
 constexpr int kTimingAttempts = 3;
-// The driver holds up calls while other processes create and end contexts. So a Python candidate,
-// beside which others are loaded, is timed again in quiet, with pauses.
+// Calls are held up while other candidates are loaded. So a Python candidate is timed again in
+// quiet, with pauses.
 constexpr int kQuietAttempts = 10;
 constexpr int64_t kPauseNs = 20'000'000;
 // Slack for the time between calls, compared with the reference.

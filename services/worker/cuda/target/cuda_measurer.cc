@@ -314,7 +314,7 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
   }
   const int64_t judged_ns = clock_.MonotonicNs();
   if (ending_.valid()) {
-    // It was not timed. It cannot be told who has changed the inputs, or kept the device busy.
+    // It was not timed. Either process may have changed the inputs or kept the device busy.
     const bool late = outcome.ok() && std::holds_alternative<Timeout>(*outcome);
     if (!AwaitEnd() || late) {
       outcome = absl::UnavailableError("the process of an earlier candidate has interfered");
@@ -365,6 +365,8 @@ void CudaMeasurer::EndOnThread(CudaPreparedProblem& prepared) {
 bool CudaMeasurer::AwaitEnd() {
   if (!ending_.valid()) return true;
   ending_.get();
+  // Another thread may have measured before.
+  if (!device_->Bind().ok()) return false;
   const auto fingerprint = ended_on_->InputsFingerprint();
   return fingerprint.ok() && *fingerprint == ended_on_->base_fingerprint();
 }
