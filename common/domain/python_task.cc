@@ -103,8 +103,6 @@ std::string_view ReferenceName(Format format) {
   return "";
 }
 
-bool JudgedOnCuda(Format format) { return format == Format::kKernelBench; }
-
 bool HasChecker(Format format) { return format == Format::kGpuMode; }
 
 bool IsPythonTask(const std::vector<ProblemFile>& files) {
@@ -155,7 +153,7 @@ Problem MakeTaskProblem(TaskParts parts, std::vector<ProblemFile> files,
   target.reference.source = parts.task.source;
   target.check_shapes = problem.check_shapes;
   target.bench_shapes = problem.bench_shapes;
-  if (JudgedOnCuda(parts.task.format)) problem.targets.emplace(kCudaTargetName, target);
+  problem.targets.emplace(kCudaTargetName, target);
   problem.targets.emplace(kCpuTargetName, std::move(target));
   problem.task = std::move(parts.task);
   problem.files = std::move(files);

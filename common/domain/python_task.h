@@ -29,10 +29,6 @@ std::string_view CandidateName(PythonTask::Format format);
 // What a task's source defines for its reference: "Model", "run" or "ref_kernel".
 std::string_view ReferenceName(PythonTask::Format format);
 
-// Whether the cuda target judges tasks of this format. The others have rules or several cases that
-// it does not support yet.
-bool JudgedOnCuda(PythonTask::Format format);
-
 // Whether the task's own code decides if outputs are right. Tolerances then only say which elements
 // are suspicious.
 bool HasChecker(PythonTask::Format format);
@@ -43,6 +39,8 @@ Tolerance TaskTolerance(const PythonTask& task, const PythonTask::Case& task_cas
 // The format's rule of passing, for results: "kernelbench: every element within 0.0001 + 0.0001 *
 // abs(expected)".
 std::string RuleText(PythonTask::Format format, const Tolerance& tolerance);
+// The rule that outputs break which are not written completely. It holds in every format.
+inline constexpr std::string_view kWrittenRule = "kernelcast: every element is written";
 
 }  // namespace kernelcast
 

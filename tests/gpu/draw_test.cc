@@ -1,10 +1,15 @@
-// Values drawn by the judge's kernels on the device, compared with the same generator on the host.
+// The judge's kernels on the device, compared with the same work on the host.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +21,7 @@
 #include "services/worker/cuda/api/cuda_toolkit.h"
 #include "services/worker/cuda/compiler/cuda_compiler.h"
 #include "services/worker/cuda/judge/device.h"
+#include "services/worker/cuda/judge/expected_output.h"
 #include "services/worker/cuda/judge/judge_kernels.h"
 #include "tests/gpu/gpu_fixture.h"
 
@@ -67,6 +73,35 @@ class Drawing {
     std::vector<std::byte> values(base.size());
     Read(to, values);
     return values;
+  }
+  // The verdict on `got` where `oracle` has the expected values as doubles.
+  CudaVerdict Compare(const TensorLayout& layout, const Tolerance& tolerance,
+                      const std::vector<std::byte>& oracle, const std::vector<std::byte>& got,
+                      TensorComparison& found) {
+    const ExpectedTensor host(layout, tolerance, oracle);
+    CudaExpected expected;
+    expected.dtype = layout.dtype;
+    expected.tolerance = tolerance;
+    expected.count = layout.elements();
+    expected.rms = host.rms();
+    expected.norm = host.norm();
+    expected.absolute = tolerance.atol * (tolerance.scaled ? std::max(1.0, host.rms()) : 1);
+    const DeviceBuffer values = DeviceBuffer::Copy(*device_, oracle).value();
+    const DeviceBuffer outputs = DeviceBuffer::Copy(*device_, got).value();
+    const DeviceBuffer result = DeviceBuffer::Allocate(*device_, sizeof(found)).value();
+    REQUIRE(kernels_
+                ->Compare({.dtype = layout.dtype,
+                           .got = outputs.address(),
+                           .expected = values.address(),
+                           .count = expected.count,
+                           .rule = expected.Rule(),
+                           .poison = 0x7ff17ff1,
+                           .result = result.address()})
+                .ok());
+    std::vector<std::byte> bytes(sizeof(found));
+    Read(result, bytes);
+    std::memcpy(&found, bytes.data(), sizeof(found));
+    return JudgeComparison(expected, found, true);
   }
 
  private:
@@ -141,6 +176,69 @@ TEST_CASE("The device replaces the same values as the host") {
     AlterByCounter(static_cast<size_t>(SizeBytes(dtype)), kSeed, other, host);
     CHECK(drawing.AlteredOnDevice(dtype, base, other) == host);
     CHECK(host != base);
+  }
+}
+
+template <class T>
+std::vector<std::byte> BytesOf(const std::vector<T>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+TEST_CASE("The device judges outputs by every rule like the host") {
+  KERNELCAST_NEEDS_GPU();
+  Drawing drawing;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const TensorLayout layout{.dtype = DataType::kFloat32, .shape = {kCount}};
+  using Infinities = Tolerance::Infinities;
+  const Tolerance plain{.atol = 1e-2, .rtol = 1e-2, .normwise = 0, .scaled = false};
+  std::vector<Tolerance> tolerances(6, plain);
+  tolerances[1].larger_of_both = true;
+  tolerances[2].matched_ratio = 0.99;
+  tolerances[3].matched_ratio = 0.99;
+  tolerances[3].max_error = 2;
+  tolerances[4].infinities = Infinities::kNegative;
+  tolerances[5].infinities = Infinities::kNone;
+  tolerances[5].not_all_zero = true;
+  using Change = std::function<void(std::vector<float> & got, std::vector<double> & right)>;
+  const std::vector<Change> changes = {
+      [](auto&, auto&) {},
+      [](auto& got, auto&) {
+        for (float& value : got) value += 0.012f;
+      },
+      [](auto& got, auto&) {
+        for (size_t i = 0; i < got.size(); i += 300) got[i] += 1;
+      },
+      [](auto& got, auto&) {
+        for (size_t i = 0; i < got.size(); i += 300) got[i] += 3;
+      },
+      [](auto& got, auto&) {
+        for (size_t i = 0; i < got.size(); i += 50) got[i] += 1;
+      },
+      [](auto& got, auto&) { got[77] = NAN; },
+      [](auto& got, auto&) { got[77] = kInfinity; },
+      [](auto& got, auto& right) { got[77] = kInfinity, right[77] = kInfinity; },
+      [](auto& got, auto& right) { got[77] = -kInfinity, right[77] = -kInfinity; },
+      [](auto& got, auto& right) { got[77] = 1, right[77] = -kInfinity; },
+      [](auto& got, auto&) { std::fill(got.begin(), got.end(), 0.0f); },
+  };
+  for (size_t t = 0; t < tolerances.size(); ++t) {
+    for (size_t c = 0; c < changes.size(); ++c) {
+      std::vector<double> right;
+      for (int64_t i = 0; i < kCount; ++i) right.push_back(std::sin(static_cast<double>(i)) * 3);
+      std::vector<float> got(right.begin(), right.end());
+      changes[c](got, right);
+      const std::vector<std::byte> oracle = BytesOf(right);
+      const std::vector<std::byte> output = BytesOf(got);
+      TensorComparison found;
+      const CudaVerdict verdict = drawing.Compare(layout, tolerances[t], oracle, output, found);
+      const TensorVerdict host =
+          CompareTensor(ExpectedTensor(layout, tolerances[t], oracle), output, std::nullopt);
+      INFO("tolerance " << t << ", change " << c);
+      CHECK(verdict.ok == host.ok);
+      // Of an output of zeros, the host counts all that should not be zero.
+      if (!tolerances[t].not_all_zero) CHECK(found.mismatches == host.mismatches);
+    }
   }
 }
 

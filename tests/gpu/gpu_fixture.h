@@ -23,6 +23,7 @@ class GpuFixture {
 
   worker::CudaTarget& target() { return *target_; }
   const Problem& problem() const { return problem_; }
+  void set_problem(Problem problem) { problem_ = std::move(problem); }
 
   // `body` after the lines of `defines`, launched like the problem's reference by default.
   Candidate MakeCandidate(const std::string& body,

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/secret_random.h"
 #include "common/base/status.h"
+#include "common/domain/python_task.h"
 #include "services/worker/core/new_values.h"
 #include "services/worker/core/roofline.h"
 #include "services/worker/core/statistics.h"
@@ -28,9 +29,6 @@ using Owner = PreparedProblem::Owner;
 constexpr double kBurstNs = 500'000;
 // Bursts of empty calls per side during warm-up.
 constexpr int kWarmUpBursts = 8;
-
-// Which no task states.
-constexpr const char* kWrittenRule = "kernelcast: every element is written";
 
 int64_t NowNs() { return Clock::Real().MonotonicNs(); }
 

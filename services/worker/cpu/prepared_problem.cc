@@ -130,8 +130,8 @@ absl::Status PreparedProblem::PlanCases() {
 
   const auto add_case = [&](const AxisValues& axes, Arranger& outputs,
                             Arranger& oracle_outputs) -> absl::StatusOr<uint32_t> {
-    KC_ASSIGN_OR_RETURN(auto input_layouts, InputLayouts(axes));
-    KC_ASSIGN_OR_RETURN(auto output_layouts, OutputLayouts(axes));
+    KC_ASSIGN_OR_RETURN(auto input_layouts, Tensors().Inputs(axes));
+    KC_ASSIGN_OR_RETURN(auto output_layouts, Tensors().Outputs(axes));
     if (task_ != nullptr) task_calls_.push_back(task_->IndexOf(axes));
     runner::CaseRecord record{};
     record.inputs = static_cast<uint32_t>(input_layouts.size());
@@ -187,8 +187,8 @@ absl::Status PreparedProblem::PlanCases() {
       KC_ASSIGN_OR_RETURN(shape.flops, problem_.flops->Evaluate(ToVariables(axes)));
     }
     int64_t set_bytes = 0;
-    KC_ASSIGN_OR_RETURN(const auto input_layouts, InputLayouts(axes));
-    KC_ASSIGN_OR_RETURN(const auto output_layouts, OutputLayouts(axes));
+    KC_ASSIGN_OR_RETURN(const auto input_layouts, Tensors().Inputs(axes));
+    KC_ASSIGN_OR_RETURN(const auto output_layouts, Tensors().Outputs(axes));
     for (const auto* layouts : {&input_layouts, &output_layouts}) {
       for (const TensorLayout& layout : *layouts) set_bytes += layout.bytes();
     }
@@ -208,24 +208,6 @@ absl::Status PreparedProblem::PlanCases() {
   KC_ASSIGN_OR_RETURN(inputs_, MemoryFile::Create("kernelcast-inputs", inputs_bytes_,
                                                   MemoryFile::Sharing::kReadOnly));
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<TensorLayout>> PreparedProblem::InputLayouts(
-    const AxisValues& axes) const {
-  if (task_ != nullptr) return task_->cases()[task_->IndexOf(axes)].inputs;
-  return Layouts(problem_.inputs, axes);
-}
-
-absl::StatusOr<std::vector<TensorLayout>> PreparedProblem::OutputLayouts(
-    const AxisValues& axes) const {
-  if (task_ != nullptr) return task_->cases()[task_->IndexOf(axes)].outputs;
-  return Layouts(problem_.outputs, axes);
-}
-
-absl::StatusOr<Tolerance> PreparedProblem::ToleranceOf(size_t output,
-                                                       const AxisValues& axes) const {
-  if (task_ != nullptr) return task_->cases()[task_->IndexOf(axes)].tolerances[output];
-  return ToleranceAt(problem_.outputs[output], axes);
 }
 
 absl::Status PreparedProblem::CheckMemory() const {
@@ -335,7 +317,7 @@ absl::Status PreparedProblem::RunOracle(const Program& oracle, const CancelToken
     expected.clear();
     for (size_t i = 0; i < problem_.outputs.size(); ++i) {
       const auto& record = oracle_table_[index].tensors[problem_.inputs.size() + i];
-      KC_ASSIGN_OR_RETURN(const Tolerance tolerance, ToleranceOf(i, spec.axes));
+      KC_ASSIGN_OR_RETURN(const Tolerance tolerance, Tensors().ToleranceOf(i, spec.axes));
       expected.emplace_back(output_layouts_[index][i], tolerance,
                             outputs.Span(record.offset, static_cast<int64_t>(record.bytes)));
       if (expected.back().has_nan()) {

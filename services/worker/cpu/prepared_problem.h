@@ -23,6 +23,7 @@
 #include "services/worker/cpu/python_task.h"
 #include "services/worker/cpu/runner_process.h"
 #include "services/worker/native/shared_object.h"
+#include "services/worker/python/call_tensors.h"
 
 namespace kernelcast::worker {
 
@@ -162,9 +163,7 @@ class PreparedProblem {
         values_random_(key, "input values") {}
 
   absl::Status PlanCases();
-  absl::StatusOr<std::vector<TensorLayout>> InputLayouts(const AxisValues& axes) const;
-  absl::StatusOr<std::vector<TensorLayout>> OutputLayouts(const AxisValues& axes) const;
-  absl::StatusOr<Tolerance> ToleranceOf(size_t output, const AxisValues& axes) const;
+  CallTensors Tensors() const { return {problem_, task_.get()}; }
   // FAILED_PRECONDITION: the planned cases do not fit into this worker's memory.
   absl::Status CheckMemory() const;
   // After PlanCases.

@@ -167,13 +167,13 @@ absl::Status TimingLease::LockFile(const CancelToken& cancel) {
 }
 
 absl::StatusOr<TimingLease::Held> TimingLease::Acquire(const CancelToken& cancel) {
-  while (!mutex_.try_lock_for(std::chrono::nanoseconds(kLeasePollNs))) {
+  while (!free_.try_acquire_for(std::chrono::nanoseconds(kLeasePollNs))) {
     KC_RETURN_IF_ERROR(cancel.Check());
   }
   if (fd_ >= 0) {
     const absl::Status locked = LockFile(cancel);
     if (!locked.ok()) {
-      mutex_.unlock();
+      free_.release();
       return locked;
     }
   }
@@ -184,7 +184,7 @@ void TimingLease::Release() {
   if (fd_ >= 0) {
     flock(fd_, LOCK_UN);
   }
-  mutex_.unlock();
+  free_.release();
 }
 
 TimingLease::Held::Held(Held&& other) noexcept : lease_(std::exchange(other.lease_, nullptr)) {}

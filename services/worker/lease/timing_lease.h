@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
+#include <semaphore>
 #include <string>
 
 #include "absl/status/status.h"
@@ -26,6 +26,7 @@ class TimingLease {
       const std::string& path, int64_t stopped_limit_ns = kStoppedLimitNs);
   ~TimingLease();
 
+  // May be destroyed on another thread.
   class Held {
    public:
     Held(Held&& other) noexcept;
@@ -58,8 +59,9 @@ class TimingLease {
 
   const std::string path_;
   const int64_t stopped_limit_ns_;
-  std::timed_mutex mutex_;
-  int fd_;  // used by the holder of mutex_
+  // Not a mutex: another thread may release it.
+  std::binary_semaphore free_{1};
+  int fd_;  // used by the holder
 };
 
 }  // namespace kernelcast::worker

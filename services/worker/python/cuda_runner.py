@@ -19,6 +19,7 @@ CONTROL = 3
 # Importing these does not initialise the driver, which copies of a process could not use then.
 PRELOADED = ("triton", "triton.language")
 SCRATCH = "/scratch"
+MESSAGE_BYTES = 1024
 
 
 class DLManagedTensor(ctypes.Structure):
@@ -27,7 +28,12 @@ class DLManagedTensor(ctypes.Structure):
 
 LOAD = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 CALL = ctypes.PYFUNCTYPE(
-    ctypes.c_int32, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint64), ctypes.c_int32, ctypes.c_int32
+    ctypes.c_int32,
+    ctypes.c_uint64,
+    ctypes.POINTER(ctypes.c_uint64),
+    ctypes.c_int32,
+    ctypes.c_int32,
+    ctypes.c_int32,
 )
 DELIVER = ctypes.PYFUNCTYPE(None)
 
@@ -90,41 +96,62 @@ class Device:
             return {key: self.put(item) for key, item in value.items()}
         return type(value)(map(self.put, value)) if isinstance(value, (tuple, list)) else value
 
+    def naming(self):
+        """Tasks and candidates name a GPU, for which the processor stands if there is none."""
+        return contextlib.nullcontext() if self.name == "cuda" else remap_devices()
+
     def make_inputs(self, task, seed, case):
         """The task's inputs. It draws on the device where it can, which is faster."""
-        try:
-            with torch.device(self.name):
+        with self.naming():
+            try:
+                with torch.device(self.name):
+                    made = task.make_inputs(seed, case)
+            except (AttributeError, RuntimeError, TypeError, ValueError):
+                task.device = "cpu"
                 made = task.make_inputs(seed, case)
-        except (AttributeError, RuntimeError, TypeError, ValueError):
-            made = task.make_inputs(seed, case)
+                task.device = self.name
         return [self.put(value) for value in made]
 
     def place(self, model):
         # As in KernelBench: weights are drawn on the processor and then moved.
         return model.to(self.name) if isinstance(model, torch.nn.Module) else model
 
+    def load_task(self, given):
+        with self.naming():
+            task = FORMATS[given["format"]](given)
+        task.device = self.name
+        return task
+
+
+class OnDevice:
+    """A view of a task whose inputs are on the device, for Describe."""
+
+    def __init__(self, task, device):
+        self.task, self.device = task, device
+
+    def __getattr__(self, name):
+        return getattr(self.task, name)
+
+    def make_inputs(self, seed, case):
+        return self.device.make_inputs(self.task, seed, case)
+
 
 class DescribeOnDevice:
     """Writes what the task's cases, inputs and outputs are, as JSON, to the only output."""
 
     def __init__(self, given, device):
-        task = FORMATS[given["format"]](given)
-        # With inputs on the device.
-        task = types.SimpleNamespace(
-            make_inputs=lambda seed, case, of=task: device.make_inputs(of, seed, case),
-            outputs_of=task.outputs_of,
-            names=task.names,
-            cases=task.cases,
-            reference=task.reference,
-        )
-        reference = device.place(task.reference())
-        found = [Describe.describe(task, reference, case) for case in task.cases()]
+        task = OnDevice(device.load_task(given), device)
+        with device.naming():
+            reference = device.place(task.reference())
+            found = [Describe.describe(task, reference, case) for case in task.cases()]
+            for case in task.held_out_cases(given["held_out_seed"]):
+                found.append(dict(Describe.describe(task, reference, case), axes=case["axes"]))
         device.synchronize()
         self.text = json.dumps({"cases": found}).encode() + b"\0"
         self.limit = given["description_bytes"]
         self.device = device
 
-    def call(self, id, addresses, replay):
+    def call(self, id, addresses, replay, case):
         if len(self.text) > self.limit:
             raise TaskError("the task has too many cases, inputs or outputs")
         place = self.device.view(addresses[0], {"dtype": "uint8", "shape": [len(self.text)]})
@@ -139,18 +166,17 @@ class InputsOnDevice:
     """Writes the inputs that a seed gives."""
 
     def __init__(self, given, device):
-        self.task = FORMATS[given["format"]](given)
-        self.spec = given["cases"][0]
-        self.wanted = list(leaves(self.spec["inputs"]))
-        self.device = device
+        self.task, self.specs, self.device = device.load_task(given), given["cases"], device
 
-    def call(self, id, addresses, replay):
+    def call(self, id, addresses, replay, case):
+        spec = self.specs[case]
         seed = int(self.device.view(addresses[0], {"dtype": "int64", "shape": [1]}))
-        made = self.device.make_inputs(self.task, seed, self.spec["case"])
+        made = self.device.make_inputs(self.task, seed, spec["case"])
+        wanted = list(leaves(spec["inputs"]))
         found = [(leaf["dtype"], leaf["shape"]) for leaf in leaves([tree_of("input", value) for value in made])]
-        if found != [(leaf["dtype"], leaf["shape"]) for leaf in self.wanted]:
+        if found != [(leaf["dtype"], leaf["shape"]) for leaf in wanted]:
             raise TaskError("the task makes inputs of other dtypes or shapes with another seed")
-        for address, leaf, tensor in zip(addresses[1:], self.wanted, tensors(made)):
+        for address, leaf, tensor in zip(addresses[1:], wanted, tensors(made)):
             self.device.view(address, leaf).copy_(tensor)
         self.device.kept.clear()
         return 0
@@ -159,45 +185,131 @@ class InputsOnDevice:
         pass
 
 
+class CheckOnDevice:
+    """Lets the task's own code decide about a candidate's outputs. No code of the candidate is in this process."""
+
+    def __init__(self, given, device):
+        self.task, self.specs, self.device = device.load_task(given), given["cases"], device
+
+    def call(self, id, addresses, replay, case):
+        spec, view = self.specs[case], self.device.view
+        views = [view(*pair) for pair in zip(addresses, [*leaves(spec["inputs"]), *spec["outputs"]])]
+        outputs = len(views) - len(spec["outputs"])
+        with self.device.naming():
+            reason = refusal(self.task, spec, views[:outputs], views[outputs:])
+        text = message_of(reason, MESSAGE_BYTES)
+        message = view(addresses[-1], {"dtype": "uint8", "shape": [len(text)]})
+        message.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
+        self.device.kept.clear()
+        return 0 if reason is None else 1
+
+    def deliver(self):
+        pass
+
+
+class PassedOutputs:
+    """Outputs that a candidate takes as arguments, in memory of this process.
+
+    They are copied to the judge's memory after a call, so that what is written later is not seen, and then filled
+    with zeros, or with bytes that are NaN in every floating-point type. The reference's process has them too, so
+    that the time between two calls is the same in both.
+    """
+
+    def __init__(self, specs, device, zeroed):
+        self.filling = 0 if zeroed else 0xFF
+        self.memory, self.values = [], []
+        for spec in specs:
+            dtype = getattr(torch, spec["dtype"])
+            count = math.prod(spec["shape"]) * torch.empty((), dtype=dtype).element_size()
+            self.memory.append(torch.empty(count, dtype=torch.uint8, device=device.name))
+            self.values.append(self.memory[-1].view(dtype).view(spec["shape"]))
+        self.fill_bytes = torch.Tensor.fill_
+        self.fill()
+
+    def fill(self):
+        for memory in self.memory:
+            self.fill_bytes(memory, self.filling)
+
+
 class RunOnDevice:
     """Calls the model. Its results are copied to the judge's memory between two calls."""
 
     def __init__(self, given, device):
-        self.role, self.spec, self.device = given["role"], given["cases"][0], device
+        self.role, self.specs, self.device = given["role"], given["cases"], device
         self.calls, self.graphs, self.pool = {}, {}, None
         self.results = self.places = None
-        self.wanted = [(getattr(torch, leaf["dtype"]), torch.Size(leaf["shape"])) for leaf in self.spec["outputs"]]
+        self.wanted = [
+            [(getattr(torch, leaf["dtype"]), torch.Size(leaf["shape"])) for leaf in spec["outputs"]]
+            for spec in self.specs
+        ]
         self.copy, self.Tensor, self.Parameter = torch.Tensor.copy_, torch.Tensor, torch.nn.Parameter
-        task = FORMATS[given["format"]](given)
-        if given["role"] == "candidate":
-            model = task.candidate(given["candidate"])
-        else:
-            model = task.reference()
-        self.outputs_of = task.outputs_of
+        task = device.load_task(given)
+        # One set for the calls of a case, which follow each other.
+        self.passed_by_case = {}
+        if task.may_pass_outputs and self.role != "oracle":
+            self.passed_by_case = {
+                case: PassedOutputs(spec["outputs"], device, task.zeroed_outputs)
+                for case, spec in enumerate(self.specs)
+            }
+        with device.naming():
+            model = task.candidate(given["candidate"]) if self.role == "candidate" else task.reference()
+        self.passes_outputs, self.outputs_of = task.passes_outputs, task.outputs_of
         self.model = device.place(model)
-        # Compiles what is compiled at the first call, before the judge's calls.
-        self.model(*device.make_inputs(task, SEED, self.spec["case"]))
+        for case, spec in enumerate(self.specs):
+            self.warm_up(task, case, spec)
         device.synchronize()
+        # Each capture of a graph collects garbage and returns unused memory, which takes long the first time.
+        gc.collect()
+        gc.freeze()
+        if device.stream is not None:
+            torch.cuda.empty_cache()
 
-    def prepare(self, id, addresses):
+    def warm_up(self, task, case, spec):
+        """Compiles what is compiled at the first call of a case, before the judge's calls."""
+        if task.makes_inputs:
+            self.model(*self.device.make_inputs(task, SEED, spec["case"]), *self.outputs_to_pass(case))
+            return
+        made = iter([self.stand_in(leaf) for leaf in leaves(spec["inputs"])])
+        try:
+            self.model(*[build(tree, made) for tree in spec["inputs"]], *self.outputs_to_pass(case))
+        except Exception:
+            pass  # such values may mean nothing to it
+
+    def stand_in(self, leaf):
+        """An input where the candidate's process does not have the code that makes inputs."""
+        made = torch.zeros(math.prod(leaf["shape"]), dtype=getattr(torch, leaf["dtype"]), device=self.device.name)
+        if made.dtype.is_floating_point and made.element_size() > 1:
+            made.normal_()
+        shape = leaf["shape"]
+        return made.as_strided(shape, leaf["strides"]) if "strides" in leaf else made.view(shape)
+
+    def outputs_to_pass(self, case):
+        """Views, so that a candidate cannot exchange what is copied."""
+        if not self.passes_outputs:
+            return []
+        return [value.view(value.shape) for value in self.passed_by_case[case].values]
+
+    def prepare(self, id, addresses, case):
         """Makes the tensors of a call, once."""
+        spec = self.specs[case]
         addresses = iter(addresses)
-        views = [self.device.view(next(addresses), leaf) for leaf in leaves(self.spec["inputs"])]
-        trees, written = self.spec["inputs"], set(self.spec["written"])
+        views = [self.device.view(next(addresses), leaf) for leaf in leaves(spec["inputs"])]
+        trees, written, passed = spec["inputs"], set(spec["written"]), self.outputs_to_pass(case)
 
         def rebuild():
             given = iter([tensor.clone() if i in written else tensor for i, tensor in enumerate(views)])
-            return [build(tree, given) for tree in trees]
+            return [build(tree, given) for tree in trees] + passed
 
         places = []
-        for address, leaf in zip(addresses, self.spec["outputs"]):
+        for address, leaf in zip(addresses, spec["outputs"]):
             # Expected values of floating-point outputs are kept in double precision.
             wide = self.role == "oracle" and getattr(torch, leaf["dtype"]).is_floating_point
             places.append(self.device.view(address, dict(leaf, dtype="float64") if wide else leaf))
         # Inputs that the reference writes into are copied for each call.
-        self.calls[id] = (None, rebuild, places) if written else (rebuild(), None, places)
+        arguments, rebuild = (None, rebuild) if written else (rebuild(), None)
+        self.calls[id] = (arguments, rebuild, (places, self.wanted[case], self.passed_by_case.get(case)))
 
-    def call(self, id, addresses, replay):
+    def call(self, id, addresses, replay, case):
         arguments, rebuild, self.places = self.calls[id]
         if replay:
             return self.replay(id, arguments, rebuild)
@@ -231,10 +343,11 @@ class RunOnDevice:
 
     def deliver(self):
         self.device.enter()
-        results, places = self.outputs_of(self.results), self.places
+        places, kinds, passed = self.places
+        results = passed.values if self.passes_outputs else self.outputs_of(self.results)
         if len(results) != len(places):
             raise TaskError(f"{len(results)} outputs instead of {len(places)}")
-        for i, (result, place, wanted) in enumerate(zip(results, places, self.wanted)):
+        for i, (result, place, wanted) in enumerate(zip(results, places, kinds)):
             # A subclass could compute its values when they are copied.
             if type(result) is not self.Tensor and type(result) is not self.Parameter:
                 raise TaskError(f"output {i} is a {type(result).__name__} instead of a tensor")
@@ -246,10 +359,12 @@ class RunOnDevice:
                     f"{dtype_name(wanted[0])} {list(wanted[1])}"
                 )
             self.copy(place, result)
+        if passed is not None:
+            passed.fill()
         self.results = self.places = None
 
 
-ROLES = {"describe": DescribeOnDevice, "inputs": InputsOnDevice}
+ROLES = {"describe": DescribeOnDevice, "inputs": InputsOnDevice, "check": CheckOnDevice}
 
 
 class Program:
@@ -280,13 +395,13 @@ class Program:
         self.known = {}
         self.call_program, self.deliver_results = self.running.call, self.running.deliver
 
-    def call(self, id, addresses, count, replay):
+    def call(self, id, addresses, count, replay, case):
         known = self.known.get(id)
         if known is None:
             known = self.known[id] = addresses[:count]
             if hasattr(self.running, "prepare"):
-                self.running.prepare(id, known)
-        return self.call_program(id, known, replay)
+                self.running.prepare(id, known, case)
+        return self.call_program(id, known, replay, case)
 
     def deliver(self):
         self.deliver_results()

@@ -69,6 +69,8 @@ def values_by_name(name, dtype, shape, description):
 class DefinitionTask(TaskFormat):
     """`run` returns its outputs. A candidate's may take them as its last arguments instead."""
 
+    may_pass_outputs = True
+
     def __init__(self, given):
         details = json.loads(given["details"])
         self.definition, self.workloads = details["definition"], details["cases"]
@@ -112,7 +114,7 @@ class DefinitionTask(TaskFormat):
         if any(value["type"] == "custom" for value in given.values()):
             scalars = {n: v["value"] for n, v in given.items() if v["type"] == "scalar"}
             entry = getattr(self.load_reference(), self.definition["custom_inputs_entrypoint"])
-            custom = entry({**axes, **scalars}, torch.device("cpu"))
+            custom = entry({**axes, **scalars}, torch.device(self.device))
         inputs = []
         for name, spec in self.definition["inputs"].items():
             value = given.get(name, {"type": "random"})
@@ -140,8 +142,8 @@ class DefinitionTask(TaskFormat):
         if isinstance(result, dict):
             result = [result[name] for name in specs if name in result]
         values = list(result) if isinstance(result, (tuple, list)) else [result]
-        return [torch.tensor(value, dtype=getattr(torch, spec["dtype"])) if isinstance(value, (bool, int, float))
-                else value for value, spec in zip(values, specs.values())] + values[len(specs):]
+        return [torch.tensor(value, dtype=getattr(torch, spec["dtype"]), device=self.device)
+                if isinstance(value, (bool, int, float)) else value for value, spec in zip(values, specs.values())] + values[len(specs):]
 
     def reference(self):
         return self.load_reference().run

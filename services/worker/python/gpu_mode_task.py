@@ -12,7 +12,8 @@ class GpuMode(TaskFormat):
             # As for the format's own checker, which is not in the candidate's process.
             del self.modules["reference.py"]
         Sources(self.modules)
-        self.module = None if given["role"] == "candidate" else importlib.import_module("reference")
+        self.makes_inputs = given["role"] != "candidate"
+        self.module = importlib.import_module("reference") if self.makes_inputs else None
 
     def cases(self):
         return self.given_cases

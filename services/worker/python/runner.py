@@ -257,6 +257,23 @@ class Inputs(Program):
         return 0
 
 
+def refusal(task, spec, inputs, outputs):
+    """Why the task's own code refuses copies of these outputs; None if it accepts them."""
+    given = iter(inputs)
+    data = [clone(build(tree, given)) for tree in spec["inputs"]]
+    outputs = [output.clone() for output in outputs]
+    seed_all(SEED)
+    try:
+        return task.check(*data, outputs[0] if spec["single"] else tuple(outputs))
+    except Exception as error:
+        # For example an index that is out of range.
+        return f"{type(error).__name__}: {error}"
+
+
+def message_of(reason, limit):
+    return (reason or "").encode(errors="replace")[: limit - 1] + b"\0"
+
+
 class Check(Program):
     """Lets the task's own code decide about a candidate's outputs. No code of the candidate is in this process."""
 
@@ -266,17 +283,10 @@ class Check(Program):
 
     def __call__(self, index):
         memory, spec = self.cases[index]
-        data = [clone(build(tree, given)) for given in [iter(self.input_views(memory, spec))] for tree in spec["inputs"]]
-        outputs = [output.clone() for output in self.output_views(memory, spec, skipped=1)]
-        seed_all(SEED)
-        try:
-            with remap_devices():
-                reason = self.task.check(*data, outputs[0] if spec["single"] else tuple(outputs))
-        except Exception as error:
-            # For example an index that is out of range.
-            reason = f"{type(error).__name__}: {error}"
+        with remap_devices():
+            reason = refusal(self.task, spec, self.input_views(memory, spec), self.output_views(memory, spec, skipped=1))
         message = memory[-1]
-        text = (reason or "").encode(errors="replace")[: message.shape[0] - 1] + b"\0"
+        text = message_of(reason, message.shape[0])
         ctypes.memmove(message.data, text, len(text))
         return 0 if reason is None else 1
 

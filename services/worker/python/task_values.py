@@ -94,6 +94,12 @@ class TaskFormat:
     passes_outputs = False
     # Whether it may count on zeros in them.
     zeroed_outputs = False
+    # Whether candidates of the format may do so.
+    may_pass_outputs = False
+    # Where tensors are made.
+    device = "cpu"
+    # Whether this process has the code that makes inputs.
+    makes_inputs = True
 
     def cases(self):
         return [{}]

@@ -186,10 +186,10 @@ absl::Status Throughput(const Options& options, CudaTarget& target,
       KC_ASSIGN_OR_RETURN(const Measurement measurement,
                           target.Measure(problem, items[at].candidate, *items[at].artifact,
                                          MeasureLevel::kScreen, cancel));
-      sum.load_ns += target.last_times().load_ns;
-      sum.check_ns += target.last_times().check_ns;
-      sum.timing_ns += target.last_times().timing_ns;
-      sum.fresh_ns += target.last_times().fresh_ns;
+      sum.load_ns += target.last_times().judge.load_ns;
+      sum.check_ns += target.last_times().judge.check_ns;
+      sum.timing_ns += target.last_times().judge.timing_ns;
+      sum.fresh_ns += target.last_times().judge.fresh_ns;
       if (const auto* measured = std::get_if<MeasuredOk>(&measurement.outcome)) {
         ++ok;
         kernels_us.push_back(1e-3 * measured->shapes[0].candidate.median_ns);

@@ -172,9 +172,8 @@ void Describe(DataType dtype, const Parameters& parameters) {
 
 void Compare(DataType dtype, const Parameters& parameters) {
   const auto n = parameters.Get<int64_t>(2);
-  const auto absolute = parameters.Get<double>(3);
-  const auto rtol = parameters.Get<double>(4);
-  const auto poison = parameters.Get<uint32_t>(5);
+  const auto rule = parameters.Get<worker::ComparisonRule>(3);
+  const auto poison = parameters.Get<uint32_t>(4);
   const auto size = static_cast<size_t>(SizeBytes(dtype));
   const auto kept = static_cast<size_t>(IsFloat(dtype) ? 8 : size);
   const auto bytes = static_cast<size_t>(n) * size;
@@ -184,18 +183,26 @@ void Compare(DataType dtype, const Parameters& parameters) {
       parameters.Memory(parameters.Get<CUdeviceptr>(1), n * static_cast<int64_t>(kept), false),
       static_cast<size_t>(n) * kept);
   auto* const result = As<worker::TensorComparison>(
-      parameters.Memory(parameters.Get<CUdeviceptr>(6), sizeof(worker::TensorComparison), true));
+      parameters.Memory(parameters.Get<CUdeviceptr>(5), sizeof(worker::TensorComparison), true));
   std::byte pattern[8];
   std::memcpy(pattern, &poison, 4);
   std::memcpy(pattern + 4, &poison, 4);
   for (int64_t i = 0; i < n; ++i) {
     const double g = worker::ElementAt(dtype, got, i);
     const double e = worker::ElementAt(IsFloat(dtype) ? DataType::kFloat64 : dtype, expected, i);
-    bool agrees = g == e;
+    bool agrees = g == e && (rule.infinities == 0 || (rule.infinities == 1 && e < 0));
+    result->nonzero += g != 0 ? 1 : 0;
     if (std::isfinite(g) && std::isfinite(e)) {
       const double error = std::abs(g - e);
       if (IsFloat(dtype)) result->error_squares += error * error;
-      agrees = error <= absolute + rtol * std::abs(e);
+      const double bound = rule.larger_of_both != 0
+                               ? std::max(rule.absolute, rule.rtol * (std::abs(e) + 1e-8))
+                               : rule.absolute + rule.rtol * std::abs(e);
+      const bool beyond = rule.max_error > 0 && error > rule.max_error;
+      agrees = error <= bound && !beyond;
+      result->intolerable += beyond ? 1 : 0;
+    } else if (!agrees && (!std::isfinite(g) || rule.max_error > 0)) {
+      ++result->intolerable;
     }
     if (agrees) continue;
     ++result->mismatches;
@@ -271,7 +278,7 @@ std::vector<size_t> ParameterBytes(const FakeKernel& kernel) {
     if (kernel.name == "hostile_shared") return {4, 4, 8};
     if (kernel.name == "hostile_local") return {4, 4};
     if (kernel.name[0] == 'd') return {8, 8, 8};
-    return {8, 8, 8, 8, 8, 4, 8};
+    return {8, 8, 8, sizeof(worker::ComparisonRule), 4, 8};
   }
   std::vector<size_t> bytes = {8, 8, 8};
   if (kernel.Option("narrow") != 0) bytes[2] = 4;

@@ -7,6 +7,7 @@
 #include "common/base/status.h"
 #include "services/worker/core/tensor.h"
 #include "services/worker/cuda/runner/program_table.h"
+#include "services/worker/python/call_tensors.h"
 
 namespace kernelcast::worker {
 
@@ -35,21 +36,23 @@ double CasePlan::MemoryBytes(const Problem& problem) const {
   return bytes;
 }
 
-absl::StatusOr<CasePlan> PlanCases(const Problem& problem, const MeasureOptions& options,
-                                   SecretRandom& shapes_random) {
+absl::StatusOr<CasePlan> PlanCases(const Problem& problem, const PythonTaskPrograms* task,
+                                   const MeasureOptions& options, SecretRandom& shapes_random) {
   const ProblemTarget& target = problem.targets.find(kCudaTargetName)->second;
+  const CallTensors tensors(problem, task);
   CasePlan plan;
   const auto add_case = [&](const AxisValues& axes, std::string distribution,
                             uint64_t& outputs_end) -> absl::StatusOr<size_t> {
     CasePlan::Case added;
     added.axes = axes;
     added.distribution = std::move(distribution);
-    KC_ASSIGN_OR_RETURN(const auto inputs, Layouts(problem.inputs, axes));
+    added.task_case = tensors.TaskCaseOf(axes);
+    KC_ASSIGN_OR_RETURN(const auto inputs, tensors.Inputs(axes));
     for (const TensorLayout& layout : inputs) {
       added.inputs.push_back({plan.inputs_bytes, static_cast<uint64_t>(layout.bytes())});
       plan.inputs_bytes = AlignTensor(plan.inputs_bytes + static_cast<uint64_t>(layout.bytes()));
     }
-    KC_ASSIGN_OR_RETURN(const auto outputs, Layouts(problem.outputs, axes));
+    KC_ASSIGN_OR_RETURN(const auto outputs, tensors.Outputs(axes));
     for (const TensorLayout& layout : outputs) {
       outputs_end += CasePlan::kGuardBytes;
       added.outputs.push_back({outputs_end, static_cast<uint64_t>(layout.bytes())});
@@ -60,7 +63,10 @@ absl::StatusOr<CasePlan> PlanCases(const Problem& problem, const MeasureOptions&
     return plan.cases.size() - 1;
   };
 
-  for (CaseSpec& spec : CorrectnessCases(problem, target, options, shapes_random)) {
+  std::vector<CaseSpec> specs = task != nullptr
+                                    ? task->CorrectnessCases(options.min_seeds)
+                                    : CorrectnessCases(problem, target, options, shapes_random);
+  for (CaseSpec& spec : specs) {
     CasePlan::CheckCase check;
     KC_ASSIGN_OR_RETURN(check.index, add_case(spec.axes, spec.distribution(), plan.outputs_bytes));
     plan.check_cases.push_back(std::move(check));
@@ -78,11 +84,11 @@ absl::StatusOr<CasePlan> PlanCases(const Problem& problem, const MeasureOptions&
     // Memory per set: inputs of two banks in addition to the arena's, and expected outputs of all
     // banks.
     int64_t set_bytes = 0;
-    KC_ASSIGN_OR_RETURN(const auto inputs, Layouts(problem.inputs, axes));
+    KC_ASSIGN_OR_RETURN(const auto inputs, tensors.Inputs(axes));
     for (const TensorLayout& layout : inputs) {
       set_bytes += 3 * layout.bytes();
     }
-    KC_ASSIGN_OR_RETURN(const auto outputs, Layouts(problem.outputs, axes));
+    KC_ASSIGN_OR_RETURN(const auto outputs, tensors.Outputs(axes));
     for (const TensorLayout& layout : outputs) {
       const int64_t expected = IsFloat(layout.dtype) ? layout.elements() * 8 : layout.bytes();
       set_bytes += 2 * layout.bytes() + static_cast<int64_t>(CasePlan::kBanks) * expected;

@@ -12,6 +12,7 @@
 #include "services/worker/core/inputs.h"
 #include "services/worker/core/options.h"
 #include "services/worker/cuda/judge/expected_output.h"
+#include "services/worker/python/task_programs.h"
 
 namespace kernelcast::worker {
 
@@ -42,6 +43,7 @@ struct CasePlan {
   struct Case {
     AxisValues axes;
     std::string distribution;
+    size_t task_case = 0;  // of a Python task
     std::vector<Place> inputs;
     std::vector<Place> outputs;
     int64_t reference_ns = 0;
@@ -79,9 +81,11 @@ struct CasePlan {
   uint64_t outputs_bytes = 0;
 };
 
-// Chooses the shapes of correctness cases by `shapes_random`, and the number of input sets by the
-// options. FAILED_PRECONDITION: the problem has more calls or outputs than a runner takes.
+// Chooses the shapes of correctness cases by `shapes_random`, or as a Python task lists them, and
+// the number of input sets by the options. `task` is null for other problems. FAILED_PRECONDITION:
+// the problem has more calls or outputs than a runner takes.
 [[nodiscard]] absl::StatusOr<CasePlan> PlanCases(const Problem& problem,
+                                                 const PythonTaskPrograms* task,
                                                  const MeasureOptions& options,
                                                  SecretRandom& shapes_random);
 

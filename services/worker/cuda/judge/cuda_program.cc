@@ -72,15 +72,16 @@ absl::StatusOr<PlannedProgram> PlanProgram(const Problem& problem, const CudaPro
   return made;
 }
 
-absl::StatusOr<Program> PlanCall(const Problem& problem, const CasePlan::Case& at,
+absl::StatusOr<Program> PlanCall(const CallTensors& tensors, const CasePlan::Case& at,
                                  const OutputPlaces& outputs, bool wide) {
   Program call;
-  KC_ASSIGN_OR_RETURN(const auto inputs, Layouts(problem.inputs, at.axes));
+  call.task_case = static_cast<uint32_t>(at.task_case);
+  KC_ASSIGN_OR_RETURN(const auto inputs, tensors.Inputs(at.axes));
   for (size_t i = 0; i < inputs.size(); ++i) {
     KC_ASSIGN_OR_RETURN(call.inputs.emplace_back(),
                         TensorRecordOf(inputs[i], CasePlan::kInputs, at.inputs[i].offset));
   }
-  KC_ASSIGN_OR_RETURN(auto layouts, Layouts(problem.outputs, at.axes));
+  KC_ASSIGN_OR_RETURN(auto layouts, tensors.Outputs(at.axes));
   for (size_t i = 0; i < layouts.size(); ++i) {
     if (wide && IsFloat(layouts[i].dtype)) layouts[i].dtype = DataType::kFloat64;
     KC_ASSIGN_OR_RETURN(call.outputs.emplace_back(),

@@ -9,6 +9,7 @@
 #include "common/domain/problem.h"
 #include "services/worker/cuda/judge/case_plan.h"
 #include "services/worker/cuda/runner/program_table.h"
+#include "services/worker/python/call_tensors.h"
 
 namespace kernelcast::worker {
 
@@ -44,7 +45,7 @@ struct PlannedProgram {
                                                          const OutputPlaces& outputs);
 
 // One call of host code. `wide`: floating-point outputs are float64.
-[[nodiscard]] absl::StatusOr<cuda_runner::Program> PlanCall(const Problem& problem,
+[[nodiscard]] absl::StatusOr<cuda_runner::Program> PlanCall(const CallTensors& tensors,
                                                             const CasePlan::Case& at,
                                                             const OutputPlaces& outputs, bool wide);
 

@@ -1,8 +1,17 @@
 #include "services/worker/cuda/judge/expected_output.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace kernelcast::worker {
+
+ComparisonRule CudaExpected::Rule() const {
+  return {.absolute = absolute,
+          .rtol = tolerance.rtol,
+          .max_error = tolerance.max_error,
+          .larger_of_both = tolerance.larger_of_both ? 1 : 0,
+          .infinities = static_cast<int32_t>(tolerance.infinities)};
+}
 
 CudaVerdict JudgeComparison(const CudaExpected& expected, const TensorComparison& comparison,
                             bool poisoned) {
@@ -11,17 +20,25 @@ CudaVerdict JudgeComparison(const CudaExpected& expected, const TensorComparison
     const double error = std::sqrt(comparison.error_squares);
     verdict.normwise_error = expected.norm > 0 ? error / expected.norm : error;
   }
-  if (comparison.mismatches == 0) {
+  const Tolerance& tolerance = expected.tolerance;
+  const bool zeros = tolerance.not_all_zero && expected.norm > 0 && comparison.nonzero == 0;
+  if (comparison.mismatches == 0 && !zeros) {
     verdict.cause = WrongResult::Cause::kNormwise;
-    verdict.ok = !(IsFloat(expected.dtype) && expected.tolerance.normwise > 0 &&
-                   expected.rms > expected.tolerance.atol &&
-                   verdict.normwise_error > expected.tolerance.normwise);
+    verdict.ok = !(IsFloat(expected.dtype) && tolerance.normwise > 0 &&
+                   expected.rms > tolerance.atol && verdict.normwise_error > tolerance.normwise);
     return verdict;
   }
-  verdict.ok = false;
-  if (poisoned && comparison.unwritten == comparison.mismatches) {
+  const bool unwritten =
+      poisoned && comparison.unwritten > 0 && comparison.unwritten == comparison.mismatches;
+  const double matched = 1 - static_cast<double>(comparison.mismatches) /
+                                 static_cast<double>(std::max<int64_t>(1, expected.count));
+  const bool enough = tolerance.matched_ratio < 1 && matched >= tolerance.matched_ratio;
+  verdict.ok = enough && comparison.intolerable == 0 && !zeros && !unwritten;
+  // Poison of NaN stays intolerable where a share of the elements may be wrong.
+  if (unwritten || (enough && poisoned && comparison.unwritten > 0 &&
+                    comparison.unwritten == comparison.intolerable)) {
     verdict.cause = WrongResult::Cause::kNotWritten;
-  } else if (comparison.non_finite == comparison.mismatches) {
+  } else if (comparison.mismatches > 0 && comparison.non_finite == comparison.mismatches) {
     verdict.cause = WrongResult::Cause::kNonFinite;
   }
   return verdict;

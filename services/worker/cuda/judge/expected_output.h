@@ -18,7 +18,9 @@ struct CudaExpected {
   CUdeviceptr values = 0;  // doubles, or elements of the integer type
   double rms = 0;
   double norm = 0;
-  double absolute = 0;  // atol * max(1, rms)
+  double absolute = 0;  // atol, scaled
+
+  ComparisonRule Rule() const;
 };
 
 // Verdict on a candidate's output; see CompareTensor.

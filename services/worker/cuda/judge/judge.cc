@@ -35,7 +35,7 @@ constexpr double kGraphDeviationNs = 500;
 
 // Of calls whose graphs are timed precisely.
 PrecisionOptions EagerPrecision(PrecisionOptions precision) {
-  constexpr int64_t kCapNs = 60'000'000;
+  constexpr int64_t kCapNs = 20'000'000;
   constexpr double kHalfWidth = 0.03;
   precision.half_width = std::max(precision.half_width, kHalfWidth);
   precision.cap_ns = std::min(precision.cap_ns, kCapNs);
@@ -56,10 +56,15 @@ class CudaJudge {
  private:
   // Steps; see Judgement.
   bool TimeShape(size_t shape_index);
-  // Times CUDA graphs of the calls of a Python task, if both sides can be captured. A mistake of
-  // the candidate here is only the reason why there is no such figure.
+  // Captures CUDA graphs of the calls of a Python task, and times them, if both sides can be
+  // captured at all shapes. A mistake of the candidate here is only the reason why there is no such
+  // figure.
+  bool CaptureGraphs();
   bool TimeGraphs(size_t shape_index);
-  bool CaptureGraphs(size_t shape_index);
+  // Sets `why` if a call cannot be captured.
+  bool CaptureShape(const CudaPreparedProblem::BenchShape& shape, std::string& why);
+  // Goes on without graphs. `why` is empty if the judgement had ended.
+  bool GiveUpGraphs(const CudaPreparedProblem::BenchShape& shape, std::string why);
   // The figures of a Python task: those of graphs where there are any, and eager ones.
   MeasureOutcome ConcludeTask();
 
@@ -118,6 +123,10 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
       going = check_.Run();
       times_.check_ns += judgement_.NowNs() - loaded_ns;
     }
+    going = going && CaptureGraphs();
+    const int64_t captured_ns = judgement_.NowNs();
+    going = going && judgement_.AwaitDevice();
+    times_.wait_ns += judgement_.NowNs() - captured_ns;
     for (size_t i = 0; i < results_.size() && going; ++i) {
       going = (graphs_.empty() || TimeGraphs(i)) && TimeShape(i);
     }
@@ -136,6 +145,8 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
   if (auto* const ok = std::get_if<MeasuredOk>(&outcome)) {
     judgement_.monitor().Look();
     judgement_.monitor().Fill(ok->environment);
+    const CudaPreparedProblem& prepared = judgement_.prepared();
+    ok->rule = prepared.RuleOf(prepared.check_cases().front().expected.front().tolerance);
   }
   return outcome;
 }
@@ -192,8 +203,7 @@ bool CudaJudge::TimeShape(size_t shape_index) {
   return found.has_value();
 }
 
-bool CudaJudge::CaptureGraphs(size_t shape_index) {
-  const CudaPreparedProblem::BenchShape& shape = judgement_.prepared().bench_shapes()[shape_index];
+bool CudaJudge::CaptureShape(const CudaPreparedProblem::BenchShape& shape, std::string& why) {
   std::vector<RunRecord> runs;
   for (const Side side : {Side::kReference, Side::kCandidate}) {
     runs.clear();
@@ -204,9 +214,8 @@ bool CudaJudge::CaptureGraphs(size_t shape_index) {
     const CudaRunner::Answer answer =
         judgement_.RunnerOf(side).Run(runs, limit_ns, judgement_.cancel(), /*replay=*/true);
     if (answer.end == End::kFailed && answer.reply.failure == cuda_runner::Failure::kEntry) {
-      no_graphs_[shape_index] =
-          absl::StrCat("a call of the ", side == Side::kReference ? "reference" : "candidate",
-                       " cannot be captured");
+      why = absl::StrCat("a call of the ", side == Side::kReference ? "reference" : "candidate",
+                         " cannot be captured");
       return false;
     }
     if (!judgement_.Accept(answer, side, "graph", limit_ns)) return false;
@@ -214,15 +223,29 @@ bool CudaJudge::CaptureGraphs(size_t shape_index) {
   return true;
 }
 
+bool CudaJudge::CaptureGraphs() {
+  const int64_t start_ns = judgement_.NowNs();
+  bool going = true;
+  for (size_t i = 0; i < graphs_.size() && no_graphs_[i].empty() && going; ++i) {
+    const CudaPreparedProblem::BenchShape& shape = judgement_.prepared().bench_shapes()[i];
+    std::string why;
+    if (CaptureShape(shape, why)) continue;
+    if (why.empty() && !judgement_.alone()) {
+      return judgement_.Fail(absl::UnavailableError("no graphs while another process ended"));
+    }
+    going = GiveUpGraphs(shape, std::move(why));
+  }
+  times_.capture_ns += judgement_.NowNs() - start_ns;
+  return going;
+}
+
 bool CudaJudge::TimeGraphs(size_t shape_index) {
-  std::string& why = no_graphs_[shape_index];
-  if (!why.empty()) return true;
+  if (!no_graphs_[shape_index].empty()) return true;
   const int64_t start_ns = judgement_.NowNs();
   TimedShape& result = graphs_[shape_index];
+  std::string why;
   timer_.set_replays(true);
-  const std::optional<TimingSession> session =
-      CaptureGraphs(shape_index) ? timer_.RunSession(shape_index, precision_, result)
-                                 : std::nullopt;
+  const std::optional<TimingSession> session = timer_.RunSession(shape_index, precision_, result);
   std::optional<NewValuesFound> found;
   if (session) {
     found = timer_.RunFreshRounds(shape_index, *session, result);
@@ -232,24 +255,30 @@ bool CudaJudge::TimeGraphs(size_t shape_index) {
     }
   }
   timer_.set_replays(false);
-  times_.timing_ns += judgement_.NowNs() - start_ns;
+  times_.graphs_ns += judgement_.NowNs() - start_ns;
   if (found) {
     result.Add(*session, ChargeFor(found->slowdowns));
     return true;
   }
+  return GiveUpGraphs(judgement_.prepared().bench_shapes()[shape_index], std::move(why));
+}
+
+bool CudaJudge::GiveUpGraphs(const CudaPreparedProblem::BenchShape& shape, std::string why) {
   if (why.empty() && judgement_.outcome()) {
     why = absl::StrCat("its graphs: ", std::string(OutcomeName(*judgement_.outcome())));
+    if (const auto* const exploit = std::get_if<Exploit>(&*judgement_.outcome())) {
+      absl::StrAppend(&why, ", ", exploit->evidence);
+    }
   }
   if (why.empty()) why = std::string(judgement_.status().message());
+  std::fill(no_graphs_.begin(), no_graphs_.end(), why);
   if (!judgement_.Resume()) return false;
   if (!judgement_.runners().alive()) {
     // The calls themselves are timed in other processes.
     return judgement_.Must(judgement_.RenewRunners()) && LoadCandidate(judgement_);
   }
   // It may have ended with other values in place.
-  CudaPreparedProblem& prepared = judgement_.prepared();
-  return judgement_.Must(
-             prepared.PutBank(prepared.bench_shapes()[shape_index], CudaPreparedProblem::kBase)) &&
+  return judgement_.Must(judgement_.prepared().PutBank(shape, CudaPreparedProblem::kBase)) &&
          judgement_.Must(judgement_.device().Synchronize()) && judgement_.NoteInputs();
 }
 

@@ -32,7 +32,11 @@ typedef unsigned long long u64;
 // Code shared by describing and comparing.
 constexpr std::string_view kCommon = R"cuda(
 struct Statistics { double squares; u64 finite; u64 nan; };
-struct Comparison { u64 mismatches; u64 first; u64 unwritten; u64 non_finite; double error_squares; };
+struct Comparison {
+  u64 mismatches; u64 first; u64 unwritten; u64 non_finite; double error_squares; u64 intolerable;
+  u64 nonzero;
+};
+struct Rule { double absolute; double rtol; double max_error; int larger_of_both; int infinities; };
 
 __device__ double SumOverBlock(double value) {
   __shared__ double parts[32];
@@ -60,6 +64,13 @@ template <class T> __device__ bool IsPoison(T value, long long i, unsigned poiso
   else return *reinterpret_cast<const u64*>(&value) == ((u64)poison << 32 | poison);
 }
 
+// The relative bound has a floor, as the rule that takes the larger bound does.
+__device__ double Bound(const Rule& rule, double expected) {
+  const double magnitude = fabs(expected);
+  return rule.larger_of_both ? fmax(rule.absolute, rule.rtol * (magnitude + 1e-8))
+                             : rule.absolute + rule.rtol * magnitude;
+}
+
 __device__ void Report(u64 i, bool poisoned, bool non_finite, Comparison* result) {
   atomicAdd(&result->mismatches, 1ull);
   atomicMin(&result->first, i);
@@ -77,9 +88,10 @@ __device__ double ToDouble(__nv_fp8_e4m3 v) { return float(v); }
 __device__ double ToDouble(__nv_fp8_e5m2 v) { return float(v); }
 
 template <class T>
-__device__ void CompareReal(const T* got, const double* expected, long long count, double absolute,
-                            double rtol, unsigned poison, Comparison* result) {
+__device__ void CompareReal(const T* got, const double* expected, long long count, Rule rule,
+                            unsigned poison, Comparison* result) {
   double error_squares = 0;
+  u64 intolerable = 0, nonzero = 0;
   const long long stride = (long long)gridDim.x * blockDim.x;
   for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
     const T held = got[i];
@@ -89,20 +101,27 @@ __device__ void CompareReal(const T* got, const double* expected, long long coun
     if (g_finite && e_finite) {
       const double error = fabs(g - e);
       error_squares += error * error;
-      agrees = error <= absolute + rtol * fabs(e);
+      const bool beyond = rule.max_error > 0 && error > rule.max_error;
+      agrees = error <= Bound(rule, e) && !beyond;
+      intolerable += beyond;
     } else {
-      agrees = g == e;
+      agrees = g == e && (rule.infinities == 0 || (rule.infinities == 1 && e < 0));
+      intolerable += !agrees && (!g_finite || rule.max_error > 0);
     }
+    nonzero += g != 0;
     if (!agrees) Report(i, IsPoison(held, i, poison), !g_finite, result);
   }
   error_squares = SumOverBlock(error_squares);
   if (threadIdx.x == 0 && error_squares > 0) atomicAdd(&result->error_squares, error_squares);
+  if (intolerable) atomicAdd(&result->intolerable, intolerable);
+  // Only whether there is any counts.
+  if (nonzero && result->nonzero == 0) atomicAdd(&result->nonzero, nonzero);
 }
 
 #define COMPARE(NAME, T)                                                                           \
-  extern "C" __global__ void compare_##NAME(const T* g, const double* e, long long n, double a,   \
-                                            double r, unsigned p, Comparison* c) {                \
-    CompareReal<T>(g, e, n, a, r, p, c);                                                           \
+  extern "C" __global__ void compare_##NAME(const T* g, const double* e, long long n, Rule r,     \
+                                            unsigned p, Comparison* c) {                          \
+    CompareReal<T>(g, e, n, r, p, c);                                                              \
   }
 COMPARE(float64, double)
 COMPARE(float32, float)
@@ -158,22 +177,22 @@ DESCRIBE(float8_e4m3, __nv_fp8_e4m3)
 DESCRIBE(float8_e5m2, __nv_fp8_e5m2)
 
 template <class T>
-__device__ void CompareWhole(const T* got, const T* expected, long long count, double absolute,
-                             double rtol, unsigned poison, Comparison* result) {
+__device__ void CompareWhole(const T* got, const T* expected, long long count, Rule rule,
+                             unsigned poison, Comparison* result) {
   const long long stride = (long long)gridDim.x * blockDim.x;
   for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
     const long long g = got[i], e = expected[i];
     const u64 error = g > e ? (u64)g - (u64)e : (u64)e - (u64)g;
-    if (error != 0 && !((double)error <= absolute + rtol * fabs((double)e))) {
+    if (error != 0 && !((double)error <= Bound(rule, (double)e))) {
       Report(i, IsPoison(got[i], i, poison), false, result);
     }
   }
 }
 
 #define WHOLE(NAME, T)                                                                             \
-  extern "C" __global__ void compare_##NAME(const T* g, const T* e, long long n, double a,        \
-                                            double r, unsigned p, Comparison* c) {                \
-    CompareWhole<T>(g, e, n, a, r, p, c);                                                          \
+  extern "C" __global__ void compare_##NAME(const T* g, const T* e, long long n, Rule r,          \
+                                            unsigned p, Comparison* c) {                          \
+    CompareWhole<T>(g, e, n, r, p, c);                                                             \
   }
 WHOLE(int64, long long)
 WHOLE(int32, int)
@@ -285,7 +304,7 @@ absl::Status JudgeKernels::Compare(const Comparison& comparison) {
   const TensorComparison zero;
   KC_RETURN_IF_ERROR(Fill(comparison.result, &zero, sizeof(zero)));
   Comparison c = comparison;
-  void* parameters[] = {&c.got, &c.expected, &c.count, &c.absolute, &c.rtol, &c.poison, &c.result};
+  void* parameters[] = {&c.got, &c.expected, &c.count, &c.rule, &c.poison, &c.result};
   return Launch(CompareName(c.dtype), c.count, parameters);
 }
 

@@ -47,6 +47,18 @@ struct TensorComparison {
   uint64_t unwritten = 0;         // mismatches that hold the poison
   uint64_t non_finite = 0;        // mismatches that are infinite or NaN
   double error_squares = 0;       // over elements that are finite on both sides
+  // Mismatches that no share of wrong elements allows: infinite, NaN, or beyond the largest error.
+  uint64_t intolerable = 0;
+  uint64_t nonzero = 0;  // floating point: more than 0 if any element is not zero
+};
+
+// When elements agree, with the layout that the kernels read: see Tolerance.
+struct ComparisonRule {
+  double absolute = 0;
+  double rtol = 0;
+  double max_error = 0;  // 0: unlimited
+  int32_t larger_of_both = 0;
+  int32_t infinities = 0;  // Tolerance::Infinities
 };
 
 // Launches kernels on the device's stream. Functions return at once; results are available after
@@ -68,16 +80,16 @@ class JudgeKernels {
                                       CUdeviceptr statistics);
 
   // Compares `count` elements of `dtype` with doubles (floating-point types) or elements of the
-  // same type (integers) by |got - expected| <= absolute + rtol * |expected|. NaN agrees with
-  // nothing, an infinity only with the same infinity. `poison` is the word that the output was
-  // filled with. `result` points to a TensorComparison on the device, which is reset first.
+  // same type (integers) by |got - expected| <= absolute + rtol * |expected|, or by another rule.
+  // NaN agrees with nothing, an infinity only with the same infinity. `poison` is the word that the
+  // output was filled with. `result` points to a TensorComparison on the device, which is reset
+  // first.
   struct Comparison {
     DataType dtype = DataType::kFloat32;
     CUdeviceptr got = 0;
     CUdeviceptr expected = 0;
     int64_t count = 0;
-    double absolute = 0;
-    double rtol = 0;
+    ComparisonRule rule = {};
     uint32_t poison = 0;
     CUdeviceptr result = 0;
   };

@@ -31,6 +31,9 @@ struct CudaJudgeTimes {
   int64_t check_ns = 0;
   int64_t timing_ns = 0;
   int64_t fresh_ns = 0;
+  int64_t capture_ns = 0;  // of graphs
+  int64_t graphs_ns = 0;   // timing graphs, also on new values
+  int64_t wait_ns = 0;     // until the device was free for timing
 };
 
 // Runners of the two sides. Device-code candidates share one process with the reference. A shared
@@ -48,6 +51,14 @@ struct CudaRunners {
 // Used for figures that span several processes, and after a crash.
 using RenewRunners = std::function<absl::StatusOr<CudaRunners>()>;
 
+// Waits until the device is free for timing, which checks of outputs need not be. An error ends the
+// judgement.
+using BeforeTiming = std::function<absl::Status()>;
+
+// Stops other work of the worker on the device, and waits for its end, until the result is
+// destroyed.
+using Quieten = std::function<std::shared_ptr<void>()>;
+
 // What to judge, and with what. References must outlive the judgement.
 struct CudaJudgeRequest {
   CudaPreparedProblem& prepared;
@@ -57,8 +68,11 @@ struct CudaJudgeRequest {
   JudgeKernels& kernels;
   CudaRunners runners;
   const RenewRunners& renew;
+  const BeforeTiming& before_timing;
+  bool alone;  // whether no other process uses the device before that
   DeviceMonitor& monitor;
   RunnerSpread& spread;
+  const Quieten& quieten;
   const CancelToken& cancel;
   CudaJudgeTimes& times;
   const Clock& clock = Clock::Real();
@@ -102,6 +116,14 @@ class Judgement {
   bool NoteInputs();
   bool CheckInputs();
 
+  // Whether no other process can have kept the device busy.
+  bool alone() const { return request_.alone; }
+  // Waits until the device is free for timing.
+  bool AwaitDevice() { return Must(request_.before_timing()); }
+  // Stops other work of the worker on the device until the judgement has ended.
+  void Quieten() {
+    if (quiet_ == nullptr && request_.quieten) quiet_ = request_.quieten();
+  }
   // Replaces the runners by new ones, in which nothing is loaded.
   [[nodiscard]] absl::Status RenewRunners();
   const CudaRunners& runners() const { return runners_; }
@@ -143,6 +165,7 @@ class Judgement {
   CudaPreparedProblem::Programs programs_;
   std::optional<size_t> running_;
   uint64_t inputs_fingerprint_ = 0;
+  std::shared_ptr<void> quiet_;  // of Quieten
   std::optional<MeasureOutcome> outcome_;
   absl::Status status_;
 };

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/domain/python_task.h"
 #include "services/worker/core/verdict.h"
 #include "services/worker/core/verification.h"
 
@@ -12,6 +14,9 @@ namespace kernelcast::worker {
 namespace {
 
 using Case = CudaPreparedProblem::Case;
+
+// Of what a task's checker says.
+constexpr size_t kMaxReasonBytes = 300;
 
 }  // namespace
 
@@ -40,8 +45,7 @@ bool OutputVerifier::Verify(const std::vector<Look>& looks, const Calls& calls) 
                  judgement_.OutputsOf(calls.side), cases[look.index].outputs[look.output]),
              .expected = expected.values,
              .count = expected.count,
-             .absolute = expected.absolute,
-             .rtol = expected.tolerance.rtol,
+             .rule = expected.Rule(),
              .poison = calls.poison,
              .result = comparisons_.address() + i * sizeof(TensorComparison)}))) {
       return false;
@@ -56,25 +60,60 @@ bool OutputVerifier::Verify(const std::vector<Look>& looks, const Calls& calls) 
       !judgement_.Must(judgement_.device().Synchronize())) {
     return false;
   }
+  std::vector<CudaVerdict> verdicts;
   for (size_t i = 0; i < looks.size(); ++i) {
-    const CudaVerdict verdict = JudgeComparison(*looks[i].expected, found[i], true);
-    if (verdict.ok) {
-      continue;
-    }
-    if (calls.side == Side::kReference) {
+    verdicts.push_back(JudgeComparison(*looks[i].expected, found[i], true));
+    if (!verdicts[i].ok && calls.side == Side::kReference) {
       return judgement_.Fail(absl::UnavailableError(
           "the reference's results are not what they were before the candidate came"));
     }
-    return Wrong(looks[i], found[i], verdict, calls.timed);
+  }
+  const CudaPreparedProblem& prepared = judgement_.prepared();
+  const bool by_checker =
+      prepared.has_checker() && calls.ask_checker && calls.side == Side::kCandidate;
+  Refusals refusals;
+  if (by_checker && !AskChecker(looks, verdicts, calls, refusals)) return false;
+  for (size_t i = 0; i < looks.size(); ++i) {
+    const bool unwritten = verdicts[i].cause == WrongResult::Cause::kNotWritten;
+    const auto refusal = refusals.find(looks[i].index);
+    // The task's checker may allow other results than the reference's.
+    const bool wrong = !verdicts[i].ok && (unwritten || !by_checker);
+    if (!wrong && refusal == refusals.end()) continue;
+    std::string rule = prepared.RuleOf(looks[i].expected->tolerance);
+    if (refusal != refusals.end()) {
+      absl::StrAppend(&rule, "; it said: ", refusal->second);
+    } else if (unwritten && prepared.task() != nullptr) {
+      rule = kWrittenRule;
+    }
+    return Wrong(looks[i], found[i], verdicts[i], calls.timed, rule);
+  }
+  return true;
+}
+
+bool OutputVerifier::AskChecker(const std::vector<Look>& looks,
+                                const std::vector<CudaVerdict>& verdicts, const Calls& calls,
+                                Refusals& refusals) {
+  if (looks.empty()) return true;
+  std::set<size_t> asked;
+  const size_t chosen = looks[judgement_.plan_random().Below(looks.size())].index;
+  for (size_t i = 0; i < looks.size(); ++i) {
+    const size_t index = looks[i].index;
+    if (calls.timed && verdicts[i].ok && index != chosen) continue;
+    if (!asked.insert(index).second) continue;
+    auto reason = judgement_.prepared().AskChecker(judgement_.OutputsOf(calls.side), index,
+                                                   judgement_.cancel());
+    if (!reason.ok()) return judgement_.Fail(reason.status());
+    if (*reason) refusals.emplace(index, (*reason)->substr(0, kMaxReasonBytes));
   }
   return true;
 }
 
 bool OutputVerifier::Wrong(const Look& look, const TensorComparison& comparison,
-                           const CudaVerdict& verdict, bool timed) {
+                           const CudaVerdict& verdict, bool timed, const std::string& rule) {
   const Case& at = judgement_.prepared().cases()[look.index];
   const CudaExpected& expected = *look.expected;
   WrongResult wrong;
+  wrong.rule = rule;
   wrong.cause = timed ? WrongResult::Cause::kTimedOutput : verdict.cause;
   wrong.shape = at.axes;
   wrong.distribution = at.distribution;
@@ -137,13 +176,14 @@ bool OutputVerifier::VerifySlots(const SlotCalls& calls) {
       }
     }
   }
-  const Calls timed{calls.side, calls.poison, /*timed=*/true};
+  Calls timed{calls.side, calls.poison, /*timed=*/true};
   if (Verify(looks, timed)) {
     return true;
   }
   // Wrong for the new values but right for the previous ones: the output was cached.
   if (calls.stale && judgement_.status().ok() && judgement_.outcome()) {
     MeasureOutcome wrong = *judgement_.TakeOutcome();
+    timed.ask_checker = false;
     if (Verify(stale_looks, timed)) {
       return judgement_.Settle(
           MakeExploit(Exploit::Kind::kCachedOutput,

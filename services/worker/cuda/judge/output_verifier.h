@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -32,6 +34,9 @@ class OutputVerifier {
     Side side;
     uint32_t poison;  // what the outputs held before the calls
     bool timed;
+    // Whether a task's own checker is asked, where there is one. Of timed calls it is asked about
+    // those that differ from the reference, and one more.
+    bool ask_checker = true;
   };
   bool Verify(const std::vector<Look>& looks, const Calls& calls);
 
@@ -48,8 +53,13 @@ class OutputVerifier {
   bool VerifySlots(const SlotCalls& calls);
 
  private:
+  // Why the task's own checker refuses the candidate's outputs, by case; it is asked about those of
+  // `looks`.
+  using Refusals = std::map<size_t, std::string>;
+  bool AskChecker(const std::vector<Look>& looks, const std::vector<CudaVerdict>& verdicts,
+                  const Calls& calls, Refusals& refusals);
   bool Wrong(const Look& look, const TensorComparison& comparison, const CudaVerdict& verdict,
-             bool timed);
+             bool timed, const std::string& rule);
 
   Judgement& judgement_;
   DeviceBuffer comparisons_;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/domain/python_task.h"
 #include "services/worker/core/draw_plan.h"
 #include "services/worker/core/random.h"
 #include "services/worker/core/tensor.h"
@@ -68,6 +69,10 @@ absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> CudaPreparedProblem::MakeTa
                         CudaTaskInputs::Start(*prepared->task_, device, python, cancel));
     KC_RETURN_IF_ERROR(prepared->FillTaskInputs(*drawn, cancel));
   }
+  if (HasChecker(prepared->problem_.task->format)) {
+    KC_ASSIGN_OR_RETURN(prepared->checker_,
+                        CudaTaskChecker::Start(*prepared->task_, device, python, cancel));
+  }
   KC_RETURN_IF_ERROR(prepared->PlanReference());
   {
     CudaProgram oracle;
@@ -97,7 +102,7 @@ absl::Status CudaPreparedProblem::PlanReference() {
 }
 
 absl::Status CudaPreparedProblem::Arrange() {
-  KC_ASSIGN_OR_RETURN(plan_, PlanCases(problem_, options_, shapes_random_));
+  KC_ASSIGN_OR_RETURN(plan_, PlanCases(problem_, task_.get(), options_, shapes_random_));
   const double bytes = plan_.MemoryBytes(problem_);
   KC_ASSIGN_OR_RETURN(const DeviceMemory device, device_.Memory());
   const std::string text = absl::StrFormat(
@@ -115,7 +120,23 @@ absl::Status CudaPreparedProblem::Arrange() {
 }
 
 uint64_t CudaPreparedProblem::bytes() const {
-  return memory_.bytes() + banks_.bytes() + expected_.mapped_bytes();
+  return memory_.bytes() + banks_.bytes() + expected_.mapped_bytes() +
+         (has_checker() ? checker_->bytes() : 0);
+}
+
+absl::StatusOr<std::optional<std::string>> CudaPreparedProblem::AskChecker(
+    Arena outputs, size_t index, const CancelToken& cancel) {
+  const Case& at = plan_.cases[index];
+  std::vector<CUdeviceptr> tensors;
+  for (const Place& input : at.inputs) tensors.push_back(memory_.inputs() + input.offset);
+  for (const Place& output : at.outputs) {
+    tensors.push_back(memory_.OutputAddress(outputs, output));
+  }
+  return checker_->Check(at.task_case, tensors, cancel);
+}
+
+std::string CudaPreparedProblem::RuleOf(const Tolerance& tolerance) const {
+  return task_ == nullptr ? "" : RuleText(problem_.task->format, tolerance);
 }
 
 absl::Status CudaPreparedProblem::ArrangeBanks() {
@@ -183,16 +204,17 @@ absl::Status CudaPreparedProblem::FillInputs(const CancelToken& cancel) {
 absl::Status CudaPreparedProblem::FillTaskInputs(CudaTaskInputs& drawn, const CancelToken& cancel) {
   const size_t tensors = problem_.inputs.size();
   for (const CheckCase& check : plan_.check_cases) {
-    KC_RETURN_IF_ERROR(drawn.Draw(values_random_.Next(), cancel));
+    const Case& at = plan_.cases[check.index];
+    KC_RETURN_IF_ERROR(drawn.Draw(at.task_case, values_random_.Next(), cancel));
     for (size_t t = 0; t < tensors; ++t) {
-      KC_RETURN_IF_ERROR(
-          drawn.CopyTo(t, memory_.inputs() + plan_.cases[check.index].inputs[t].offset));
+      KC_RETURN_IF_ERROR(drawn.CopyTo(t, memory_.inputs() + at.inputs[t].offset));
     }
   }
   for (BenchShape& shape : plan_.bench_shapes) {
+    const size_t task_case = plan_.cases[shape.slots[0]].task_case;
     for (std::array<Set, CasePlan::kBanks>& sets : shape.sets) {
       for (const Bank bank : {kBase, kOther}) {
-        KC_RETURN_IF_ERROR(drawn.Draw(values_random_.Next(), cancel));
+        KC_RETURN_IF_ERROR(drawn.Draw(task_case, values_random_.Next(), cancel));
         for (size_t t = 0; t < tensors; ++t) {
           KC_RETURN_IF_ERROR(drawn.CopyTo(t, sets[bank].inputs[t]));
         }
@@ -205,12 +227,12 @@ absl::Status CudaPreparedProblem::FillTaskInputs(CudaTaskInputs& drawn, const Ca
 
 absl::StatusOr<std::vector<CudaExpected>> CudaPreparedProblem::PlaceExpected(
     const AxisValues& axes, std::vector<Place>& places, uint64_t& end) const {
-  KC_ASSIGN_OR_RETURN(const auto layouts, Layouts(problem_.outputs, axes));
+  KC_ASSIGN_OR_RETURN(const auto layouts, Tensors().Outputs(axes));
   std::vector<CudaExpected> all;
   for (size_t i = 0; i < layouts.size(); ++i) {
     CudaExpected expected;
     expected.dtype = layouts[i].dtype;
-    KC_ASSIGN_OR_RETURN(expected.tolerance, ToleranceAt(problem_.outputs[i], axes));
+    KC_ASSIGN_OR_RETURN(expected.tolerance, Tensors().ToleranceOf(i, axes));
     expected.count = layouts[i].elements();
     const auto bytes =
         static_cast<uint64_t>(IsFloat(expected.dtype) ? expected.count * 8 : layouts[i].bytes());
@@ -269,7 +291,7 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunne
     for (const OracleCall& call : of_bank) {
       if (oracle.host_launched()) {
         KC_ASSIGN_OR_RETURN(programs.emplace_back(),
-                            PlanCall(problem_, *call.at, {kExpected, call.places}, /*wide=*/true));
+                            PlanCall(Tensors(), *call.at, {kExpected, call.places}, /*wide=*/true));
         continue;
       }
       auto program = PlanProgram(problem_, oracle, *call.at, {kExpected, call.places});
@@ -351,7 +373,8 @@ absl::Status CudaPreparedProblem::DescribeExpected(std::span<const OracleCall> c
       }
       output.norm = std::sqrt(of.squares);
       output.rms = of.finite > 0 ? output.norm / std::sqrt(static_cast<double>(of.finite)) : 0;
-      output.absolute = output.tolerance.atol * std::max(1.0, output.rms);
+      output.absolute =
+          output.tolerance.atol * (output.tolerance.scaled ? std::max(1.0, output.rms) : 1);
     }
   }
   return absl::OkStatus();
@@ -361,7 +384,7 @@ absl::StatusOr<CudaPreparedProblem::Programs> CudaPreparedProblem::MakeCalls(Are
   Programs made;
   for (const Case& at : plan_.cases) {
     KC_ASSIGN_OR_RETURN(made.programs.emplace_back(),
-                        PlanCall(problem_, at, {outputs, at.outputs}, false));
+                        PlanCall(Tensors(), at, {outputs, at.outputs}, false));
     made.workspace_bytes.push_back(0);
   }
   return made;
@@ -537,8 +560,7 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
                             .got = memory_.OutputAddress(kReferenceOutputs, at.outputs[i]),
                             .expected = expected[i].values,
                             .count = expected[i].count,
-                            .absolute = expected[i].absolute,
-                            .rtol = expected[i].tolerance.rtol,
+                            .rule = expected[i].Rule(),
                             .poison = 0x7ff17ff1,
                             .result = result.address()}));
       TensorComparison found;
@@ -552,6 +574,13 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
             what, " disagrees with the oracle in output ", problem_.outputs[i].name, ": ",
             found.mismatches, " of ", expected[i].count, " values, the first at ", found.first,
             ", ", found.unwritten, " not written; normwise error ", verdict.normwise_error));
+      }
+    }
+    if (has_checker()) {
+      KC_ASSIGN_OR_RETURN(const auto reason, AskChecker(kReferenceOutputs, index, cancel));
+      if (reason) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "the task's check_implementation refuses its own reference (", what, "): ", *reason));
       }
     }
     return absl::OkStatus();

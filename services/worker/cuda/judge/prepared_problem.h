@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "services/worker/cuda/judge/python_task.h"
 #include "services/worker/cuda/judge/runner_client.h"
 #include "services/worker/cuda/runner/program_table.h"
+#include "services/worker/python/call_tensors.h"
 #include "services/worker/python/task_programs.h"
 
 namespace kernelcast::worker {
@@ -64,6 +66,13 @@ class CudaPreparedProblem {
   const Problem& problem() const { return problem_; }
   // Null for problems that are not Python tasks.
   const PythonTaskPrograms* task() const { return task_.get(); }
+  // Whether the task's own code decides about outputs.
+  bool has_checker() const { return checker_ != nullptr; }
+  // Why the task's checker refuses the outputs of a case; nothing if it accepts them.
+  [[nodiscard]] absl::StatusOr<std::optional<std::string>> AskChecker(Arena outputs, size_t index,
+                                                                      const CancelToken& cancel);
+  // The task's rule of passing, for results; empty for problems that are not Python tasks.
+  std::string RuleOf(const Tolerance& tolerance) const;
   const ProblemTarget& target() const { return problem_.targets.find(kCudaTargetName)->second; }
   const MeasureOptions& options() const { return options_; }
   const std::vector<Case>& cases() const { return plan_.cases; }
@@ -138,6 +147,7 @@ class CudaPreparedProblem {
         fingerprint_seed_(SecretRandom(key, "fingerprint").Next()),
         memory_(device, key) {}
 
+  CallTensors Tensors() const { return {problem_, task_.get()}; }
   absl::Status Arrange();
   absl::Status MapArenas(CudaRunner& runner, const CancelToken& cancel);
   // Loads the reference's programs with the scratch memory that they need.
@@ -188,6 +198,7 @@ class CudaPreparedProblem {
   DeviceBuffer banks_;
   DeviceBuffer fingerprint_;  // one word; empty until it is needed
   SharedArena expected_;
+  std::unique_ptr<CudaTaskChecker> checker_;
 };
 
 }  // namespace kernelcast::worker

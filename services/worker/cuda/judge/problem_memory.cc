@@ -61,8 +61,19 @@ absl::Status ProblemMemory::Relocate() {
   return move(scratch_, scratch_bytes_, false);
 }
 
+absl::StatusOr<bool> ProblemMemory::ExchangeOutputs() {
+  if (other_outputs_.mapped_bytes() == 0) {
+    absl::StatusOr<SharedArena> made = MakeArena(outputs_bytes_);
+    if (absl::IsResourceExhausted(made.status())) return false;
+    KC_RETURN_IF_ERROR(made.status());
+    other_outputs_ = *std::move(made);
+  }
+  std::swap(outputs_, other_outputs_);
+  return true;
+}
+
 uint64_t ProblemMemory::bytes() const {
-  uint64_t bytes = 0;
+  uint64_t bytes = other_outputs_.mapped_bytes();
   for (const SharedArena* arena : {&inputs_, &outputs_, &reference_outputs_, &scratch_}) {
     bytes += arena->mapped_bytes();
   }

@@ -40,6 +40,11 @@ class ProblemMemory {
   // copy.
   [[nodiscard]] absl::Status Relocate();
 
+  // Gives the next host-launched candidate other memory for its outputs than the last one, whose
+  // process may still write to its own. That process must have ended before the next call. Returns
+  // false if the device has no room.
+  [[nodiscard]] absl::StatusOr<bool> ExchangeOutputs();
+
   // Maps an arena into a runner, inputs read-only.
   [[nodiscard]] absl::Status Map(CudaRunner& runner, Arena number, const CancelToken& cancel);
   // Grows the scratch arena to the requested size and maps it into the runner, which then needs all
@@ -74,6 +79,7 @@ class ProblemMemory {
   uint64_t scratch_bytes_ = 1;
   SharedArena inputs_;
   SharedArena outputs_;
+  SharedArena other_outputs_;  // empty until it is needed
   SharedArena reference_outputs_;
   SharedArena scratch_;
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/secret_random.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
 #include "services/worker/cuda/runner/program_table.h"
@@ -23,6 +24,9 @@ constexpr uint32_t kInputsArena = 0;
 constexpr uint32_t kOutputsArena = 1;
 constexpr int64_t kCallLimitNs = 120'000'000'000;
 constexpr size_t kKeptOutputBytes = 4096;
+// Of a checker, for its reason.
+constexpr int64_t kMessageBytes = 1024;
+constexpr const char* kCheckStage = "check_implementation";
 
 TensorLayout Bytes(int64_t bytes, DataType dtype) {
   TensorLayout layout;
@@ -31,17 +35,29 @@ TensorLayout Bytes(int64_t bytes, DataType dtype) {
   return layout;
 }
 
-absl::Status RunOnce(CudaRunner& runner, const std::string& stage, const CancelToken& cancel) {
-  const RunRecord record{cuda_runner::kCandidate, 0};
-  return TaskStatus(runner, runner.Run({&record, 1}, kCallLimitNs, cancel), stage, cancel);
+CudaRunner::Answer RunCase(CudaRunner& runner, size_t task_case, const CancelToken& cancel) {
+  const RunRecord record{cuda_runner::kCandidate, static_cast<uint32_t>(task_case)};
+  return runner.Run({&record, 1}, kCallLimitNs, cancel);
 }
 
-absl::Status SetProgram(CudaRunner& runner, Program program, const std::string& stage,
-                        const CancelToken& cancel) {
-  KC_ASSIGN_OR_RETURN(
-      const CudaRunner::Answer taken,
-      runner.SetPrograms(cuda_runner::kCandidate, std::span(&program, 1), kCallLimitNs, cancel));
+absl::Status SetPrograms(CudaRunner& runner, std::span<const Program> programs,
+                         const std::string& stage, const CancelToken& cancel) {
+  KC_ASSIGN_OR_RETURN(const CudaRunner::Answer taken,
+                      runner.SetPrograms(cuda_runner::kCandidate, programs, kCallLimitNs, cancel));
   return TaskStatus(runner, taken, stage, cancel);
+}
+
+// Places tensors one after the other from `end` on, and adds their records.
+absl::StatusOr<std::vector<CasePlan::Place>> Arrange(
+    const std::vector<TensorLayout>& layouts, uint32_t arena, uint64_t& end,
+    std::vector<cuda_runner::TensorRecord>& records) {
+  std::vector<CasePlan::Place> places;
+  for (const TensorLayout& layout : layouts) {
+    places.push_back({end, static_cast<uint64_t>(layout.bytes())});
+    KC_ASSIGN_OR_RETURN(records.emplace_back(), TensorRecordOf(layout, arena, end));
+    end = AlignTensor(end + places.back().bytes);
+  }
+  return places;
 }
 
 absl::Status MapArena(CudaRunner& runner, uint32_t number, const SharedArena& arena, bool writable,
@@ -88,6 +104,7 @@ absl::StatusOr<PythonTaskPrograms> DescribeTask(const Problem& problem, CudaDevi
                                                 const CudaRunnerOptions& python,
                                                 const CancelToken& cancel) {
   const std::string stage = "description";
+  SecretRandom held_out("held-out cases");
   KC_ASSIGN_OR_RETURN(const auto runner, CudaRunner::Start(python, cancel));
   KC_ASSIGN_OR_RETURN(const SharedArena arena, SharedArena::Create(device, kDescriptionBytes));
   KC_RETURN_IF_ERROR(device.Check(
@@ -96,12 +113,13 @@ absl::StatusOr<PythonTaskPrograms> DescribeTask(const Problem& problem, CudaDevi
   KC_RETURN_IF_ERROR(device.Synchronize());
   KC_RETURN_IF_ERROR(MapArena(*runner, kOutputsArena, arena, true, cancel));
   KC_RETURN_IF_ERROR(LoadTaskProgram(
-      *runner, PythonTaskPrograms::DescribeProgram(problem, 0).content, stage, cancel));
+      *runner, PythonTaskPrograms::DescribeProgram(problem, held_out.Next()).content, stage,
+      cancel));
   Program program;
   KC_ASSIGN_OR_RETURN(program.outputs.emplace_back(),
                       TensorRecordOf(Bytes(kDescriptionBytes, DataType::kUint8), kOutputsArena, 0));
-  KC_RETURN_IF_ERROR(SetProgram(*runner, std::move(program), stage, cancel));
-  KC_RETURN_IF_ERROR(RunOnce(*runner, stage, cancel));
+  KC_RETURN_IF_ERROR(SetPrograms(*runner, std::span(&program, 1), stage, cancel));
+  KC_RETURN_IF_ERROR(TaskStatus(*runner, RunCase(*runner, 0, cancel), stage, cancel));
   std::string text(kDescriptionBytes, '\0');
   KC_RETURN_IF_ERROR(device.Check(
       device.api().MemcpyDtoHAsync(text.data(), arena.address(), text.size(), device.stream()),
@@ -115,41 +133,95 @@ absl::StatusOr<std::unique_ptr<CudaTaskInputs>> CudaTaskInputs::Start(
     const CancelToken& cancel) {
   const std::string stage = "inputs";
   std::unique_ptr<CudaTaskInputs> inputs(new CudaTaskInputs(device));
-  KC_ASSIGN_OR_RETURN(const auto layouts, Layouts(task.problem().inputs, {}));
-  Program program;
-  KC_ASSIGN_OR_RETURN(program.inputs.emplace_back(),
-                      TensorRecordOf(Bytes(1, DataType::kInt64), kInputsArena, 0));
-  uint64_t end = 0;
-  for (const TensorLayout& layout : layouts) {
-    inputs->offsets_.push_back(end);
-    inputs->bytes_.push_back(static_cast<uint64_t>(layout.bytes()));
-    KC_ASSIGN_OR_RETURN(program.outputs.emplace_back(), TensorRecordOf(layout, kOutputsArena, end));
-    end = AlignTensor(end + inputs->bytes_.back());
+  std::vector<Program> programs;
+  uint64_t most_bytes = 0;
+  for (const TaskCase& one : task.cases()) {
+    Program& program = programs.emplace_back();
+    program.task_case = static_cast<uint32_t>(programs.size() - 1);
+    KC_ASSIGN_OR_RETURN(program.inputs.emplace_back(),
+                        TensorRecordOf(Bytes(1, DataType::kInt64), kInputsArena, 0));
+    uint64_t end = 0;
+    KC_ASSIGN_OR_RETURN(inputs->places_.emplace_back(),
+                        Arrange(one.inputs, kOutputsArena, end, program.outputs));
+    most_bytes = std::max(most_bytes, end);
   }
   KC_ASSIGN_OR_RETURN(inputs->seed_, SharedArena::Create(device, sizeof(int64_t)));
-  KC_ASSIGN_OR_RETURN(inputs->made_, SharedArena::Create(device, end));
+  KC_ASSIGN_OR_RETURN(inputs->made_, SharedArena::Create(device, most_bytes));
   KC_ASSIGN_OR_RETURN(inputs->runner_, CudaRunner::Start(python, cancel));
   KC_RETURN_IF_ERROR(MapArena(*inputs->runner_, kInputsArena, inputs->seed_, false, cancel));
   KC_RETURN_IF_ERROR(MapArena(*inputs->runner_, kOutputsArena, inputs->made_, true, cancel));
   KC_RETURN_IF_ERROR(LoadTaskProgram(*inputs->runner_, task.Inputs().content, stage, cancel));
-  KC_RETURN_IF_ERROR(SetProgram(*inputs->runner_, std::move(program), stage, cancel));
+  KC_RETURN_IF_ERROR(SetPrograms(*inputs->runner_, programs, stage, cancel));
   return inputs;
 }
 
-absl::Status CudaTaskInputs::Draw(uint64_t seed, const CancelToken& cancel) {
+absl::Status CudaTaskInputs::Draw(size_t task_case, uint64_t seed, const CancelToken& cancel) {
   const auto bounded = static_cast<int64_t>(seed % kTaskSeeds);
   KC_RETURN_IF_ERROR(device_.Check(
       device_.api().MemcpyHtoDAsync(seed_.address(), &bounded, sizeof(bounded), device_.stream()),
       "writing a seed"));
   // Earlier draws are copied.
   KC_RETURN_IF_ERROR(device_.Synchronize());
-  return RunOnce(*runner_, "inputs", cancel);
+  drawn_ = task_case;
+  return TaskStatus(*runner_, RunCase(*runner_, task_case, cancel), "inputs", cancel);
 }
 
 absl::Status CudaTaskInputs::CopyTo(size_t tensor, CUdeviceptr to) {
-  return device_.Check(device_.api().MemcpyDtoDAsync(to, made_.address() + offsets_[tensor],
-                                                     bytes_[tensor], device_.stream()),
+  const CasePlan::Place& place = places_[drawn_][tensor];
+  return device_.Check(device_.api().MemcpyDtoDAsync(to, made_.address() + place.offset,
+                                                     place.bytes, device_.stream()),
                        "copying inputs");
+}
+
+absl::StatusOr<std::unique_ptr<CudaTaskChecker>> CudaTaskChecker::Start(
+    const PythonTaskPrograms& task, CudaDevice& device, const CudaRunnerOptions& python,
+    const CancelToken& cancel) {
+  std::unique_ptr<CudaTaskChecker> checker(new CudaTaskChecker(device));
+  std::vector<Program> programs;
+  uint64_t most_bytes = 0;
+  for (const TaskCase& one : task.cases()) {
+    Program& program = programs.emplace_back();
+    program.task_case = static_cast<uint32_t>(programs.size() - 1);
+    std::vector<TensorLayout> layouts = one.inputs;
+    layouts.insert(layouts.end(), one.outputs.begin(), one.outputs.end());
+    uint64_t end = AlignTensor(kMessageBytes);
+    KC_ASSIGN_OR_RETURN(checker->places_.emplace_back(),
+                        Arrange(layouts, kOutputsArena, end, program.inputs));
+    KC_ASSIGN_OR_RETURN(program.outputs.emplace_back(),
+                        TensorRecordOf(Bytes(kMessageBytes, DataType::kUint8), kOutputsArena, 0));
+    most_bytes = std::max(most_bytes, end);
+  }
+  KC_ASSIGN_OR_RETURN(checker->copies_, SharedArena::Create(device, most_bytes));
+  KC_ASSIGN_OR_RETURN(checker->runner_, CudaRunner::Start(python, cancel));
+  KC_RETURN_IF_ERROR(MapArena(*checker->runner_, kOutputsArena, checker->copies_, true, cancel));
+  KC_RETURN_IF_ERROR(
+      LoadTaskProgram(*checker->runner_, task.Checker().content, kCheckStage, cancel));
+  KC_RETURN_IF_ERROR(SetPrograms(*checker->runner_, programs, kCheckStage, cancel));
+  return checker;
+}
+
+absl::StatusOr<std::optional<std::string>> CudaTaskChecker::Check(
+    size_t task_case, std::span<const CUdeviceptr> tensors, const CancelToken& cancel) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const CasePlan::Place& place = places_[task_case][i];
+    KC_RETURN_IF_ERROR(
+        device_.Check(device_.api().MemcpyDtoDAsync(copies_.address() + place.offset, tensors[i],
+                                                    place.bytes, device_.stream()),
+                      "copying tensors to check"));
+  }
+  KC_RETURN_IF_ERROR(device_.Synchronize());
+  const CudaRunner::Answer answer = RunCase(*runner_, task_case, cancel);
+  if (answer.ok()) return std::optional<std::string>();
+  if (answer.end != CudaRunner::End::kFailed ||
+      answer.reply.failure != cuda_runner::Failure::kEntry) {
+    return TaskStatus(*runner_, answer, kCheckStage, cancel);
+  }
+  std::string text(kMessageBytes, '\0');
+  KC_RETURN_IF_ERROR(device_.Check(
+      device_.api().MemcpyDtoHAsync(text.data(), copies_.address(), text.size(), device_.stream()),
+      "reading a message"));
+  KC_RETURN_IF_ERROR(device_.Synchronize());
+  return std::optional<std::string>(SanitizeUtf8(text.substr(0, text.find('\0'))));
 }
 
 }  // namespace kernelcast::worker

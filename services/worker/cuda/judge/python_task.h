@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "common/domain/problem.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/inputs.h"
+#include "services/worker/cuda/judge/case_plan.h"
 #include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/runner_client.h"
 #include "services/worker/python/task_programs.h"
@@ -32,8 +35,9 @@ namespace kernelcast::worker {
 [[nodiscard]] absl::Status LoadTaskProgram(CudaRunner& runner, const std::string& program,
                                            const std::string& stage, const CancelToken& cancel);
 
-// Runs the task once in a process of its own to find out what its inputs and outputs are. Errors
-// are those of PythonTaskPrograms::Read and LoadTaskProgram.
+// Runs the task once in a process of its own to find out what its inputs and outputs are, also in
+// secret cases that it does not list, where its format allows such. Errors are those of
+// PythonTaskPrograms::Read and LoadTaskProgram.
 [[nodiscard]] absl::StatusOr<PythonTaskPrograms> DescribeTask(const Problem& problem,
                                                               CudaDevice& device,
                                                               const CudaRunnerOptions& python,
@@ -47,8 +51,8 @@ class CudaTaskInputs {
       const PythonTaskPrograms& task, CudaDevice& device, const CudaRunnerOptions& python,
       const CancelToken& cancel);
 
-  // Draws a set of inputs. The same seed gives the same values.
-  [[nodiscard]] absl::Status Draw(uint64_t seed, const CancelToken& cancel);
+  // Draws a set of inputs of a case. The same seed gives the same values.
+  [[nodiscard]] absl::Status Draw(size_t task_case, uint64_t seed, const CancelToken& cancel);
   // Enqueues a copy of one of the tensors that were drawn last.
   [[nodiscard]] absl::Status CopyTo(size_t tensor, CUdeviceptr to);
 
@@ -58,8 +62,33 @@ class CudaTaskInputs {
   CudaDevice& device_;
   SharedArena seed_;
   SharedArena made_;
-  std::vector<uint64_t> offsets_;
-  std::vector<uint64_t> bytes_;
+  std::vector<std::vector<CasePlan::Place>> places_;  // by case, in made_
+  size_t drawn_ = 0;
+  std::unique_ptr<CudaRunner> runner_;
+};
+
+// A process in which the task's own code decides whether outputs are right, from copies of them. No
+// code of a candidate runs in it. Not thread-safe.
+class CudaTaskChecker {
+ public:
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaTaskChecker>> Start(
+      const PythonTaskPrograms& task, CudaDevice& device, const CudaRunnerOptions& python,
+      const CancelToken& cancel);
+
+  // Why the outputs are wrong, in the task's words; nothing if they are right. `tensors` are the
+  // addresses of the inputs and then the outputs of a call. FAILED_PRECONDITION: the task's code
+  // fails.
+  [[nodiscard]] absl::StatusOr<std::optional<std::string>> Check(
+      size_t task_case, std::span<const CUdeviceptr> tensors, const CancelToken& cancel);
+
+  uint64_t bytes() const { return copies_.mapped_bytes(); }
+
+ private:
+  explicit CudaTaskChecker(CudaDevice& device) : device_(device) {}
+
+  CudaDevice& device_;
+  SharedArena copies_;                                // of the tensors of a call, after the message
+  std::vector<std::vector<CasePlan::Place>> places_;  // by case
   std::unique_ptr<CudaRunner> runner_;
 };
 

@@ -78,6 +78,15 @@ std::vector<std::byte> Joined(std::span<const cuda_runner::SampleRecord> samples
   return records;
 }
 
+// Leaves a processor to the processes that are timed on it.
+void LeaveProcessor(pid_t process, int cpu) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (cpu < 0 || sched_getaffinity(process, sizeof(allowed), &allowed) != 0) return;
+  CPU_CLR(static_cast<size_t>(cpu), &allowed);
+  if (CPU_COUNT(&allowed) > 0) sched_setaffinity(process, sizeof(allowed), &allowed);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Start(const CudaRunnerOptions& options,
@@ -110,6 +119,7 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Begin(const CudaRunnerOp
     return absl::UnavailableError(
         absl::StrCat("the runner cannot be started: ", spawned.status().message()));
   }
+  LeaveProcessor((*spawned)->pid(), options.timing_cpu);
   std::unique_ptr<CudaRunner> runner(new CudaRunner(*std::move(spawned), sockets[0], options));
   runner->began_ns_ = Clock::Real().MonotonicNs();
   if (!runner->Send(Hello(), {}, -1)) {
@@ -134,6 +144,11 @@ absl::Status CudaRunner::AwaitStart(const CancelToken& cancel) {
 }
 
 CudaRunner::~CudaRunner() { close(socket_); }
+
+void CudaRunner::Kill() {
+  alive_ = false;
+  child_->Kill();
+}
 
 CudaRunner::Answer CudaRunner::Lost(End end) {
   alive_ = false;

@@ -117,6 +117,8 @@ class CudaRunner {
   // The answer of LoadObject; nothing before the first.
   const std::optional<Answer>& load_answer() const { return load_answer_; }
   // Whether the runner is usable: it has neither ended nor lost its context.
+  // Kills the process, for which the destructor waits.
+  void Kill();
   bool alive() const { return alive_; }
   // What it has printed so far, the last part if it is long.
   const std::string& output() const { return child_->output(); }

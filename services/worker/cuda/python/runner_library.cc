@@ -33,7 +33,8 @@ namespace {
 // Functions of cuda_runner.py. They end the process if the program fails.
 struct PythonFunctions {
   void (*load)(const char* content, int64_t bytes);
-  int32_t (*call)(uint64_t id, const uint64_t* addresses, int32_t tensors, int32_t replay);
+  int32_t (*call)(uint64_t id, const uint64_t* addresses, int32_t tensors, int32_t replay,
+                  int32_t task_case);
   void (*deliver)();
 };
 
@@ -58,7 +59,7 @@ class PythonProgram final : public HostProgram {
       addresses_.push_back(reinterpret_cast<uint64_t>(tensor.tensor.data));
     }
     return functions_.call(call.id(), addresses_.data(), static_cast<int32_t>(addresses_.size()),
-                           replay);
+                           replay, static_cast<int32_t>(call.task_case()));
   }
 
   const PythonFunctions functions_;

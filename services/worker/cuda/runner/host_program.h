@@ -25,16 +25,20 @@ class HostCall {
   void set_inputs(uint32_t inputs) { inputs_ = inputs; }
   // Distinct for each call that a process takes.
   void set_id(uint64_t id) { id_ = id; }
+  void set_task_case(uint32_t task_case) { task_case_ = task_case; }
 
   bool empty() const { return tensors_.empty(); }
   const std::vector<Tensor>& tensors() const { return tensors_; }
   uint32_t inputs() const { return inputs_; }
   uint64_t id() const { return id_; }
+  // Which of a Python task's cases it is.
+  uint32_t task_case() const { return task_case_; }
 
  private:
   std::vector<Tensor> tensors_;
   uint32_t inputs_ = 0;
   uint64_t id_ = 0;
+  uint32_t task_case_ = 0;
 };
 
 // Untrusted code on the host that launches by itself, and stays in this process.

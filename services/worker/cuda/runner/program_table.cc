@@ -41,7 +41,7 @@ std::vector<std::byte> WritePrograms(std::span<const Program> programs) {
   for (const Program& program : programs) {
     Append(ProgramRecord{static_cast<uint32_t>(program.launches.size()),
                          static_cast<uint32_t>(program.inputs.size()),
-                         static_cast<uint32_t>(program.outputs.size())},
+                         static_cast<uint32_t>(program.outputs.size()), program.task_case},
            file);
     for (const ProgramLaunch& launch : program.launches) {
       LaunchRecord record{};
@@ -77,6 +77,7 @@ absl::StatusOr<std::vector<Program>> ReadPrograms(std::span<const std::byte> fil
     if (header.inputs > kMaxTensors || header.outputs > kMaxTensors) {
       return absl::InvalidArgumentError("programs: too many tensors");
     }
+    program.task_case = header.task_case;
     program.launches.resize(header.launches);
     for (ProgramLaunch& launch : program.launches) {
       KC_ASSIGN_OR_RETURN(const LaunchRecord record, reader.Read<LaunchRecord>());

@@ -33,6 +33,7 @@ struct Program {
   std::vector<ProgramLaunch> launches = {};
   std::vector<TensorRecord> inputs = {};
   std::vector<TensorRecord> outputs = {};
+  uint32_t task_case = 0;  // of a Python task
 };
 
 // Returns the content of a kPrograms file.

@@ -129,6 +129,7 @@ struct ProgramRecord {
   uint32_t launches;
   uint32_t inputs;
   uint32_t outputs;
+  uint32_t task_case;  // of a Python task
 };
 struct TensorRecord {
   uint32_t arena;

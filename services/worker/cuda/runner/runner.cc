@@ -256,6 +256,7 @@ bool Runner::MakeCallReady(const Program& program, ReadyProgram& ready_program) 
   }
   call.set_inputs(static_cast<uint32_t>(program.inputs.size()));
   call.set_id(++calls_taken_);
+  call.set_task_case(program.task_case);
   return true;
 }
 

@@ -16,8 +16,18 @@ constexpr std::chrono::milliseconds kLook{50};
 
 CandidateLoader::CandidateLoader(CudaRunnerOptions python, int64_t load_limit_ns, int threads,
                                  int64_t forget_ns)
-    : python_(std::move(python)), load_limit_ns_(load_limit_ns), forget_ns_(forget_ns) {
+    : python_(std::move(python)),
+      load_limit_ns_(load_limit_ns),
+      forget_ns_(forget_ns),
+      max_ahead_(static_cast<size_t>(threads)) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+}
+
+int CandidateLoader::ThreadsFor(uint64_t device_bytes) {
+  // Most of the time of loading is one processor's work.
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  const auto fitting = static_cast<int64_t>(device_bytes / kLoadedBytes);
+  return static_cast<int>(std::clamp<int64_t>(std::min(cores * 3 / 4, fitting), 1, kMaxAhead));
 }
 
 CandidateLoader::~CandidateLoader() {
@@ -49,6 +59,20 @@ void CandidateLoader::Expect(const std::string& program) {
   changed_.notify_all();
 }
 
+std::shared_ptr<void> CandidateLoader::Pause(int64_t limit_ns) {
+  std::unique_lock lock(mutex_);
+  ++pauses_;
+  changed_.wait_for(lock, std::chrono::nanoseconds(limit_ns), [this] {
+    return std::none_of(entries_.begin(), entries_.end(),
+                        [](const auto& entry) { return entry->state == Entry::State::kLoading; });
+  });
+  return {this, [this](void*) {
+            const std::lock_guard resumed(mutex_);
+            --pauses_;
+            changed_.notify_all();
+          }};
+}
+
 size_t CandidateLoader::expected() const {
   const std::lock_guard lock(mutex_);
   return entries_.size();
@@ -68,7 +92,7 @@ std::shared_ptr<CandidateLoader::Entry> CandidateLoader::NextLocked() {
       next = entry;
     }
   }
-  return ahead < kMaxAhead ? next : nullptr;
+  return ahead < max_ahead_ && pauses_ == 0 ? next : nullptr;
 }
 
 void CandidateLoader::Work() {

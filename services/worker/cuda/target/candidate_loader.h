@@ -23,11 +23,16 @@ namespace kernelcast::worker {
 // needs no timing lease. Thread-safe.
 class CandidateLoader {
  public:
-  // Candidates that are loaded but not yet measured hold device memory.
-  static constexpr size_t kMaxAhead = 6;
+  // Candidates that are loaded but not yet measured hold device memory: about this much each.
+  static constexpr uint64_t kLoadedBytes = uint64_t{4} << 30;
+  static constexpr int kMaxAhead = 8;
   static constexpr int64_t kForgetNs = 60'000'000'000;
 
-  // A loaded candidate is dropped if it is not taken for `forget_ns`, and at most that much later.
+  // How many candidates to load at once on a device with this much memory.
+  static int ThreadsFor(uint64_t device_bytes);
+
+  // At most `threads` candidates are being loaded or are loaded. A loaded one is dropped if it is
+  // not taken for `forget_ns`, and at most that much later.
   CandidateLoader(CudaRunnerOptions python, int64_t load_limit_ns, int threads,
                   int64_t forget_ns = kForgetNs);
   ~CandidateLoader();
@@ -42,6 +47,10 @@ class CandidateLoader {
   // token's status when it is stopped.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<CudaRunner>> Take(const std::string& program,
                                                                  const CancelToken& cancel);
+
+  // Waits until no expected program is being loaded, at most `limit_ns`. None begins to be loaded
+  // until the result is destroyed, which the loader must outlive.
+  [[nodiscard]] std::shared_ptr<void> Pause(int64_t limit_ns);
 
   // Number of programs that wait, are being loaded or are loaded.
   size_t expected() const;
@@ -65,11 +74,13 @@ class CandidateLoader {
   const CudaRunnerOptions python_;
   const int64_t load_limit_ns_;
   const int64_t forget_ns_;
+  const size_t max_ahead_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // State below is protected by mutex_.
   Entries entries_;
   bool stopping_ = false;
+  int pauses_ = 0;
 
   std::vector<std::thread> threads_;
 };

@@ -24,18 +24,13 @@ constexpr const char* kPythonLibrary = "kernelcast-cuda-python-runner.so";
 // For processes of Python tasks. They have one writable folder.
 std::vector<std::string> PythonEnvironment(const CudaToolkit& toolkit,
                                            const PythonInterpreter& python) {
-  std::vector<std::string> environment = {"LC_ALL=C.UTF-8",
-                                          "USER=kernelcast",
-                                          "HOME=/scratch",
-                                          "TMPDIR=/scratch",
-                                          "TRITON_CACHE_DIR=/scratch/triton",
-                                          "TORCH_EXTENSIONS_DIR=/scratch/extensions",
-                                          "TORCHINDUCTOR_CACHE_DIR=/scratch/inductor",
-                                          "CUDA_CACHE_DISABLE=1",
-                                          "MAX_JOBS=2",
-                                          "OMP_NUM_THREADS=1",
-                                          "OPENBLAS_NUM_THREADS=1",
-                                          "MKL_NUM_THREADS=1"};
+  std::vector<std::string> environment = {
+      "LC_ALL=C.UTF-8", "USER=kernelcast", "HOME=/scratch", "TMPDIR=/scratch",
+      "TRITON_CACHE_DIR=/scratch/triton", "TORCH_EXTENSIONS_DIR=/scratch/extensions",
+      "TORCHINDUCTOR_CACHE_DIR=/scratch/inductor",
+      // Otherwise it starts threads, which are denied.
+      "TORCHINDUCTOR_COMPILE_THREADS=1", "CUDA_CACHE_DISABLE=1", "MAX_JOBS=2", "OMP_NUM_THREADS=1",
+      "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1"};
   std::string path = "PATH=/usr/local/bin:/usr/bin:/bin";
   if (!python.tools.empty()) absl::StrAppend(&path, ":", python.tools);
   if (!toolkit.home.empty()) {

@@ -29,6 +29,8 @@ bool LacksMemory(const absl::StatusOr<MeasureOutcome>& outcome) {
 
 }  // namespace
 
+absl::StatusOr<HeldLease> NoLease() { return std::make_shared<char>(); }
+
 CudaMeasurer::~CudaMeasurer() { DropDevice(); }
 
 void CudaMeasurer::DropRunner() {
@@ -38,6 +40,7 @@ void CudaMeasurer::DropRunner() {
 }
 
 void CudaMeasurer::DropDevice() {
+  if (ending_.valid()) ending_.get();
   if (device_ != nullptr) {
     // What is freed below belongs to this context, and another one may be current on this thread.
     (void)device_->Bind();
@@ -111,6 +114,7 @@ absl::Status CudaMeasurer::StartReference(const CudaPrograms& programs, const Ca
 
 absl::StatusOr<PythonTaskPrograms> CudaMeasurer::Describe(const Problem& problem,
                                                           const CancelToken& cancel) {
+  FinishCandidate();
   KC_ASSIGN_OR_RETURN(CudaDevice* const device, OpenDevice());
   return DescribeTask(problem, *device, options_.python, cancel);
 }
@@ -241,6 +245,10 @@ void CudaMeasurer::DropBeyond(uint64_t bytes) {
 absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
                                                    const CudaPrograms& programs, MeasureLevel level,
                                                    const CancelToken& cancel) {
+  if (!ChecksMeanwhile(problem, programs, level)) FinishCandidate();
+  if (!ending_.valid() && lease_ == nullptr) {
+    KC_ASSIGN_OR_RETURN(lease_, acquire_());
+  }
   const int64_t start_ns = clock_.MonotonicNs();
   KC_RETURN_IF_ERROR(PrepareDevice(programs));
   auto prepared = Prepare(problem, programs, cancel);
@@ -252,13 +260,30 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
   }
   ++(*prepared)->candidates_served;
   const bool hosted = programs.candidate.host_launched();
-  if (hosted) {
-    KC_RETURN_IF_ERROR(StartObjectRunner(**prepared, cancel));
+  if (ending_.valid()) {
+    KC_ASSIGN_OR_RETURN(const bool exchanged, (*prepared)->memory().ExchangeOutputs());
+    if (!exchanged) {
+      FinishCandidate();
+      return absl::UnavailableError("the device has no room for other outputs");
+    }
   }
+  if (hosted) {
+    const int64_t prepared_ns = clock_.MonotonicNs();
+    KC_RETURN_IF_ERROR(StartObjectRunner(**prepared, cancel));
+    times_.attach_ns += clock_.MonotonicNs() - prepared_ns;
+  }
+  const BeforeTiming before_timing = [&]() -> absl::Status {
+    if (!AwaitEnd()) return absl::UnavailableError("an earlier candidate has changed the inputs");
+    if (lease_ == nullptr) {
+      KC_ASSIGN_OR_RETURN(lease_, acquire_());
+    }
+    return absl::OkStatus();
+  };
   const auto runners = [&] {
     return CudaRunners{runner_.get(), hosted ? object_runner_.get() : runner_.get()};
   };
   const RenewRunners renew = [&]() -> absl::StatusOr<CudaRunners> {
+    KC_RETURN_IF_ERROR(before_timing());
     KC_RETURN_IF_ERROR(StartReference(programs, cancel));
     KC_RETURN_IF_ERROR((*prepared)->memory().Relocate());
     KC_RETURN_IF_ERROR((*prepared)->Attach(*runner_, cancel));
@@ -275,8 +300,11 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
                             .kernels = *kernels_,
                             .runners = runners(),
                             .renew = renew,
+                            .before_timing = before_timing,
+                            .alone = !ending_.valid(),
                             .monitor = monitor_,
                             .spread = spread_,
+                            .quieten = options_.quieten,
                             .cancel = cancel,
                             .times = times_.judge,
                             .clock = clock_});
@@ -284,8 +312,23 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
     // The spares start while the driver ends what the lost runner has left running.
     BeginRunners();
   }
+  const int64_t judged_ns = clock_.MonotonicNs();
+  if (ending_.valid()) {
+    // It was not timed. Either process may have changed the inputs or kept the device busy.
+    const bool late = outcome.ok() && std::holds_alternative<Timeout>(*outcome);
+    if (!AwaitEnd() || late) {
+      outcome = absl::UnavailableError("the process of an earlier candidate has interfered");
+    }
+  }
+  if (programs.task != nullptr && outcome.ok() && std::holds_alternative<MeasuredOk>(*outcome) &&
+      level == MeasureLevel::kScreen && runner_ != nullptr && runner_->alive()) {
+    EndOnThread(**prepared);
+    times_.end_ns += clock_.MonotonicNs() - judged_ns;
+    return outcome;
+  }
   // This ends anything that the candidate has left running.
   object_runner_.reset();
+  times_.end_ns += clock_.MonotonicNs() - judged_ns;
   if (!outcome.ok() || runner_ == nullptr || !runner_->alive()) {
     DropRunner();
   }
@@ -294,20 +337,58 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
     const auto fingerprint = (*prepared)->InputsFingerprint();
     intact = fingerprint.ok() && *fingerprint == (*prepared)->base_fingerprint();
   }
-  if (!intact) {
-    // Its inputs and outputs may be damaged.
-    attached_ = nullptr;
-    DropRunner();
-    prepared_.pop_front();
-  }
+  // Its inputs and outputs may be damaged.
+  if (!intact) DropDamaged(**prepared);
   return outcome;
+}
+
+bool CudaMeasurer::ChecksMeanwhile(const Problem& problem, const CudaPrograms& programs,
+                                   MeasureLevel level) const {
+  return ending_.valid() && programs.task != nullptr && level == MeasureLevel::kScreen &&
+         loaded_ != nullptr && loaded_->alive() && runner_ != nullptr && runner_->alive() &&
+         runs_task_ && runner_->candidates < options_.candidates_per_runner &&
+         attached_ != nullptr && attached_ == ended_on_ &&
+         attached_->problem().problem_id == problem.problem_id &&
+         attached_->candidates_served < options_.measure.candidates_a_pool;
+}
+
+void CudaMeasurer::EndOnThread(CudaPreparedProblem& prepared) {
+  object_runner_->Kill();
+  ended_on_ = &prepared;
+  ending_ = std::async(std::launch::async,
+                       [runner = std::move(object_runner_), lease = std::move(lease_)]() mutable {
+                         runner.reset();
+                         lease.reset();
+                       });
+}
+
+bool CudaMeasurer::AwaitEnd() {
+  if (!ending_.valid()) return true;
+  ending_.get();
+  // Another thread may have measured before.
+  if (!device_->Bind().ok()) return false;
+  const auto fingerprint = ended_on_->InputsFingerprint();
+  return fingerprint.ok() && *fingerprint == ended_on_->base_fingerprint();
+}
+
+void CudaMeasurer::FinishCandidate() {
+  if (!ending_.valid()) return;
+  if (!AwaitEnd()) DropDamaged(*ended_on_);
+}
+
+void CudaMeasurer::DropDamaged(CudaPreparedProblem& prepared) {
+  attached_ = nullptr;
+  DropRunner();
+  std::erase_if(prepared_, [&](const auto& kept) { return kept.get() == &prepared; });
 }
 
 absl::StatusOr<MeasureOutcome> CudaMeasurer::Measure(const Problem& problem,
                                                      const CudaPrograms& programs,
                                                      MeasureLevel level, const CancelToken& cancel,
-                                                     LoadedCandidate loaded) {
+                                                     LoadedCandidate loaded,
+                                                     const AcquireLease& acquire) {
   times_ = {};
+  acquire_ = acquire;
   loaded_ = std::move(loaded);
   absl::StatusOr<MeasureOutcome> outcome = absl::UnavailableError("not judged");
   for (int attempt = 0; attempt < kAttempts && absl::IsUnavailable(outcome.status()); ++attempt) {
@@ -323,12 +404,14 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Measure(const Problem& problem,
     }
   }
   loaded_.reset();
+  lease_.reset();
   return outcome;
 }
 
 absl::StatusOr<Profile> CudaMeasurer::ProfileCandidate(const Problem& problem,
                                                        const CudaPrograms& programs,
                                                        const CancelToken& cancel) {
+  FinishCandidate();
   const int64_t start_ns = clock_.MonotonicNs();
   if (options_.profile.cupti_library.empty()) {
     return NoProfile("libcupti, a part of NVIDIA's toolkit, is not found");

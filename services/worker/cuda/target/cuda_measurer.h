@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <future>
 #include <list>
 #include <memory>
 #include <string>
@@ -41,6 +42,8 @@ struct CudaMeasurerOptions {
   // A runner is replaced after this many candidates.
   int candidates_per_runner = 200;
   CudaProfileOptions profile = {};
+  // Null: there is no other work.
+  Quieten quieten = nullptr;
   // Key for the values and placement of each preparation; for tests.
   std::function<SecretKey()> key = NewSecretKey;
 };
@@ -58,10 +61,17 @@ struct CudaPrograms {
 // A runner with a candidate that was loaded ahead; null: none.
 using LoadedCandidate = std::unique_ptr<CudaRunner>;
 
+// The timing lease of a device while it is held. Shared with the thread that ends a candidate's
+// process.
+using HeldLease = std::shared_ptr<void>;
+using AcquireLease = std::function<absl::StatusOr<HeldLease>()>;
+// For a device that nobody else uses.
+absl::StatusOr<HeldLease> NoLease();
+
 // Judges candidates on one device. Between candidates it keeps what is expensive to create: a
 // context, prepared problems, a warm runner, and a spare for when a candidate has ended the runner.
-// Use from one thread at a time, under the timing lease. Threads may change, but no thread that has
-// started runners may end before the measurer.
+// Use from one thread at a time, under the timing lease, which Measure acquires. Threads may
+// change, but no thread that has started runners may end before the measurer.
 class CudaMeasurer {
  public:
   // The rest is for candidates' workspaces and for contexts.
@@ -98,11 +108,17 @@ class CudaMeasurer {
   // Returns the errors of Target::Measure, and RESOURCE_EXHAUSTED if the problem is too large for
   // the device. If something fails through no fault of the candidate, recreates it and judges the
   // candidate once more before it returns UNAVAILABLE.
+  //
+  // The driver takes long to end a process that has used the device. After a Python candidate that
+  // is ok, this returns at once, and another thread waits for the end with the lease. The next
+  // candidate of the task, if it is loaded, is checked meanwhile, on other memory, and acquires the
+  // lease before it is timed.
   [[nodiscard]] absl::StatusOr<MeasureOutcome> Measure(const Problem& problem,
                                                        const CudaPrograms& programs,
                                                        MeasureLevel level,
                                                        const CancelToken& cancel,
-                                                       LoadedCandidate loaded = nullptr);
+                                                       LoadedCandidate loaded = nullptr,
+                                                       const AcquireLease& acquire = NoLease);
 
   // Finds out what the inputs and outputs of a Python task are. Errors are those of DescribeTask,
   // and UNAVAILABLE.
@@ -119,6 +135,8 @@ class CudaMeasurer {
   // Where the time of the last candidate went.
   struct Times {
     int64_t prepare_ns = 0;
+    int64_t attach_ns = 0;  // mapping memory into the candidate's process
+    int64_t end_ns = 0;     // ending it, as far as the measurement waits
     CudaJudgeTimes judge;
   };
   const Times& times() const { return times_; }
@@ -126,6 +144,17 @@ class CudaMeasurer {
  private:
   absl::StatusOr<MeasureOutcome> Judge(const Problem& problem, const CudaPrograms& programs,
                                        MeasureLevel level, const CancelToken& cancel);
+  // Whether a candidate can be checked while the process of the last one ends.
+  bool ChecksMeanwhile(const Problem& problem, const CudaPrograms& programs,
+                       MeasureLevel level) const;
+  // Waits for the end of the last candidate's process. Returns false if it has changed the
+  // problem's inputs.
+  bool AwaitEnd();
+  // The same, and drops a damaged problem.
+  void FinishCandidate();
+  // Ends the current candidate's process on another thread, which then releases the lease.
+  void EndOnThread(CudaPreparedProblem& prepared);
+  void DropDamaged(CudaPreparedProblem& prepared);
   absl::Status PrepareDevice(const CudaPrograms& programs);
   absl::StatusOr<CudaPreparedProblem*> Prepare(const Problem& problem, const CudaPrograms& programs,
                                                const CancelToken& cancel);
@@ -157,7 +186,11 @@ class CudaMeasurer {
   std::deque<std::unique_ptr<CudaRunner>> spares_;  // started, or starting
   std::unique_ptr<CudaRunner> object_runner_;       // for the current host-launched candidate
   LoadedCandidate loaded_;                          // that candidate, until a runner is needed
-  CudaPreparedProblem* attached_ = nullptr;         // its arenas are mapped in the runner
+  AcquireLease acquire_;
+  HeldLease lease_;                          // null while ending_ holds it
+  std::future<void> ending_;                 // valid while the last candidate's process may run
+  CudaPreparedProblem* ended_on_ = nullptr;  // the problem of that candidate
+  CudaPreparedProblem* attached_ = nullptr;  // its arenas are mapped in the runner
   RunnerSpread spread_;
   Times times_;
 };

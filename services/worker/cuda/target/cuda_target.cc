@@ -38,6 +38,8 @@ std::string DriverVersion(const NvmlApi& nvml) {
 constexpr int64_t kProbeLimitNs = 10'000'000'000;
 // Other processes may hold a device's timing lease when this worker starts.
 constexpr int64_t kPeaksLimitNs = 5'000'000'000;
+// For candidates that are being loaded when one must be timed in quiet.
+constexpr int64_t kQuietLimitNs = 10'000'000'000;
 // Number of compilers started in advance; the others start on demand.
 constexpr int kCompilersAhead = 32;
 // Number of described tasks that are kept in memory.
@@ -151,13 +153,15 @@ absl::Status CudaTarget::OpenDevices() {
     measurer.python.start_limit_ns = kPythonStartLimitNs;
     measurer.python.timing_cpu = TimingCpu(device->ordinal);
     measurer.prepared_bytes = options_.prepared_bytes;
+    measurer.quieten = [this]() -> std::shared_ptr<void> {
+      return loader_ == nullptr ? nullptr : loader_->Pause(kQuietLimitNs);
+    };
     measurer.candidates_per_runner = options_.candidates_per_runner;
     measurer.profile.cupti_library = compilers_->toolkit().cupti_library;
     if (compilers_->zygote() != nullptr && devices_.size() == 1) {
-      const int threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1,
-                                     static_cast<int>(CandidateLoader::kMaxAhead));
-      loader_ = std::make_unique<CandidateLoader>(measurer.python,
-                                                  options_.measure.python_load_limit_ns, threads);
+      loader_ = std::make_unique<CandidateLoader>(
+          measurer.python, options_.measure.python_load_limit_ns,
+          CandidateLoader::ThreadsFor(device->facts.info.memory_bytes));
     }
     device->measurer = std::make_unique<CudaMeasurer>(*api_, *device->monitor, std::move(measurer),
                                                       Clock::Real(), device->ordinal);
@@ -516,18 +520,28 @@ absl::StatusOr<Measurement> CudaTarget::MeasureOn(size_t number, const Problem& 
   if (loader_ != nullptr && problem.task) {
     KC_ASSIGN_OR_RETURN(loaded, loader_->Take(programs.candidate.object, cancel));
   }
-  KC_ASSIGN_OR_RETURN(const TimingLease::Held held, device.lease->Acquire(cancel));
-  const int64_t start_ns = Clock::Real().MonotonicNs();
+  const int64_t begin_ns = Clock::Real().MonotonicNs();
+  int64_t waited_ns = 0;
+  // Shared with the thread that ends the candidate's process.
+  std::shared_ptr<TimingLease::Held> held;
+  const AcquireLease acquire = [&]() -> absl::StatusOr<HeldLease> {
+    const int64_t asked_ns = Clock::Real().MonotonicNs();
+    KC_ASSIGN_OR_RETURN(TimingLease::Held acquired, device.lease->Acquire(cancel));
+    waited_ns += Clock::Real().MonotonicNs() - asked_ns;
+    held = std::make_shared<TimingLease::Held>(std::move(acquired));
+    return held;
+  };
   CudaMeasurer& measurer = *device.measurer;
-  auto outcome = measurer.Measure(problem, programs, level, cancel, std::move(loaded));
-  device.last_times = measurer.times().judge;
+  auto outcome = measurer.Measure(problem, programs, level, cancel, std::move(loaded), acquire);
+  const int64_t start_ns = begin_ns + waited_ns;
+  device.last_times = measurer.times();
   if (absl::IsUnavailable(outcome.status()) && cancel.Check().ok()) {
     if (const absl::Status works = measurer.CheckDevice(cancel); absl::IsUnavailable(works)) {
       NoteFailure(device, works);
     }
   }
   KC_RETURN_IF_ERROR(outcome.status());
-  KC_RETURN_IF_ERROR(held.Check());
+  if (held != nullptr) KC_RETURN_IF_ERROR(held->Check());
   Measurement measurement = RecordOf(info_, options_.worker_id, kCudaMeasuringProtocol, candidate,
                                      artifact, level, start_ns, *std::move(outcome));
   measurement.device = device.facts.info;
@@ -537,10 +551,15 @@ absl::StatusOr<Measurement> CudaTarget::MeasureOn(size_t number, const Problem& 
        {"gpu", device.ordinal},
        {"outcome", OutcomeName(measurement.outcome)},
        {"prepare_us", measurer.times().prepare_ns / 1000},
-       {"load_us", device.last_times.load_ns / 1000},
-       {"check_us", device.last_times.check_ns / 1000},
-       {"timing_us", device.last_times.timing_ns / 1000},
-       {"fresh_us", device.last_times.fresh_ns / 1000},
+       {"attach_us", measurer.times().attach_ns / 1000},
+       {"load_us", device.last_times.judge.load_ns / 1000},
+       {"check_us", device.last_times.judge.check_ns / 1000},
+       {"wait_us", device.last_times.judge.wait_ns / 1000},
+       {"capture_us", device.last_times.judge.capture_ns / 1000},
+       {"graphs_us", device.last_times.judge.graphs_ns / 1000},
+       {"timing_us", device.last_times.judge.timing_ns / 1000},
+       {"fresh_us", device.last_times.judge.fresh_ns / 1000},
+       {"end_us", measurer.times().end_ns / 1000},
        {"all_us", measurement.device_time_ns / 1000}});
   return measurement;
 }

@@ -74,7 +74,7 @@ class CudaTarget final : public Target {
 
   // Where the time of the first device's last measurement went. Do not call it during a
   // measurement.
-  const CudaJudgeTimes& last_times() const { return devices_.at(0)->last_times; }
+  const CudaMeasurer::Times& last_times() const { return devices_.at(0)->last_times; }
 
  private:
   explicit CudaTarget(CudaTargetOptions options) : options_(std::move(options)) {}
@@ -89,7 +89,7 @@ class CudaTarget final : public Target {
     std::vector<DevicePeak> peaks;
     // Used under the timing lease.
     std::unique_ptr<CudaMeasurer> measurer;
-    CudaJudgeTimes last_times;
+    CudaMeasurer::Times last_times;
     // Why it no longer measures, or "". Protected by mutex_ of the target.
     std::string failure;
   };

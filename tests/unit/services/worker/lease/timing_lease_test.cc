@@ -7,6 +7,8 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "common/base/clock.h"
 #include "common/base/id.h"
@@ -85,6 +87,15 @@ TEST_CASE("A waiting process takes the lease of a stopped one, which notices whe
   CHECK(WEXITSTATUS(status) == 0);
   std::filesystem::remove(path);
   std::filesystem::remove(path + ".takeover");
+}
+
+TEST_CASE("A thread may release a lease that another has acquired") {
+  auto lease = TimingLease::Open("");
+  REQUIRE(lease.ok());
+  auto held = (*lease)->Acquire(CancelToken());
+  REQUIRE(held.ok());
+  std::thread([moved = *std::move(held)] {}).join();
+  CHECK((*lease)->Acquire(CancelToken()).ok());
 }
 
 TEST_CASE("Without a file the lease works within the process") {

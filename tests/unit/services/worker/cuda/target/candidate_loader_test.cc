@@ -23,6 +23,21 @@ TEST_CASE("A loaded candidate that nobody takes is dropped, though no other come
   CHECK(testing::Eventually([&] { return loader.expected() == 0; }));
 }
 
+TEST_CASE("A loader that is paused loads expected candidates when it goes on") {
+  CandidateLoader loader(Missing(), kLoadLimitNs, /*threads=*/1, /*forget_ns=*/1'000'000);
+  auto pause = loader.Pause(kLoadLimitNs);
+  loader.Expect("program");
+  CHECK(loader.expected() == 1);
+  pause.reset();
+  CHECK(testing::Eventually([&] { return loader.expected() == 0; }));
+}
+
+TEST_CASE("Small devices have fewer candidates loaded at once") {
+  CHECK(CandidateLoader::ThreadsFor(1) == 1);
+  CHECK(CandidateLoader::ThreadsFor(2 * CandidateLoader::kLoadedBytes) <= 2);
+  CHECK(CandidateLoader::ThreadsFor(~uint64_t{0} >> 1) <= CandidateLoader::kMaxAhead);
+}
+
 TEST_CASE("A candidate is expected once and until it is taken") {
   CandidateLoader loader(Missing(), kLoadLimitNs, /*threads=*/1);
   loader.Expect("program");

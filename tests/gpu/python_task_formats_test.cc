@@ -1,0 +1,241 @@
+// Tasks of flashinfer-bench, SOL-ExecBench and GPU MODE on a GPU.
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/file.h"
+#include "common/domain/python_task.h"
+#include "nlohmann/json.hpp"
+#include "tests/gpu/task_fixture.h"
+#include "tests/support/services.h"
+
+namespace kernelcast::testing {
+namespace {
+
+const std::string kExamples = "examples/tasks/";
+
+// A definition of y = silu(x) * 2 over rows of 4096 floats, and its reference.
+Problem SiluDefinition(PythonTask::Format format) {
+  const bool sol = format == PythonTask::Format::kSolExecBench;
+  const nlohmann::json definition = {
+      {"name", "silu_h4096"},
+      {"op_type", "elementwise"},
+      {"axes", {{"rows", {{"type", "var"}}}, {"hidden", {{"type", "const"}, {"value", 4096}}}}},
+      {"inputs", {{"x", {{"shape", {"rows", "hidden"}}, {"dtype", "float32"}}}}},
+      {"outputs", {{"y", {{"shape", {"rows", "hidden"}}, {"dtype", "float32"}}}}},
+      {"reference", "import torch\n\ndef run(x):\n    return torch.nn.functional.silu(x) * 2\n"}};
+  std::string workloads;
+  for (const int rows : {512, 4096}) {
+    const nlohmann::json workload = {{"axes", {{"rows", rows}}},
+                                     {"inputs", {{"x", {{"type", "random"}}}}}};
+    absl::StrAppend(&workloads, workload.dump(), "\n");
+  }
+  return ParseProblem({{sol ? "definition.json" : "silu_h4096.json", definition.dump()},
+                       {sol ? "workload.jsonl" : "silu_h4096.jsonl", workloads}})
+      .value();
+}
+
+const char* const kTritonRun = R"(
+import triton
+import triton.language as tl
+
+@triton.jit
+def silu(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    v = tl.load(x + at, mask=inside)
+    tl.store(y + at, 2 * v / (1 + tl.exp(-v)), mask=inside)
+
+def run(x, y):
+    n = x.numel()
+    silu[(triton.cdiv(n, 1024),)](x, y, n, BLOCK=1024)
+)";
+
+std::string Run(const std::string& arguments, const std::string& body,
+                const std::string& before = "") {
+  return absl::StrCat("import torch\nsilu = torch.nn.functional.silu\n", before, "\ndef run(",
+                      arguments, "):\n", body, "\n");
+}
+
+// What a candidate of either format of definitions may do with outputs that it is passed.
+void CheckDefinition(PythonTask::Format format) {
+  TaskFixture fixture(SiluDefinition(format));
+  const std::string name(Name(format));
+  const Measurement right =
+      fixture.CheckOutcome(name + ", Triton, passed outputs", kTritonRun, {"ok"});
+  if (const auto* const ok = std::get_if<MeasuredOk>(&right.outcome)) {
+    CHECK_THAT(ok->rule, Catch::Contains(name + ": "));
+    REQUIRE(ok->shapes.size() == 2);
+    for (const ShapeTiming& shape : ok->shapes) {
+      REQUIRE(shape.eager);
+      CHECK(shape.eager->no_graph_reason.empty());
+    }
+  }
+  fixture.CheckOutcome(name + ", returned", Run("x", "    return silu(x).mul_(2)"), {"ok"});
+  const Measurement wrong = fixture.CheckOutcome(
+      name + ", wrong", Run("x, y", "    y.copy_(silu(x) * 2.1)"), {"wrong_result"});
+  if (const auto* const result = std::get_if<WrongResult>(&wrong.outcome)) {
+    CHECK_THAT(result->rule, Catch::Contains(name + ": "));
+  }
+  fixture.CheckOutcome(name + ", nothing written", Run("x, y", "    pass"), {"wrong_result"});
+  fixture.CheckOutcome(name + ", half of it written",
+                       Run("x, y", "    h = len(x) // 2\n    torch.mul(silu(x[:h]), 2, out=y[:h])"),
+                       {"wrong_result"});
+  fixture.CheckOutcome(name + ", written later",
+                       Run("x, y",
+                           "    with torch.cuda.stream(side):\n"
+                           "        torch.cuda._sleep(2000000)\n"
+                           "        torch.mul(silu(x), 2, out=y)",
+                           "side = torch.cuda.Stream()"),
+                       {"exploit", "wrong_result"});
+  fixture.CheckOutcome(name + ", remembered by address",
+                       Run("x, y",
+                           "    key = x.data_ptr()\n"
+                           "    if key not in seen: seen[key] = silu(x).mul_(2)\n"
+                           "    y.copy_(seen[key])",
+                           "seen = {}"),
+                       {"exploit", "wrong_result", "crash"});
+  fixture.CheckOutcome(name + ", right at the listed sizes only",
+                       Run("x", "    return silu(x) * (2 if len(x) in (512, 4096) else 3)"),
+                       format == PythonTask::Format::kFlashInferBench
+                           ? std::set<std::string>{"wrong_result"}
+                           : std::set<std::string>{"ok"});
+  fixture.CheckOutcome(name + ", Triton again", kTritonRun, {"ok"});
+}
+
+TEST_CASE("Candidates of a flashinfer-bench task on a GPU get the verdict of what they do") {
+  KERNELCAST_NEEDS_TASKS();
+  CheckDefinition(PythonTask::Format::kFlashInferBench);
+}
+
+TEST_CASE("Candidates of an SOL-ExecBench task on a GPU get the verdict of what they do") {
+  KERNELCAST_NEEDS_TASKS();
+  CheckDefinition(PythonTask::Format::kSolExecBench);
+}
+
+const char* const kTopReference = R"(
+import torch
+
+def ref_kernel(data):
+    return data.argmax(dim=1)
+
+def generate_input(rows, columns, seed):
+    generator = torch.Generator(device="cuda")
+    generator.manual_seed(seed)
+    return torch.randn(rows, columns, device="cuda", generator=generator).mul_(8).round_()
+
+def check_implementation(data, output):
+    if output.shape != (len(data),) or bool(((output < 0) | (output >= data.shape[1])).any()):
+        return False, "not a position for each row"
+    wrong = int((data.gather(1, output.unsqueeze(1)).squeeze(1) != data.amax(dim=1)).sum())
+    return wrong == 0, f"{wrong} rows have larger elements"
+)";
+
+TEST_CASE("Candidates of a GPU MODE task on a GPU get the verdict of what they do") {
+  KERNELCAST_NEEDS_TASKS();
+  TaskFixture fixture(ParseProblem({{"task.yml",
+                                     "files:\n  - {name: reference.py, source: reference.py}\n"
+                                     "lang: py\n"
+                                     "tests:\n  - {rows: 33, columns: 700, seed: 1}\n"
+                                     "benchmarks:\n  - {rows: 2048, columns: 4096, seed: 2}\n"},
+                                    {"reference.py", kTopReference}})
+                          .value());
+  const auto kernel = [](const std::string& body, const std::string& before = "") {
+    return absl::StrCat("import torch\n", before, "\ndef custom_kernel(data):\n", body, "\n");
+  };
+  const Measurement other = fixture.CheckOutcome(
+      "gpu_mode, the last of several",
+      kernel("    return data.shape[1] - 1 - data.flip(1).argmax(dim=1)"), {"ok"});
+  if (const auto* const ok = std::get_if<MeasuredOk>(&other.outcome)) {
+    CHECK_THAT(ok->rule, Catch::Contains("check_implementation accepts every output"));
+  }
+  const Measurement wrong = fixture.CheckOutcome(
+      "gpu_mode, wrong", kernel("    return data.argmin(dim=1)"), {"wrong_result"});
+  CHECK_THAT(MeasurementFeedback(wrong), Catch::Contains("rows have larger elements"));
+  fixture.CheckOutcome("gpu_mode, seeks the reference",
+                       kernel("    from reference import ref_kernel\n    return ref_kernel(data)"),
+                       {"crash"});
+  fixture.CheckOutcome("gpu_mode, patches the comparison",
+                       kernel("    return data.argmin(dim=1)",
+                              "torch.allclose = lambda *a, **k: True\n"
+                              "torch.Tensor.ne = torch.Tensor.__ne__ = lambda a, b: a < a"),
+                       {"wrong_result"});
+  fixture.CheckOutcome("gpu_mode, remembered by address",
+                       kernel("    key = data.data_ptr()\n"
+                              "    if key not in seen: seen[key] = data.argmax(dim=1)\n"
+                              "    return seen[key]",
+                              "seen = {}"),
+                       {"exploit", "wrong_result", "crash"});
+  fixture.CheckOutcome("gpu_mode, a position beyond the row",
+                       kernel("    return data.argmax(dim=1) + data.shape[1]"), {"wrong_result"});
+  fixture.CheckOutcome("gpu_mode, right", kernel("    return data.max(dim=1).indices"), {"ok"});
+}
+
+TEST_CASE("The example tasks of three formats are judged on a GPU") {
+  KERNELCAST_NEEDS_TASKS();
+  struct Example {
+    std::string task;
+    std::string candidates;
+    std::vector<std::string> names;
+  };
+  const std::vector<Example> examples = {
+      {"flashinfer_bench/definitions/elementwise/scaled_gelu_h512.json",
+       "flashinfer_bench/solutions/elementwise/scaled_gelu_h512/",
+       {"fused.json", "returning.py", "wrong_scale.json"}},
+      {"flashinfer_bench/definitions/rmsnorm/rmsnorm_bf16_h1024.json",
+       "flashinfer_bench/solutions/rmsnorm/rmsnorm_bf16_h1024/",
+       {"by_norm.json", "wrong_mean.py"}},
+      {"flashinfer_bench/definitions/gemm/gemm_n192_k256.json",
+       "flashinfer_bench/solutions/gemm/gemm_n192_k256/",
+       {"one_call.json", "returning.py", "wrong_transpose.py"}},
+      {"flashinfer_bench/definitions/attention/causal_attention_h4_d32.json",
+       "flashinfer_bench/solutions/attention/causal_attention_h4_d32/",
+       {"batched.json", "wrong_unmasked.py"}},
+      {"sol_execbench/gated_projection",
+       "sol_execbench/gated_projection/solutions/",
+       {"one_matmul.json", "wrong_order.json"}},
+      {"sol_execbench/masked_softmax",
+       "sol_execbench/masked_softmax/solutions/",
+       {"one_mask.json", "wrong_no_mask.json"}},
+      {"sol_execbench/residual_layernorm",
+       "sol_execbench/residual_layernorm/solutions/",
+       {"layer_norm.json", "wrong_unnormalised_sum.json"}},
+      {"gpu_mode/clamped_add",
+       "gpu_mode/clamped_add/submissions/",
+       {"out_variant.py", "wrong_bounds.py"}},
+      {"gpu_mode/matmul_bf16",
+       "gpu_mode/matmul_bf16/submissions/",
+       {"in_float32.py", "wrong_half.py"}},
+      {"gpu_mode/prefix_sum",
+       "gpu_mode/prefix_sum/submissions/",
+       {"cumsum.py", "wrong_exclusive.py"}},
+      {"gpu_mode/row_argmax",
+       "gpu_mode/row_argmax/submissions/",
+       {"last_of_ties.py", "wrong_argmin.py"}},
+  };
+  std::optional<TaskFixture> fixture;
+  for (const Example& example : examples) {
+    Problem problem = LoadGpuProblem(kExamples + example.task);
+    if (fixture) {
+      fixture->Take(std::move(problem));
+    } else {
+      fixture.emplace(std::move(problem));
+    }
+    for (const std::string& name : example.names) {
+      fixture->CheckOutcome(
+          absl::StrCat(example.task, ": ", name),
+          ReadFile(SourcePath(absl::StrCat(kExamples, example.candidates, name))).value(),
+          {name.starts_with("wrong") ? "wrong_result" : "ok"});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kernelcast::testing

@@ -1,0 +1,129 @@
+#include "tests/unit/services/worker/cuda/target/task_subject.h"
+
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "services/worker/python/interpreter.h"
+#include "services/worker/python/zygote.h"
+#include "tests/fakes/cuda/fake_cuda.h"
+#include "tests/fakes/cuda/fake_kernels.h"
+#include "tests/support/services.h"
+
+namespace kernelcast::testing {
+namespace {
+
+using worker::CancelToken;
+
+constexpr const char* kPython = "/usr/bin/python3";
+constexpr int64_t kLoadLimitNs = 4'000'000'000;
+
+const absl::StatusOr<worker::PythonInterpreter>& Python() {
+  static const auto found = worker::ProbeTorch(kPython);
+  return found;
+}
+
+// The fake driver takes its devices from the folder from which it is loaded.
+std::string DriverFolder() {
+  static const TemporaryFolder folder("fake-driver");
+  const std::filesystem::path library = folder.path() / "libcuda.so.1";
+  if (!std::filesystem::exists(library)) {
+    std::filesystem::create_symlink(
+        absl::StrCat(KERNELCAST_BIN_DIR, "/../fake_driver/libcuda.so.1"), library);
+    std::ofstream(folder.path() / "models") << "Fake GPU\n";
+  }
+  return folder.path().string();
+}
+
+}  // namespace
+
+bool HaveTaskPython() {
+  if (!Python().ok()) {
+    WARN(Python().status().message() << ": nothing is tested (install python3-torch)");
+  }
+  return Python().ok();
+}
+
+std::string Told(const MeasureOutcome& outcome) {
+  Measurement measurement;
+  measurement.outcome = outcome;
+  return MeasurementFeedback(measurement);
+}
+
+TaskSubject::TaskSubject() {
+  FakeCuda::Instance().Reset();
+  worker::PythonZygote::Options zygote;
+  zygote.python = *Python();
+  zygote.library = absl::StrCat(KERNELCAST_BIN_DIR, "/kernelcast-cuda-python-runner.so");
+  zygote.device = "cpu";
+  zygote.environment = {absl::StrCat("LD_LIBRARY_PATH=", DriverFolder())};
+  worker::CudaMeasurerOptions options;
+  options.measure = QuickOptions();
+  options.measure.min_call_limit_ns = 1'000'000'000;
+  options.measure.max_call_limit_ns = 1'000'000'000;
+  options.measure.python_load_limit_ns = kLoadLimitNs;
+  options.runner = FakeRunner();
+  options.python = options.runner;
+  options.python.python = std::make_shared<worker::PythonZygote>(std::move(zygote));
+  options.python.start_limit_ns = worker::kPythonStartLimitNs;
+  python_ = options.python;
+  measurer_ = std::make_unique<worker::CudaMeasurer>(FakeCuda::Api(), monitor_, options, clock_);
+}
+
+TaskSubject::~TaskSubject() {
+  measurer_.reset();
+  CHECK(FakeCuda::Instance().Held().empty());
+  CHECK(FakeCuda::Instance().misuse().empty());
+}
+
+absl::Status TaskSubject::Take(const Problem& problem) {
+  problem_ = problem;
+  auto described = measurer_->Describe(problem_, CancelToken());
+  if (!described.ok()) return described.status();
+  task_ = std::make_shared<const worker::PythonTaskPrograms>(*std::move(described));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MeasureOutcome> TaskSubject::TryMeasure(const std::string& program,
+                                                       worker::LoadedCandidate loaded) {
+  worker::CudaPrograms programs;
+  programs.judge = FakeJudgeCubins();
+  programs.task = task_;
+  programs.candidate.object = program;
+  const worker::AcquireLease acquire = [this]() -> absl::StatusOr<worker::HeldLease> {
+    ++acquired_;
+    ++*held_;
+    return worker::HeldLease(held_.get(), [held = held_](void*) { --*held; });
+  };
+  return measurer_->Measure(problem_, programs, MeasureLevel::kScreen, CancelToken(),
+                            std::move(loaded), acquire);
+}
+
+MeasureOutcome TaskSubject::MeasureLoaded(const std::string& source) {
+  const std::string program = task_->Candidate(source, {}).content;
+  const CancelToken cancel;
+  auto runner = worker::CudaRunner::Start(python_, cancel);
+  REQUIRE(runner.ok());
+  REQUIRE((*runner)->LoadObject(program, kLoadLimitNs, cancel).ok());
+  const auto outcome = TryMeasure(program, *std::move(runner));
+  INFO(outcome.status().ToString());
+  REQUIRE(outcome.ok());
+  return *outcome;
+}
+
+MeasureOutcome TaskSubject::Measure(const std::string& source) {
+  const auto outcome = TryMeasure(task_->Candidate(source, {}).content);
+  INFO(outcome.status().ToString());
+  REQUIRE(outcome.ok());
+  return *outcome;
+}
+
+void CheckRight(const MeasureOutcome& outcome) {
+  INFO(Told(outcome));
+  CHECK_FALSE(std::holds_alternative<WrongResult>(outcome));
+  CHECK_FALSE(std::holds_alternative<Crash>(outcome));
+  CHECK_FALSE(std::holds_alternative<Timeout>(outcome));
+}
+
+}  // namespace kernelcast::testing

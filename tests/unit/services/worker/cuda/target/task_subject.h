@@ -1,0 +1,64 @@
+#ifndef KERNELCAST_TESTS_UNIT_SERVICES_WORKER_CUDA_TARGET_TASK_SUBJECT_H_
+#define KERNELCAST_TESTS_UNIT_SERVICES_WORKER_CUDA_TARGET_TASK_SUBJECT_H_
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "services/worker/cuda/target/cuda_measurer.h"
+#include "tests/unit/services/worker/cuda/judge/judge_fixture.h"
+
+namespace kernelcast::testing {
+
+// Warns where the tests' interpreter has no PyTorch; nothing can be tested then.
+bool HaveTaskPython();
+
+std::string Told(const MeasureOutcome& outcome);
+
+// Judges Python tasks on the fake driver, whose memory is the processor's. Its time is not the
+// host's, so that no figure means anything.
+class TaskSubject {
+ public:
+  TaskSubject();
+  // Checks that no device memory is left.
+  ~TaskSubject();
+
+  absl::Status Take(const Problem& problem);
+  absl::StatusOr<MeasureOutcome> TryMeasure(const std::string& program,
+                                            worker::LoadedCandidate loaded = nullptr);
+  MeasureOutcome Measure(const std::string& source);
+  template <class Outcome>
+  Outcome MeasureAs(const std::string& source) {
+    const MeasureOutcome outcome = Measure(source);
+    INFO(source << Told(outcome));
+    REQUIRE(std::holds_alternative<Outcome>(outcome));
+    return std::get<Outcome>(outcome);
+  }
+  // Loads the candidate before it is measured, as the worker does while others are measured.
+  MeasureOutcome MeasureLoaded(const std::string& source);
+  const worker::PythonTaskPrograms& task() const { return *task_; }
+  // How often a lease was acquired, and how many are held.
+  int acquired() const { return acquired_; }
+  int held() const { return *held_; }
+
+ private:
+  TickingClock clock_;
+  worker::DeviceMonitor monitor_{nullptr, "GPU-1", clock_};
+  std::unique_ptr<worker::CudaMeasurer> measurer_;
+  worker::CudaRunnerOptions python_;
+  int acquired_ = 0;
+  // Shared with the thread that ends a process.
+  std::shared_ptr<std::atomic<int>> held_ = std::make_shared<std::atomic<int>>(0);
+  Problem problem_;
+  // Shared with the measurer.
+  std::shared_ptr<const worker::PythonTaskPrograms> task_;
+};
+
+// The checks passed, whatever timing makes of the fake driver's time.
+void CheckRight(const MeasureOutcome& outcome);
+
+}  // namespace kernelcast::testing
+
+#endif  // KERNELCAST_TESTS_UNIT_SERVICES_WORKER_CUDA_TARGET_TASK_SUBJECT_H_
