@@ -211,7 +211,8 @@ Json GenerationJson(const ReportGeneration& generation) {
           {"given_up", generation.given_up},
           {"input_tokens", generation.input_tokens},
           {"output_tokens", generation.output_tokens},
-          {"cost", generation.cost}};
+          {"cost", generation.cost},
+          {"advised", generation.advised}};
 }
 
 Json ModelUseJson(const ModelUse& use) {

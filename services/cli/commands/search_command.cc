@@ -67,6 +67,7 @@ struct SearchFlags {
   uint64_t generator_requests = 0;
   uint64_t generator_tokens = 0;
   uint32_t generator_in_flight = 0;
+  bool critic = false;
   uint64_t forecast_tokens = 0;
   std::vector<std::string> device_models;
   std::string gate = "declared";
@@ -279,6 +280,7 @@ absl::Status SetBudget(const SearchFlags& flags, const Problem& problem, Console
     limits->set_max_requests(flags.generator_requests);
     limits->set_max_tokens(flags.generator_tokens);
     limits->set_max_in_flight(flags.generator_in_flight);
+    spec.set_critic(flags.critic);
     if (!limited && flags.generator_requests == 0 && flags.generator_tokens == 0) {
       limits->set_max_requests(kDefaultGeneratorRequests);
       console.Note(absl::StrCat("no budget was given: asking for at most ",
@@ -286,9 +288,10 @@ absl::Status SetBudget(const SearchFlags& flags, const Problem& problem, Console
     }
     return absl::OkStatus();
   }
-  if (flags.generator_requests > 0 || flags.generator_tokens > 0 || flags.generator_in_flight > 0) {
+  if (flags.generator_requests > 0 || flags.generator_tokens > 0 || flags.generator_in_flight > 0 ||
+      flags.critic) {
     return absl::InvalidArgumentError(
-        "--generator-requests, --generator-tokens and --generator-in-flight go with "
+        "--generator-requests, --generator-tokens, --generator-in-flight and --critic go with "
         "--generator llm");
   }
   if (!limited) {
@@ -513,6 +516,8 @@ void AddSearchCommands(CLI::App& app, Context& context) {
                    "Parallel requests for kernels [4]")
       ->check(WholeNumberFrom(0, 256))
       ->type_name("N");
+  search->add_flag("--critic", flags->critic,
+                   "Before each kernel, ask the model as a critic for the next step");
   search
       ->add_option("--forecast-tokens", flags->forecast_tokens,
                    "Spend at most this many tokens on the search's forecasts [unlimited]")

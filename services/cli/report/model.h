@@ -85,6 +85,7 @@ struct ReportGeneration {
   uint64_t input_tokens = 0;
   uint64_t output_tokens = 0;
   double cost = 0;
+  uint64_t advised = 0;  // answers of the critic
 };
 
 // Device time of the search by purpose.
