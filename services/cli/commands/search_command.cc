@@ -19,6 +19,7 @@
 #include "services/cli/commands/problem_argument.h"
 #include "services/cli/commands/reporting.h"
 #include "services/cli/core/progress.h"
+#include "services/cli/core/search_tree.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/records.h"
 #include "services/cli/rpc/search_watch.h"
@@ -33,6 +34,7 @@ constexpr double kDefaultSpaceShare = 0.2;
 constexpr uint64_t kFewestMeasurements = 20;
 // Number of requests to a model by default.
 constexpr uint64_t kDefaultGeneratorRequests = 64;
+constexpr size_t kLineageSteps = 6;
 constexpr double kMostSeconds = 1e9;
 constexpr uint64_t kMostInFlight = 1'000'000;
 
@@ -144,6 +146,7 @@ class SearchFollower {
         named.origin = event.proposed().origin();
         named.name = event.proposed().name();
         names_[event.proposed().candidate_id()] = OneLine(NameOf(named));
+        parents_[event.proposed().candidate_id()] = event.proposed().parent_candidate_id();
         break;
       }
       case v1::SearchEvent::kSettled: ApplySettled(event.settled()); break;
@@ -157,6 +160,18 @@ class SearchFollower {
         break;
       default: break;
     }
+  }
+
+  void AddMeasured(const std::string& candidate_id, double speedup) {
+    measured_.push_back({.candidate_id = candidate_id,
+                         .parent_id = parents_[candidate_id],
+                         .label = Label(candidate_id),
+                         .fate = TreeEntry::Fate::kMeasured,
+                         .speedup = speedup});
+    if (speedup <= fastest_) return;
+    fastest_ = speedup;
+    const SearchTree tree = MakeSearchTree(measured_, 1);
+    progress_.lineage = tree.nodes[tree.best].depth > 1 ? LineageText(tree, kLineageSteps) : "";
   }
 
   void ApplyGeneration(const v1::Generation& generation) {
@@ -187,6 +202,7 @@ class SearchFollower {
     const v1::Measurement& measured = evaluation.measured();
     if (!measured.device().model().empty()) progress_.device = OneLine(measured.device().model());
     if (measured.has_ok()) {
+      AddMeasured(evaluation.candidate_id(), measured.ok().speedup().value());
       progress_.latest =
           absl::StrCat(name, " measured ", FormatSpeedup(FromProto(measured.ok().speedup())));
       return;
@@ -224,6 +240,9 @@ class SearchFollower {
   SearchProgress progress_;
   Pace pace_;
   std::map<std::string, std::string> names_;
+  std::map<std::string, std::string> parents_;
+  std::vector<TreeEntry> measured_;
+  double fastest_ = 0;
   int64_t started_ns_ = 0;
   int64_t last_line_ns_ = 0;
   SearchProgress::Phase last_phase_ = SearchProgress::Phase::kStarting;

@@ -96,6 +96,12 @@ struct ReportDeviceTime {
   double avoided_seconds = 0;
 };
 
+// Tokens of a request for a kernel, or to a critic, when it had ended.
+struct ReportTokenSpend {
+  int64_t time_ns = 0;
+  uint64_t tokens = 0;
+};
+
 struct ReportSearch {
   std::string search_id;
   std::string status;  // "done", "running", ...
@@ -132,6 +138,7 @@ struct ReportInput {
   std::string target;
   std::optional<ReportSearch> search;
   std::vector<ReportCandidate> candidates;
+  std::vector<ReportTokenSpend> token_spends;
   int64_t generated_ns = 0;
   std::string generator_version;
 };
