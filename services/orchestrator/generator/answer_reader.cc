@@ -377,7 +377,8 @@ class Reader {
 
   // Makes the edits in the model's source. Empty: there is no fault.
   std::optional<ReadKernel> Edit() {
-    if (edits_.open && cut_off_) {
+    // Edits may be missing.
+    if (cut_off_) {
       return Faulty(ReadFault::kCutOff, "the answer ended before its edits did: it was too long");
     }
     if (!edits_.fault.empty()) return Faulty(ReadFault::kBadEdit, edits_.fault);

@@ -56,7 +56,8 @@ std::string_view WithoutReasoning(std::string_view answer);
 //
 // Instead of the whole source, an answer may contain edits of the source of `model`
 // (edit_blocks.h), in fences or not. A whole source counts only if it comes after the last edit.
-// Edits keep what the description leaves out: launches, workspace, flags and tunables.
+// Edits of an answer that was cut off do not count, because some may be missing. Edits keep what
+// the description leaves out: launches, workspace, flags and tunables.
 //
 // `model` is the kernel that the new one was derived from. It determines the expected kind. If
 // device code comes without launches, the launches of `model` are used, provided that the code has

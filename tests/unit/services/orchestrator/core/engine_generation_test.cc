@@ -497,7 +497,7 @@ TEST_CASE("A critic answers before each kernel, and after a crash its answer sta
   CHECK(again.writer->queries().back().advice == "Advice after the crash");
 }
 
-TEST_CASE("A writer is told what its parent was made from and what was measured of it",
+TEST_CASE("The writer sees what its parent was made from and what was measured of it",
           "[orchestrator][generation]") {
   WritingWorld world;
   // Each kernel is faster than the one before it, so that each is made from the last.

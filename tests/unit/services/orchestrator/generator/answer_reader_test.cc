@@ -344,6 +344,7 @@ TEST_CASE("Edits that cannot be made have a reason", "[orchestrator][reader]") {
   check("<<<<<<< SEARCH\na\n=======\nb\n", ReadFault::kBadEdit,
         "edit 1: no >>>>>>> REPLACE ends it");
   CHECK(Patch("<<<<<<< SEARCH\na\n=======\nb\n", /*cut_off=*/true).fault == ReadFault::kCutOff);
+  CHECK(Patch(EditOf("  y[i] = x[i];\n", "\n"), /*cut_off=*/true).fault == ReadFault::kCutOff);
   CHECK(Patch(EditOf("extern \"C\" __global__ void scale(const float* x, float* y) {\n",
                      "void scale() {\n"))
             .fault == ReadFault::kNoEntry);
