@@ -261,12 +261,6 @@ bool StartsWithToken(std::string_view text, std::string_view token) {
   return true;
 }
 
-std::string AxisText(const AxisValues& shape) {
-  std::vector<std::string> parts;
-  for (const auto& [name, value] : shape) parts.push_back(absl::StrCat(Inline(name), "=", value));
-  return absl::StrJoin(parts, ", ");
-}
-
 std::string Shape(const TensorSpec& tensor) {
   std::vector<std::string> sizes;
   for (const Expression& size : tensor.shape) sizes.push_back(Inline(size.text()));
@@ -325,6 +319,12 @@ std::string BuildText(const std::vector<std::string>& flags, const std::vector<T
 }
 
 }  // namespace
+
+std::string AxisText(const AxisValues& shape) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : shape) parts.push_back(absl::StrCat(Inline(name), "=", value));
+  return absl::StrJoin(parts, ", ");
+}
 
 std::string TunableText(const std::vector<Tunable>& tunables) {
   std::vector<std::string> parts;

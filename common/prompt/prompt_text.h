@@ -31,6 +31,9 @@ std::string Inline(std::string_view text, size_t max_bytes = 200);
 // subscript.
 std::string WithoutControlTokens(std::string_view text);
 
+// "cols=64, rows=8".
+std::string AxisText(const AxisValues& shape);
+
 // Model and known data of a device: what the device reports, and published data of known GPUs.
 // `target` is used if there is no device.
 std::string HardwareText(const DeviceInfo& device, std::string_view target);

@@ -82,6 +82,7 @@ _kernelcast() {
     "evaluate --prompt") return ;;
     "evaluate --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "evaluate --llm-samples") return ;;
+    "evaluate --llm-compare") mapfile -t COMPREPLY < <(compgen -W 'anchor both' -- "$cur"); return ;;
     "evaluate --llm-token-budget") return ;;
     "evaluate --replay-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "evaluate --record-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -133,6 +134,7 @@ _kernelcast() {
     "forecast --prompt") return ;;
     "forecast --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "forecast --llm-samples") return ;;
+    "forecast --llm-compare") mapfile -t COMPREPLY < <(compgen -W 'anchor both' -- "$cur"); return ;;
     "forecast --llm-token-budget") return ;;
     "forecast --replay-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "forecast --record-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -188,6 +190,7 @@ _kernelcast() {
     "search --prompt") return ;;
     "search --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "search --llm-samples") return ;;
+    "search --llm-compare") mapfile -t COMPREPLY < <(compgen -W 'anchor both' -- "$cur"); return ;;
     "search --llm-token-budget") return ;;
     "search --replay-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --record-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -243,6 +246,7 @@ _kernelcast() {
     "up --prompt") return ;;
     "up --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "up --llm-samples") return ;;
+    "up --llm-compare") mapfile -t COMPREPLY < <(compgen -W 'anchor both' -- "$cur"); return ;;
     "up --llm-token-budget") return ;;
     "up --replay-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "up --record-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -305,7 +309,7 @@ _kernelcast() {
       ;;
     evaluate)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --mode --device-model --search-id --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --mode --device-model --search-id --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
@@ -317,7 +321,7 @@ _kernelcast() {
       ;;
     forecast)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --forecaster --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --show-prompt' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --forecaster --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --show-prompt' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
@@ -343,7 +347,7 @@ _kernelcast() {
       ;;
     search)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --strategy --strategy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --forecast-tokens --measure-everything --gate --search-id --device-model --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --strategy --strategy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --critic --forecast-tokens --measure-everything --gate --search-id --device-model --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
@@ -372,7 +376,7 @@ _kernelcast() {
       ;;
     up)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --listen --log-level --gpus --drain-seconds --otlp-endpoint --trace-ratio --accept-loss --gateway --gateway-serve --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --listen --log-level --gpus --drain-seconds --otlp-endpoint --trace-ratio --accept-loss --gateway --gateway-serve --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
     watch)

@@ -28,6 +28,7 @@
 #include "services/forecaster/core/calibrated_backend.h"
 #include "services/forecaster/embedded/embedded_backend.h"
 #include "services/forecaster/embedded/prior.h"
+#include "services/forecaster/llm/combined_comparisons.h"
 #include "services/forecaster/llm/llm_backend.h"
 #include "services/forecaster/pool/pool_backend.h"
 #include "services/forecaster/replay/replay_backend.h"
@@ -63,6 +64,7 @@ struct Flags {
   int llm_samples = 1;
   int llm_max_tokens = 8192;
   std::optional<double> llm_temperature;
+  std::string llm_compare = std::string(kCompareAnchor);
   uint64_t llm_token_budget = 0;
   int64_t llm_cache_mib = 256;
 
@@ -156,6 +158,7 @@ struct ModelParts {
   std::unique_ptr<llm::LlmClient> client;
   std::unique_ptr<llm::EndpointClient> endpoints;
   std::unique_ptr<LlmBackend> backend;
+  std::unique_ptr<CombinedComparisons> combined;  // null with --llm-compare anchor
 };
 
 struct LlmParts : ModelParts {
@@ -214,9 +217,14 @@ absl::Status MakeModel(const Flags& flags, MetricsRegistry& metrics, bool with_c
 absl::Status MakeLlm(const Flags& flags, MetricsRegistry& metrics, Backend* embedded,
                      LlmParts& parts) {
   KC_RETURN_IF_ERROR(MakeModel(flags, metrics, /*with_cache=*/true, parts));
+  Backend* model = parts.backend.get();
+  if (flags.llm_compare == kCompareBoth) {
+    parts.combined = std::make_unique<CombinedComparisons>(model);
+    model = parts.combined.get();
+  }
   parts.pool_metrics = std::make_unique<PoolMetrics>(metrics);
-  parts.pool = std::make_unique<PoolBackend>(PoolOptions(), embedded, parts.backend.get(),
-                                             parts.pool_metrics.get());
+  parts.pool =
+      std::make_unique<PoolBackend>(PoolOptions(), embedded, model, parts.pool_metrics.get());
   const auto count_alarms = [&metrics](const Backend& backend) {
     prometheus::Counter& alarms = metrics.Counter(
         "kernelcast_forecaster_calibration_alarms_total",
@@ -225,8 +233,7 @@ absl::Status MakeLlm(const Flags& flags, MetricsRegistry& metrics, Backend* embe
         {{"backend", std::string(backend.name())}});
     return [&alarms] { alarms.Increment(); };
   };
-  parts.calibrated_backend =
-      std::make_unique<CalibratedBackend>(parts.backend.get(), count_alarms(*parts.backend));
+  parts.calibrated_backend = std::make_unique<CalibratedBackend>(model, count_alarms(*model));
   parts.calibrated_pool =
       std::make_unique<CalibratedBackend>(parts.pool.get(), count_alarms(*parts.pool));
   return absl::OkStatus();
@@ -387,6 +394,12 @@ int Main(int argc, char** argv) {
   app.add_option("--llm-max-tokens", flags.llm_max_tokens,
                  "Maximum tokens of one answer, including reasoning; 0: the endpoint's limit")
       ->check(WholeNumberFrom(0, 1'000'000))
+      ->capture_default_str();
+  app.add_option(
+         "--llm-compare", flags.llm_compare,
+         "What the model compares a candidate with: its anchor, which is the measured parent "
+         "or the incumbent, or both the anchor and the reference, in two questions")
+      ->check(CLI::IsMember({std::string(kCompareAnchor), std::string(kCompareBoth)}))
       ->capture_default_str();
   app.add_option("--llm-temperature", flags.llm_temperature,
                  "Sampling temperature; by default the endpoint's")

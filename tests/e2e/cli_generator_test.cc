@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "tests/e2e/program.h"
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
 #include "tests/fakes/llm_endpoint/scripted_author.h"
@@ -178,6 +179,53 @@ TEST_CASE("A model writes kernels, gets feedback on its mistakes, and succeeds",
   }
   CHECK(rejected == 1);
   CHECK(measured >= 4);
+}
+
+TEST_CASE("A critic reads the profile, and the model answers with edits of its own kernel",
+          "[e2e][generator][slow]") {
+  const Site site([](int number) -> std::string {
+    // Each kernel takes two requests: one to the critic and one to the writer.
+    if (number % 2 == 1)
+      return "Advice " + std::to_string(number / 2 + 1) + ": process more at once.";
+    if (number == 2) return Good(16);
+    const auto edit = [](const std::string& search, const std::string& replace) {
+      return "<<<<<<< SEARCH\n" + search + "=======\n" + replace + ">>>>>>> REPLACE\n";
+    };
+    if (number == 4) {
+      return "Wider:\n\n```cpp\n" +
+             edit("  for (; i + 16 <= n; i += 16) {\n    float v[16];\n",
+                  "  // Wider.\n  for (; i + 16 <= n; i += 16) {\n    float v[32];\n") +
+             "```\n";
+    }
+    return edit("  there_is_no_such_line();\n", "\n");
+  });
+  const Outcome outcome = RunSearch(site, {"--critic", "--generator-requests", "3", "--in-flight",
+                                           "1", "--generator-in-flight", "1"});
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  const json summary = json::parse(outcome.out);
+  INFO(summary.dump(1));
+  const json generation = summary["counts"]["generation"];
+  CHECK(generation["requested"] == 3);
+  CHECK(generation["written"] == 2);
+  CHECK(generation["unusable"] == 1);
+  CHECK(generation["advised"] == 3);
+  const std::vector<std::string> prompts = site.author.prompts();
+  REQUIRE(prompts.size() == 6);
+  CHECK_THAT(prompts[0], Contains("Name the one next step"));
+  CHECK_THAT(prompts[1], Contains("A reviewer of the above proposes:\n\n```text\nAdvice 1:"));
+  // The parent was measured on this machine, and made the reference faster.
+  CHECK_THAT(prompts[2], Contains("# What bounds it\n\n- At ") &&
+                             Contains("# What made it faster") &&
+                             Contains("+  for (; i + 16 <= n; i += 16) {"));
+  CHECK_THAT(prompts[3], Contains("Advice 2:") && Contains("# What bounds it\n\n- At "));
+  bool edited = false;
+  for (const json& record : site.Records()) {
+    std::string source;
+    REQUIRE(absl::Base64Unescape(record["candidate"]["source"].get<std::string>(), &source));
+    edited = edited || source.find("// Wider.") != std::string::npos;
+  }
+  CHECK(edited);
 }
 
 TEST_CASE("When the endpoint dies for good the search ends with its results and the reason",

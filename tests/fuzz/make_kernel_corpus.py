@@ -16,6 +16,10 @@ def fence(word, text, mark="```"):
     return f"{mark}{word}\n{text}{mark}\n"
 
 
+def edit(search, replace):
+    return f"<<<<<<< SEARCH\n{search}=======\n{replace}>>>>>>> REPLACE\n"
+
+
 ANSWERS = {
     "plain": HOST,
     "fenced": "A plan.\n\n" + fence("cpp", HOST),
@@ -31,6 +35,11 @@ ANSWERS = {
     "object": SOURCE,
     "object_fenced": fence("json", SOURCE + "\n"),
     "raw": fence("cpp", 'auto s = R"x(a // b)x"; char c = \'"\'; int kernelcast_run = 1\'000;\n'),
+    "edit": edit("  y[0] = x[0];\n", "  y[0] = 2 * x[0];\n"),
+    "edits": fence("cpp", edit("  int b;\n", "") + edit("  int a;\n  int a;\n", "  int a;\n")),
+    "edit_indented": "1. So:\n   ```\n   <<<<<<< SEARCH\n     int b;\n   =======\n     int c;\n   >>>>>>> REPLACE\n   ```\n",
+    "edit_twice": edit("  int a;\n", "") + fence("json", LAUNCHES),
+    "edit_open": "<<<<<<< SEARCH\n  int b;\n=======\n",
     "prose": "It cannot be made faster.",
 }
 

@@ -55,6 +55,11 @@ void AddForecasterFlags(CLI::App& app, ForecasterFlags& flags, bool with_backend
   app.add_option("--llm-samples", flags.samples, "Number of answers per question, which are pooled")
       ->check(WholeNumberFrom(1, 64))
       ->type_name("K");
+  app.add_option("--llm-compare", flags.compare,
+                 "Compare a candidate with its measured parent or the incumbent (anchor), or also "
+                 "with the reference (both) [anchor]")
+      ->check(CLI::IsMember({"anchor", "both"}))
+      ->type_name("WITH");
   app.add_option("--llm-token-budget", flags.token_budget,
                  "Maximum number of tokens spent on the problem [unlimited]")
       ->check(WholeNumberFrom(0))
@@ -104,6 +109,7 @@ std::vector<std::string> ForecasterArguments(const ForecasterFlags& flags) {
   Add(arguments, "--prompt", flags.prompt);
   Add(arguments, "--prompt-directory", AbsolutePath(flags.prompt_directory));
   if (flags.samples > 0) Add(arguments, "--llm-samples", absl::StrCat(flags.samples));
+  Add(arguments, "--llm-compare", flags.compare);
   if (flags.token_budget > 0) {
     Add(arguments, "--llm-token-budget", absl::StrCat(flags.token_budget));
   }

@@ -19,6 +19,7 @@ struct ForecasterFlags {
   std::string prompt;
   std::string prompt_directory;
   int samples = 0;
+  std::string compare;
   uint64_t token_budget = 0;
   std::string replay_file;
   std::string record_file;
@@ -29,8 +30,9 @@ struct ForecasterFlags {
   // Whether any flag was given.
   bool given() const {
     return !backend.empty() || llm.any() || !prompt.empty() || !prompt_directory.empty() ||
-           samples > 0 || token_budget > 0 || !replay_file.empty() || !record_file.empty() ||
-           !generator_prompt_directory.empty() || generator_patience_seconds > 0;
+           samples > 0 || !compare.empty() || token_budget > 0 || !replay_file.empty() ||
+           !record_file.empty() || !generator_prompt_directory.empty() ||
+           generator_patience_seconds > 0;
   }
 };
 

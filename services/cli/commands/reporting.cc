@@ -11,12 +11,14 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
+#include "common/convert/convert.h"
 #include "common/rpc/status_conversion.h"
 #include "services/cli/core/paths.h"
 #include "services/cli/core/table.h"
 #include "services/cli/report/data_json.h"
 #include "services/cli/report/gate_text.h"
 #include "services/cli/report/html.h"
+#include "services/cli/report/tree_html.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/records.h"
 
@@ -24,7 +26,42 @@ namespace kernelcast::cli {
 namespace {
 
 constexpr size_t kShownBest = 8;
+// Candidates of the tree that are not folded, and its lines.
+constexpr size_t kShownInTree = 10;
+constexpr size_t kMaxTreeLines = 24;
+constexpr int kMaxTreeWidth = 200;
 constexpr absl::Duration kExportTimeout = absl::Minutes(10);
+
+// Tokens of the search's requests for kernels and to critics so far, from its events.
+absl::StatusOr<std::vector<ReportTokenSpend>> FetchTokenSpends(v1::Orchestrator::Stub& stub,
+                                                               const v1::Search& search) {
+  std::vector<ReportTokenSpend> spends;
+  const v1::GenerationCounts& counts = search.counts().generation();
+  const uint64_t total = counts.input_tokens() + counts.output_tokens();
+  if (total == 0) return spends;
+  grpc::ClientContext call;
+  SetTimeout(call, kExportTimeout);
+  v1::WatchSearchRequest request;
+  request.set_search_id(search.search_id());
+  const auto reader = stub.WatchSearch(&call, request);
+  v1::SearchEvent event;
+  uint64_t seen = 0;
+  // The stream of a running search does not end by itself.
+  while (seen < total && reader->Read(&event)) {
+    uint64_t tokens = 0;
+    if (event.has_generation()) {
+      tokens = event.generation().input_tokens() + event.generation().output_tokens();
+    } else if (event.has_advice()) {
+      tokens = event.advice().input_tokens() + event.advice().output_tokens();
+    }
+    if (tokens > 0) spends.push_back({ToNanoseconds(event.time()), tokens});
+    seen += tokens;
+  }
+  if (seen >= total) call.TryCancel();
+  const grpc::Status finished = reader->Finish();
+  if (seen < total) KC_RETURN_IF_ERROR(FromGrpc(finished, call));
+  return spends;
+}
 
 }  // namespace
 
@@ -59,6 +96,7 @@ absl::StatusOr<ReportInput> FetchReport(const Context& context, v1::Orchestrator
   const grpc::Status finished = reader->Finish();
   KC_RETURN_IF_ERROR(broken);
   KC_RETURN_IF_ERROR(FromGrpc(finished, call));
+  KC_ASSIGN_OR_RETURN(input.token_spends, FetchTokenSpends(stub, search));
   if (problem != nullptr) {
     AddProblem(*problem, input.target, input);
   } else {
@@ -156,6 +194,11 @@ std::string SummaryText(const ReportInput& input, const ReportAnalysis& analysis
   add(CountsText(counts, style));
   if (counts.measured > 0) add(absl::StrCat("measured: ", MeasuredWhyText(counts)));
   add(DeviceTimeText(counts));
+  if (const SearchTree tree = TreeOf(input, analysis, kShownInTree); tree.derived()) {
+    for (const std::string& line : TreeLines(tree, kMaxTreeLines)) {
+      absl::StrAppend(&text, Truncate(line, width > 0 ? width : kMaxTreeWidth), "\n");
+    }
+  }
   if (input.search.has_value()) {
     const ReportSearch& search = *input.search;
     if (search.risk.has_value()) add(RiskText(*search.risk));
@@ -211,7 +254,8 @@ Json GenerationJson(const ReportGeneration& generation) {
           {"given_up", generation.given_up},
           {"input_tokens", generation.input_tokens},
           {"output_tokens", generation.output_tokens},
-          {"cost", generation.cost}};
+          {"cost", generation.cost},
+          {"advised", generation.advised}};
 }
 
 Json ModelUseJson(const ModelUse& use) {

@@ -19,6 +19,7 @@
 #include "services/cli/commands/problem_argument.h"
 #include "services/cli/commands/reporting.h"
 #include "services/cli/core/progress.h"
+#include "services/cli/core/search_tree.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/records.h"
 #include "services/cli/rpc/search_watch.h"
@@ -33,6 +34,7 @@ constexpr double kDefaultSpaceShare = 0.2;
 constexpr uint64_t kFewestMeasurements = 20;
 // Number of requests to a model by default.
 constexpr uint64_t kDefaultGeneratorRequests = 64;
+constexpr size_t kLineageSteps = 6;
 constexpr double kMostSeconds = 1e9;
 constexpr uint64_t kMostInFlight = 1'000'000;
 
@@ -67,6 +69,7 @@ struct SearchFlags {
   uint64_t generator_requests = 0;
   uint64_t generator_tokens = 0;
   uint32_t generator_in_flight = 0;
+  bool critic = false;
   uint64_t forecast_tokens = 0;
   std::vector<std::string> device_models;
   std::string gate = "declared";
@@ -143,6 +146,7 @@ class SearchFollower {
         named.origin = event.proposed().origin();
         named.name = event.proposed().name();
         names_[event.proposed().candidate_id()] = OneLine(NameOf(named));
+        parents_[event.proposed().candidate_id()] = event.proposed().parent_candidate_id();
         break;
       }
       case v1::SearchEvent::kSettled: ApplySettled(event.settled()); break;
@@ -156,6 +160,18 @@ class SearchFollower {
         break;
       default: break;
     }
+  }
+
+  void AddMeasured(const std::string& candidate_id, double speedup) {
+    measured_.push_back({.candidate_id = candidate_id,
+                         .parent_id = parents_[candidate_id],
+                         .label = Label(candidate_id),
+                         .fate = TreeEntry::Fate::kMeasured,
+                         .speedup = speedup});
+    if (speedup <= fastest_) return;
+    fastest_ = speedup;
+    const SearchTree tree = MakeSearchTree(measured_, 1);
+    progress_.lineage = tree.nodes[tree.best].depth > 1 ? LineageText(tree, kLineageSteps) : "";
   }
 
   void ApplyGeneration(const v1::Generation& generation) {
@@ -186,6 +202,7 @@ class SearchFollower {
     const v1::Measurement& measured = evaluation.measured();
     if (!measured.device().model().empty()) progress_.device = OneLine(measured.device().model());
     if (measured.has_ok()) {
+      AddMeasured(evaluation.candidate_id(), measured.ok().speedup().value());
       progress_.latest =
           absl::StrCat(name, " measured ", FormatSpeedup(FromProto(measured.ok().speedup())));
       return;
@@ -223,6 +240,9 @@ class SearchFollower {
   SearchProgress progress_;
   Pace pace_;
   std::map<std::string, std::string> names_;
+  std::map<std::string, std::string> parents_;
+  std::vector<TreeEntry> measured_;
+  double fastest_ = 0;
   int64_t started_ns_ = 0;
   int64_t last_line_ns_ = 0;
   SearchProgress::Phase last_phase_ = SearchProgress::Phase::kStarting;
@@ -279,6 +299,7 @@ absl::Status SetBudget(const SearchFlags& flags, const Problem& problem, Console
     limits->set_max_requests(flags.generator_requests);
     limits->set_max_tokens(flags.generator_tokens);
     limits->set_max_in_flight(flags.generator_in_flight);
+    spec.set_critic(flags.critic);
     if (!limited && flags.generator_requests == 0 && flags.generator_tokens == 0) {
       limits->set_max_requests(kDefaultGeneratorRequests);
       console.Note(absl::StrCat("no budget was given: asking for at most ",
@@ -286,9 +307,10 @@ absl::Status SetBudget(const SearchFlags& flags, const Problem& problem, Console
     }
     return absl::OkStatus();
   }
-  if (flags.generator_requests > 0 || flags.generator_tokens > 0 || flags.generator_in_flight > 0) {
+  if (flags.generator_requests > 0 || flags.generator_tokens > 0 || flags.generator_in_flight > 0 ||
+      flags.critic) {
     return absl::InvalidArgumentError(
-        "--generator-requests, --generator-tokens and --generator-in-flight go with "
+        "--generator-requests, --generator-tokens, --generator-in-flight and --critic go with "
         "--generator llm");
   }
   if (!limited) {
@@ -513,6 +535,8 @@ void AddSearchCommands(CLI::App& app, Context& context) {
                    "Parallel requests for kernels [4]")
       ->check(WholeNumberFrom(0, 256))
       ->type_name("N");
+  search->add_flag("--critic", flags->critic,
+                   "Before each kernel, ask the model as a critic for the next step");
   search
       ->add_option("--forecast-tokens", flags->forecast_tokens,
                    "Spend at most this many tokens on the search's forecasts [unlimited]")

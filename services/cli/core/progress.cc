@@ -185,6 +185,9 @@ std::vector<std::string> RenderProgressBlock(const SearchProgress& progress, con
   } else {
     lines.push_back(style.Dim("best ") + "none measured yet");
   }
+  if (!progress.lineage.empty()) {
+    lines.push_back(style.Dim(Truncate("from " + progress.lineage, width)));
+  }
   lines.push_back(absl::StrCat(
       style.Dim("device time "), FormatSeconds(progress.device_seconds_spent),
       style.Dim(" spent, "), FormatSeconds(progress.device_seconds_avoided), style.Dim(" avoided"),

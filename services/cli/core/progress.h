@@ -60,6 +60,8 @@ struct SearchProgress {
   // Best measured speedup after each improvement, oldest first.
   std::vector<double> best_history;
 
+  // From the reference to the best candidate (LineageText).
+  std::string lineage;
   // A line about a lost connection, and the latest event.
   std::string connection;
   std::string latest;

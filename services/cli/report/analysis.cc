@@ -460,6 +460,10 @@ std::string GenerationText(const ReportGeneration& generation) {
   if (generation.given_up > 0) {
     absl::StrAppend(&text, ", ", FormatCount(generation.given_up), " abandoned at the end");
   }
+  if (generation.advised > 0) {
+    absl::StrAppend(&text, ", on ", FormatCount(generation.advised),
+                    generation.advised == 1 ? " answer of a critic" : " answers of a critic");
+  }
   absl::StrAppend(&text, "; ", FormatCount(generation.input_tokens + generation.output_tokens),
                   " tokens");
   if (generation.cost > 0) absl::StrAppend(&text, ", cost ", FormatNumber(generation.cost));

@@ -11,6 +11,7 @@
 #include "services/cli/core/text.h"
 #include "services/cli/report/highlight.h"
 #include "services/cli/report/html_parts.h"
+#include "services/cli/report/search_cost.h"
 
 namespace kernelcast::cli {
 namespace {
@@ -199,6 +200,11 @@ std::string BestSoFarChart(const ReportInput& input, const ReportAnalysis& analy
     }
   }
   double x_end = 1;
+  const std::vector<double> costs = axis == ProgressAxis::kTokens
+                                        ? TokensSoFar(input, analysis)
+                                        : DeviceSecondsSoFar(input, analysis);
+  if (costs.empty()) return "";
+  const bool from_zero = axis != ProgressAxis::kConsidered && axis != ProgressAxis::kMeasured;
   for (size_t i = 0; i < input.candidates.size(); ++i) {
     const ReportCandidate& candidate = input.candidates[i];
     if (analysis.is_confirmation[i]) continue;
@@ -212,6 +218,7 @@ std::string BestSoFarChart(const ReportInput& input, const ReportAnalysis& analy
               ? static_cast<double>(candidate.settled_ns - start_ns) * 1e-9
               : 0;
     }
+    if (axis == ProgressAxis::kDeviceTime || axis == ProgressAxis::kTokens) x = costs[i];
     x_end = std::max(x_end, x);
     if (!ran) continue;
     if (const Ratio* speedup = SpeedupOf(candidate); speedup != nullptr) {
@@ -233,15 +240,17 @@ std::string BestSoFarChart(const ReportInput& input, const ReportAnalysis& analy
   std::stable_sort(marks.begin(), marks.end(),
                    [](const Mark& a, const Mark& b) { return a.x < b.x; });
 
-  const Scale x(axis == ProgressAxis::kTime ? 0 : 1, x_end, frame.x0() + 6, frame.x1() - 6, false);
+  const Scale x(from_zero ? 0 : 1, x_end, frame.x0() + 6, frame.x1() - 6, false);
   const Scale y(range->low, range->high, frame.y0() - 14, frame.y1() + 6, true);
   std::string svg = Open(frame, "Best measured speedup so far");
   svg += SpeedupAxisY(frame, y);
   const char* title = axis == ProgressAxis::kConsidered ? "candidates considered"
                       : axis == ProgressAxis::kMeasured ? "candidates measured"
-                                                        : "seconds since the first candidate";
+                      : axis == ProgressAxis::kTime     ? "seconds since the first candidate"
+                      : axis == ProgressAxis::kTokens   ? "tokens"
+                                                        : "device seconds";
   for (const double tick : LinearTicks(x.low(), x.high(), 8)) {
-    if (axis != ProgressAxis::kTime && tick != std::floor(tick)) continue;
+    if (!from_zero && tick != std::floor(tick)) continue;
     svg += Text(x(tick), frame.y0() + 18, "tick m", FormatNumber(tick));
   }
   svg += Text((frame.x0() + frame.x1()) / 2, frame.height - 4, "axis m", title);

@@ -13,7 +13,7 @@ namespace kernelcast::cli {
 // Charts as inline SVG, coloured by classes of the page's style sheet. Each function returns "" if
 // there is nothing to draw.
 
-enum class ProgressAxis { kConsidered, kMeasured, kTime };
+enum class ProgressAxis { kConsidered, kMeasured, kTime, kDeviceTime, kTokens };
 
 // Best measured speedup against progress, and every measurement.
 std::string BestSoFarChart(const ReportInput& input, const ReportAnalysis& analysis,

@@ -20,6 +20,7 @@
 #include "services/cli/report/gate_text.h"
 #include "services/cli/report/highlight.h"
 #include "services/cli/report/html_parts.h"
+#include "services/cli/report/tree_html.h"
 
 namespace kernelcast::cli {
 namespace {
@@ -233,12 +234,19 @@ std::string BestSoFar(const ReportInput& input, const ReportAnalysis& analysis) 
   std::string body =
       "<div class=tabs><input type=radio name=axis id=ax1 checked><label for=ax1>candidates</label>"
       "<input type=radio name=axis id=ax2><label for=ax2>measurements</label>"
-      "<input type=radio name=axis id=ax3><label for=ax3>time</label>";
-  absl::StrAppend(&body, "<div class=\"tab t1\">", considered, "</div><div class=\"tab t2\">",
-                  BestSoFarChart(input, analysis, ProgressAxis::kMeasured),
-                  "</div><div class=\"tab t3\">",
-                  BestSoFarChart(input, analysis, ProgressAxis::kTime), "</div></div>",
-                  MarkLegend(analysis.counts, true));
+      "<input type=radio name=axis id=ax3><label for=ax3>time</label>"
+      "<input type=radio name=axis id=ax4><label for=ax4>device time</label>";
+  const std::string tokens = BestSoFarChart(input, analysis, ProgressAxis::kTokens);
+  if (!tokens.empty()) {
+    body += "<input type=radio name=axis id=ax5><label for=ax5>tokens</label>";
+  }
+  absl::StrAppend(
+      &body, "<div class=\"tab t1\">", considered, "</div><div class=\"tab t2\">",
+      BestSoFarChart(input, analysis, ProgressAxis::kMeasured), "</div><div class=\"tab t3\">",
+      BestSoFarChart(input, analysis, ProgressAxis::kTime), "</div><div class=\"tab t4\">",
+      BestSoFarChart(input, analysis, ProgressAxis::kDeviceTime), "</div>");
+  if (!tokens.empty()) absl::StrAppend(&body, "<div class=\"tab t5\">", tokens, "</div>");
+  absl::StrAppend(&body, "</div>", MarkLegend(analysis.counts, true));
   return Section(
       "progress", "Best so far",
       "Speedup over the reference. Every dot is a screening measurement, diamonds are final "
@@ -538,6 +546,7 @@ std::string RenderReport(const ReportInput& input) {
   page += Headline(input, analysis);
   page += Cards(analysis);
   page += BestSoFar(input, analysis);
+  page += TreeHtml(input, analysis);
   page += ForecastQuality(input, analysis);
   page += Decisions(input, analysis);
   page += Risk(input);

@@ -85,6 +85,7 @@ struct ReportGeneration {
   uint64_t input_tokens = 0;
   uint64_t output_tokens = 0;
   double cost = 0;
+  uint64_t advised = 0;  // answers of the critic
 };
 
 // Device time of the search by purpose.
@@ -93,6 +94,12 @@ struct ReportDeviceTime {
   double preparing_seconds = 0;
   double confirming_seconds = 0;
   double avoided_seconds = 0;
+};
+
+// Tokens of a request for a kernel, or to a critic, when it had ended.
+struct ReportTokenSpend {
+  int64_t time_ns = 0;
+  uint64_t tokens = 0;
 };
 
 struct ReportSearch {
@@ -131,6 +138,7 @@ struct ReportInput {
   std::string target;
   std::optional<ReportSearch> search;
   std::vector<ReportCandidate> candidates;
+  std::vector<ReportTokenSpend> token_spends;
   int64_t generated_ns = 0;
   std::string generator_version;
 };

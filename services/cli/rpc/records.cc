@@ -145,10 +145,11 @@ absl::StatusOr<ReportSearch> ReportSearchFromProto(const v1::Search& search) {
   report.waiting = search.waiting().reason();
   if (search.spec().generator() == v1::GENERATOR_LLM) {
     const v1::GenerationCounts& generation = search.counts().generation();
-    report.generation = ReportGeneration{
-        generation.requested(),    generation.written(),       generation.duplicates(),
-        generation.unusable(),     generation.unanswered(),    generation.given_up(),
-        generation.input_tokens(), generation.output_tokens(), generation.cost()};
+    report.generation = ReportGeneration{generation.requested(),    generation.written(),
+                                         generation.duplicates(),   generation.unusable(),
+                                         generation.unanswered(),   generation.given_up(),
+                                         generation.input_tokens(), generation.output_tokens(),
+                                         generation.cost(),         generation.advised()};
   }
   if (search.counts().has_model_use()) report.model_use = FromProto(search.counts().model_use());
   if (search.counts().has_device_time_spent()) {

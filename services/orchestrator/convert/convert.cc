@@ -57,6 +57,7 @@ v1::SearchSpec ToProto(const SearchSpec& spec) {
   message.set_max_forecast_tokens(spec.max_forecast_tokens);
   message.mutable_device_models()->Add(spec.device_models.begin(), spec.device_models.end());
   message.set_gate(ToProto(spec.gate));
+  message.set_critic(spec.critic);
   if (spec.generator == GeneratorKind::kLlm) {
     auto* limits = message.mutable_generator_limits();
     limits->set_max_requests(spec.generator_limits.max_requests);
@@ -124,6 +125,11 @@ absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& message) {
   KC_ASSIGN_OR_RETURN(spec.device_models,
                       DeviceModelsFromProto("spec.device_models", message.device_models()));
   KC_ASSIGN_OR_RETURN(spec.gate, FromProto(message.gate()));
+  if (message.critic() && spec.generator != GeneratorKind::kLlm) {
+    return absl::InvalidArgumentError(
+        "spec.critic: is set, which is allowed for generator llm alone");
+  }
+  spec.critic = message.critic();
   return spec;
 }
 
@@ -165,6 +171,7 @@ v1::SearchCounts ToProto(const SearchCounts& counts) {
     written->set_input_tokens(generation.input_tokens);
     written->set_output_tokens(generation.output_tokens);
     written->set_cost(generation.cost);
+    written->set_advised(generation.advised);
   }
   if (!counts.model_use.empty()) *message.mutable_model_use() = ToProto(counts.model_use);
   return message;
@@ -190,6 +197,23 @@ absl::StatusOr<std::vector<std::string>> DeviceModelsFromProto(
     }
   }
   return std::vector<std::string>(models.begin(), models.end());
+}
+
+v1::Advice ToProto(const GenerationAdvised& advised) {
+  v1::Advice message;
+  message.set_number(advised.number);
+  message.set_text(advised.advice);
+  message.set_detail(advised.detail);
+  message.set_prompt_version(advised.prompt_version);
+  message.set_model(advised.model);
+  message.set_endpoint(advised.endpoint);
+  message.set_input_tokens(advised.usage.input_tokens);
+  message.set_cached_input_tokens(advised.usage.cached_input_tokens);
+  message.set_output_tokens(advised.usage.output_tokens);
+  message.set_tokens_estimated(advised.usage.estimated);
+  message.set_cost(advised.usage.cost);
+  *message.mutable_latency() = DurationToProto(advised.latency_ns);
+  return message;
 }
 
 v1::Generation ToProto(const GenerationSettled& settled) {

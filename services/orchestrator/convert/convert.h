@@ -29,6 +29,7 @@ v1::Finalist ToProto(const Finalist& finalist);
 v1::SearchCounts ToProto(const SearchCounts& counts);
 v1::SearchStatus ToProto(SearchStatus status);
 v1::Generation ToProto(const GenerationSettled& settled);
+v1::Advice ToProto(const GenerationAdvised& advised);
 v1::Rejection ToProto(const Rejection& rejection);
 v1::SelectiveRisk ToProto(const RiskReport& report);
 v1::Search ToProto(const SearchSnapshot& snapshot);

@@ -140,6 +140,10 @@ struct EventWriter {
     message->set_number(event.number);
     message->set_parent_candidate_id(event.parent_candidate_id);
   }
+  void operator()(const GenerationAdvised& event) const {
+    out.mutable_generation_advised()->set_search_id(event.search_id);
+    *out.mutable_generation_advised()->mutable_advice() = orchestrator::ToProto(event);
+  }
   void operator()(const GenerationSettled& event) const {
     out.mutable_generation_settled()->set_search_id(event.search_id);
     *out.mutable_generation_settled()->mutable_generation() = orchestrator::ToProto(event);
@@ -162,6 +166,31 @@ struct EventWriter {
   }
 };
 
+// Of a Generation or an Advice.
+template <class Message>
+GenerationUsage UsageFromProto(const Message& message) {
+  GenerationUsage usage;
+  usage.input_tokens = message.input_tokens();
+  usage.cached_input_tokens = message.cached_input_tokens();
+  usage.output_tokens = message.output_tokens();
+  usage.estimated = message.tokens_estimated();
+  usage.cost = message.cost();
+  return usage;
+}
+
+GenerationAdvised AdviceFromProto(const v1::Advice& message) {
+  GenerationAdvised advised;
+  advised.number = message.number();
+  advised.advice = message.text();
+  advised.detail = message.detail();
+  advised.prompt_version = message.prompt_version();
+  advised.model = message.model();
+  advised.endpoint = message.endpoint();
+  advised.usage = UsageFromProto(message);
+  advised.latency_ns = ToNanoseconds(message.latency());
+  return advised;
+}
+
 absl::StatusOr<GenerationSettled> GenerationFromProto(const v1::Generation& message) {
   GenerationSettled settled;
   switch (message.outcome()) {
@@ -177,11 +206,7 @@ absl::StatusOr<GenerationSettled> GenerationFromProto(const v1::Generation& mess
   settled.prompt_version = message.prompt_version();
   settled.model = message.model();
   settled.endpoint = message.endpoint();
-  settled.usage.input_tokens = message.input_tokens();
-  settled.usage.cached_input_tokens = message.cached_input_tokens();
-  settled.usage.output_tokens = message.output_tokens();
-  settled.usage.estimated = message.tokens_estimated();
-  settled.usage.cost = message.cost();
+  settled.usage = UsageFromProto(message);
   settled.latency_ns = ToNanoseconds(message.latency());
   return settled;
 }
@@ -278,6 +303,11 @@ absl::StatusOr<EventBody> BodyFromProto(const v1::Event& event) {
       const auto& message = event.generation_requested();
       return GenerationRequested{message.search_id(), message.number(),
                                  message.parent_candidate_id()};
+    }
+    case v1::Event::kGenerationAdvised: {
+      GenerationAdvised body = AdviceFromProto(event.generation_advised().advice());
+      body.search_id = event.generation_advised().search_id();
+      return body;
     }
     case v1::Event::kGenerationSettled: {
       KC_ASSIGN_OR_RETURN(GenerationSettled body,

@@ -1,12 +1,14 @@
 #ifndef KERNELCAST_SERVICES_ORCHESTRATOR_CORE_ATTEMPT_H_
 #define KERNELCAST_SERVICES_ORCHESTRATOR_CORE_ATTEMPT_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "common/domain/anchor.h"
 #include "common/domain/candidate.h"
 #include "common/domain/facts.h"
+#include "common/domain/measurement.h"
 
 namespace kernelcast::orchestrator {
 
@@ -18,6 +20,8 @@ struct Attempt {
   double speedup = 0;
   // Median time at each bench shape, if it was correct.
   std::vector<AnchorKernel::ShapeTime> times = {};
+  // What was measured, if it was correct. Shared by the copies that prompts need.
+  std::shared_ptr<const MeasuredOk> measured = nullptr;
   // "ok", "compile_error", "pruned", or another measurement outcome such as "wrong_result".
   std::string outcome;
   // Output of the compiler or the judge, cut to a few thousand bytes.

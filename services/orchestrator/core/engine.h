@@ -135,6 +135,7 @@ class EngineObserver {
   virtual void OnDecided(const Evaluation& evaluation, const Decision& decision) = 0;
   virtual void OnSettled(const Evaluation& evaluation, const EvaluationSettled& settled) = 0;
   virtual void OnGenerated(const GenerationSettled& settled) = 0;
+  virtual void OnAdvised(const GenerationAdvised& advised) = 0;
   virtual void OnFigures(const EngineFigures& figures) = 0;
   // Called once per tick.
   virtual void OnOverview(const EngineOverview& overview) = 0;
@@ -329,8 +330,12 @@ class Engine {
   void StartCalls(const Search& search, const SearchInputs& inputs);
   // Returns whether more of the plan can be performed in this round.
   bool Perform(const Search& search, const SearchInputs& inputs, SearchAction action);
-  // Sends a request that is in the log.
+  // What a writer or critic needs for a request that is in the log.
+  GenerationQuery QueryFor(const Search& search, uint64_t number);
+  // Send a request that is in the log, to the writer or to the critic.
   void StartGeneration(const Search& search, uint64_t number);
+  void StartAdvice(const Search& search, uint64_t number);
+  void OnAdvised(const std::string& search_id, uint64_t number, AdviceReply reply);
   void OnGenerated(const std::string& search_id, uint64_t number, GenerationReply reply);
   void StartRanking(const Search& search, RankPruned action);
   void OnRanked(const std::string& search_id, const RankPruned& ranking,

@@ -174,6 +174,9 @@ void Engine::StartCalls(const Search& search, const SearchInputs& inputs) {
   for (const uint64_t number : calls.kernels) {
     if (!writing_.contains({search.search_id, number})) StartGeneration(search, number);
   }
+  for (const uint64_t number : calls.advice) {
+    if (!writing_.contains({search.search_id, number})) StartAdvice(search, number);
+  }
 }
 
 bool Engine::Perform(const Search& search, const SearchInputs& inputs, SearchAction action) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -18,12 +19,26 @@ namespace {
 // Number of failed kernels shown to a model.
 constexpr size_t kReportedSetbacks = 6;
 
+// The kernel that the parent was made from: the reference, or one that the archive has.
+std::optional<Attempt> MadeFrom(const Archive& archive, const Attempt& parent,
+                                const Problem& problem) {
+  const std::string& id = parent.candidate.parent_candidate_id;
+  if (const Attempt* found = archive.Find(id)) return *found;
+  if (id != archive.reference_id()) return std::nullopt;
+  absl::StatusOr<Candidate> reference = ReferenceCandidate(problem, parent.candidate.target);
+  if (!reference.ok()) return std::nullopt;
+  Attempt attempt;
+  attempt.candidate = *std::move(reference);
+  attempt.speedup = 1;
+  return attempt;
+}
+
 }  // namespace
 
-void Engine::StartGeneration(const Search& search, uint64_t number) {
-  writing_.emplace(search.search_id, number);
+GenerationQuery Engine::QueryFor(const Search& search, uint64_t number) {
   const Generation& generation = *search.generation;
-  const std::string& parent_id = generation.in_flight.at(number).parent_candidate_id;
+  const Generation::Request& request = generation.in_flight.at(number);
+  const std::string& parent_id = request.parent_candidate_id;
   GenerationQuery query;
   query.problem = state_.FindProblem(search.spec.problem_id);
   query.target = search.spec.target;
@@ -33,13 +48,17 @@ void Engine::StartGeneration(const Search& search, uint64_t number) {
     query.reference_facts = reference->facts;
   }
   const Archive& archive = *search.archive;
-  if (const Attempt* parent = archive.Find(parent_id)) query.parent = *parent;
+  if (const Attempt* parent = archive.Find(parent_id)) {
+    query.parent = *parent;
+    query.grandparent = MadeFrom(archive, *parent, *query.problem);
+  }
   if (const Attempt* best = archive.Best();
       best != nullptr && best->candidate.candidate_id != parent_id) {
     query.best = *best;
   }
   query.setbacks = archive.Setbacks(parent_id, kReportedSetbacks);
   query.unusable_answers.assign(generation.reasons.begin(), generation.reasons.end());
+  query.advice = request.advice.value_or("");
   int64_t left_ns = absl::ToInt64Nanoseconds(options_.generation_timeout);
   if (search.spec.budget.max_wall_time_ns > 0) {
     left_ns =
@@ -48,7 +67,12 @@ void Engine::StartGeneration(const Search& search, uint64_t number) {
   query.deadline_ns = clock_->MonotonicNs() + std::max<int64_t>(left_ns, 1);
   query.stop = writing_stops_[search.search_id].get_token();
   query.request_id = absl::StrCat(search.search_id, "/", number);
-  AfterCommit([this, query = std::move(query), search_id = search.search_id, number,
+  return query;
+}
+
+void Engine::StartGeneration(const Search& search, uint64_t number) {
+  writing_.emplace(search.search_id, number);
+  AfterCommit([this, query = QueryFor(search, number), search_id = search.search_id, number,
                trace = traces_.OfSearch(search.search_id)]() mutable {
     const TraceScope scope(&trace);
     writer_->Write(std::move(query),
@@ -58,6 +82,44 @@ void Engine::StartGeneration(const Search& search, uint64_t number) {
                      });
                    });
   });
+}
+
+void Engine::StartAdvice(const Search& search, uint64_t number) {
+  writing_.emplace(search.search_id, number);
+  AfterCommit([this, query = QueryFor(search, number), search_id = search.search_id, number,
+               trace = traces_.OfSearch(search.search_id)]() mutable {
+    const TraceScope scope(&trace);
+    writer_->Advise(std::move(query), [this, inbox = inbox_, search_id, number](AdviceReply reply) {
+      inbox->Post([this, search_id, number, reply = std::move(reply)]() mutable {
+        OnAdvised(search_id, number, std::move(reply));
+      });
+    });
+  });
+}
+
+void Engine::OnAdvised(const std::string& search_id, uint64_t number, AdviceReply reply) {
+  writing_.erase({search_id, number});
+  const Search* search = state_.FindSearch(search_id);
+  if (search == nullptr || search->generation == nullptr ||
+      !search->generation->in_flight.contains(number)) {
+    return;
+  }
+  GenerationAdvised advised{.search_id = search_id,
+                            .number = number,
+                            .advice = std::move(reply.advice),
+                            .detail = std::move(reply.detail),
+                            .prompt_version = std::move(reply.prompt_version),
+                            .model = std::move(reply.model),
+                            .endpoint = std::move(reply.endpoint),
+                            .usage = reply.usage,
+                            .latency_ns = reply.latency_ns};
+  if (advised.advice.empty()) {
+    Log(LogLevel::kInfo, "the critic gave no advice",
+        {{"search_id", search_id}, {"detail", advised.detail}});
+  }
+  if (!Emit(advised)) return;
+  if (observer_ != nullptr) AfterCommit([this, advised] { observer_->OnAdvised(advised); });
+  StartCalls(*search, InputsOf(*search));
 }
 
 void Engine::OnGenerated(const std::string& search_id, uint64_t number, GenerationReply reply) {

@@ -68,6 +68,8 @@ struct SearchSpec {
   // For a search in the log, at most one.
   std::vector<std::string> device_models = {};
   GateMode gate = GateMode::kDeclared;
+  // A critic names the next step before each request for a kernel. kLlm alone.
+  bool critic = false;
   friend bool operator==(const SearchSpec&, const SearchSpec&) = default;
 };
 
@@ -173,6 +175,19 @@ struct GenerationUsage {
   double cost = 0;
 };
 
+// A critic answered, or did not, before the kernel of this number is written.
+struct GenerationAdvised {
+  std::string search_id;
+  uint64_t number = 0;
+  std::string advice = {};  // empty: none
+  std::string detail = {};  // why there is none
+  std::string prompt_version = {};
+  std::string model = {};
+  std::string endpoint = {};
+  GenerationUsage usage = {};
+  int64_t latency_ns = 0;
+};
+
 struct GenerationSettled {
   std::string search_id;
   uint64_t number = 0;
@@ -224,7 +239,7 @@ using EventBody =
     std::variant<ProblemPut, ReferenceDescribed, SearchCreated, EvaluationAccepted,
                  EvaluationCompiled, EvaluationForecast, EvaluationDecided, EvaluationSettled,
                  GenerationRequested, GenerationSettled, LabelsObserved, SearchFinishing,
-                 SearchClosed, DeviceChosen, MeasurementRepeated, PrunedRanked>;
+                 SearchClosed, DeviceChosen, MeasurementRepeated, PrunedRanked, GenerationAdvised>;
 
 struct Event {
   int64_t time_ns = 0;  // since the Unix epoch

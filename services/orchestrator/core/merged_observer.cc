@@ -37,6 +37,10 @@ class MergedObserver::Part final : public EngineObserver {
     const std::lock_guard lock(whole_->mutex_);
     whole_->observer_->OnGenerated(settled);
   }
+  void OnAdvised(const GenerationAdvised& advised) override {
+    const std::lock_guard lock(whole_->mutex_);
+    whole_->observer_->OnAdvised(advised);
+  }
   void OnFigures(const EngineFigures& figures) override {
     const std::lock_guard lock(whole_->mutex_);
     whole_->said_[engine_].figures = figures;

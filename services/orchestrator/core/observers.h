@@ -22,6 +22,9 @@ class Observers final : public EngineObserver {
   void OnGenerated(const GenerationSettled& settled) override {
     for (EngineObserver* observer : observers_) observer->OnGenerated(settled);
   }
+  void OnAdvised(const GenerationAdvised& advised) override {
+    for (EngineObserver* observer : observers_) observer->OnAdvised(advised);
+  }
   void OnFigures(const EngineFigures& figures) override {
     for (EngineObserver* observer : observers_) observer->OnFigures(figures);
   }

@@ -163,6 +163,8 @@ struct SearchCalls {
   // Ask the model for the kernels with these numbers, which are in the log as GenerationRequested.
   // Event: GenerationSettled.
   std::vector<uint64_t> kernels;
+  // Ask the critic before the kernels with these numbers. Event: GenerationAdvised.
+  std::vector<uint64_t> advice;
 };
 SearchCalls PlanCalls(const State& state, const Search& search, const SearchInputs& inputs);
 

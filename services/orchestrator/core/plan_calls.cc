@@ -24,7 +24,8 @@ SearchCalls PlanCalls(const State& state, const Search& search, const SearchInpu
       state.FindReference(spec.problem_id, spec.target, search.device_model) == nullptr;
   if (search.generation == nullptr || !inputs.has_writer) return calls;
   for (const auto& [number, request] : search.generation->in_flight) {
-    calls.kernels.push_back(number);
+    const bool awaits_critic = spec.critic && !request.advice;
+    (awaits_critic ? calls.advice : calls.kernels).push_back(number);
   }
   return calls;
 }

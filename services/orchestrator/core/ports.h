@@ -136,12 +136,16 @@ struct GenerationQuery {
   CompileFacts reference_facts;  // empty schema: unknown
   // The kernel to improve. Empty: the reference.
   std::optional<Attempt> parent;
+  // The kernel that the parent was made from, if it was found to be correct.
+  std::optional<Attempt> grandparent = std::nullopt;
   // The fastest kernel so far, if it is not the parent.
   std::optional<Attempt> best;
   // Failed attempts, most relevant first.
   std::vector<Attempt> setbacks;
   // Why the latest answers contained no readable kernel.
   std::vector<std::string> unusable_answers;
+  // What a critic proposed as the next step. Empty: nothing.
+  std::string advice = {};
   // Id of the request, stable across restarts.
   std::string request_id = {};
   // On the monotonic clock.
@@ -168,6 +172,18 @@ struct GenerationReply {
   int64_t latency_ns = 0;
 };
 
+// A critic's answer.
+struct AdviceReply {
+  std::string advice = {};  // at most kMaxAdviceBytes of UTF-8; empty: none
+  std::string detail = {};  // why there is none
+  std::string prompt_version = {};
+  std::string model = {};
+  std::string endpoint = {};
+  GenerationUsage usage = {};
+  int64_t latency_ns = 0;
+};
+inline constexpr size_t kMaxAdviceBytes = 6 << 10;
+
 // Writes new kernels.
 class KernelWriter {
  public:
@@ -175,6 +191,10 @@ class KernelWriter {
 
   using WriteDone = std::function<void(GenerationReply)>;
   virtual void Write(GenerationQuery query, WriteDone done) = 0;
+
+  using AdviseDone = std::function<void(AdviceReply)>;
+  // Asks a critic for the next step. The query has no advice.
+  virtual void Advise(GenerationQuery query, AdviseDone done) = 0;
 };
 
 }  // namespace kernelcast::orchestrator

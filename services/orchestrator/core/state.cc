@@ -401,6 +401,26 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns,
   return absl::OkStatus();
 }
 
+absl::Status State::ApplyBody(uint64_t sequence, int64_t, const GenerationAdvised& event) {
+  auto found = searches_.find(event.search_id);
+  if (found == searches_.end() || found->second.generation == nullptr) {
+    return DoesNotFit("advice for a search that asks for none", event.search_id);
+  }
+  Search& search = found->second;
+  const auto request = search.generation->in_flight.find(event.number);
+  if (request == search.generation->in_flight.end() || request->second.advice) {
+    return DoesNotFit("advice that was not asked for", event.search_id);
+  }
+  request->second.advice = event.advice;
+  GenerationCounts& counts = search.counts.generation;
+  counts.advised += event.advice.empty() ? 0 : 1;
+  counts.input_tokens += event.usage.input_tokens;
+  counts.output_tokens += event.usage.output_tokens;
+  counts.cost += event.usage.cost;
+  search.last_sequence = sequence;
+  return absl::OkStatus();
+}
+
 absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const GenerationSettled& event) {
   auto found = searches_.find(event.search_id);
   if (found == searches_.end() || found->second.generation == nullptr ||
@@ -575,6 +595,7 @@ AppendEntry EntryFor(const Event& event, const State& state) {
         } else if constexpr (std::is_same_v<Body, SearchCreated> ||
                              std::is_same_v<Body, GenerationRequested> ||
                              std::is_same_v<Body, GenerationSettled> ||
+                             std::is_same_v<Body, GenerationAdvised> ||
                              std::is_same_v<Body, PrunedRanked> ||
                              std::is_same_v<Body, SearchFinishing> ||
                              std::is_same_v<Body, SearchClosed>) {

@@ -118,6 +118,7 @@ struct GenerationCounts {
   uint64_t unusable = 0;
   uint64_t unanswered = 0;
   uint64_t given_up = 0;  // in progress when the search ended
+  uint64_t advised = 0;   // answers of the critic
   uint64_t input_tokens = 0;
   uint64_t output_tokens = 0;
   double cost = 0;
@@ -168,6 +169,8 @@ struct Generation {
     std::string parent_candidate_id;
     int64_t requested_ns = 0;
     uint64_t turn = 0;
+    // What the critic said. Absent: it has not answered yet, or is not asked.
+    std::optional<std::string> advice = std::nullopt;
   };
 
   static constexpr size_t kMaxReasons = 4;
@@ -343,6 +346,7 @@ class State {
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const EvaluationDecided& event);
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const EvaluationSettled& event);
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const GenerationRequested& event);
+  absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const GenerationAdvised& event);
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const GenerationSettled& event);
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const LabelsObserved& event);
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const SearchFinishing& event);

@@ -52,7 +52,7 @@ std::string State::Digest() const {
     if (const GenerationCounts& g = c.generation; g.requested > 0) {
       text += "  generation";
       for (uint64_t count : {g.requested, g.written, g.duplicates, g.unusable, g.unanswered,
-                             g.given_up, g.input_tokens, g.output_tokens}) {
+                             g.given_up, g.advised, g.input_tokens, g.output_tokens}) {
         absl::StrAppend(&text, " ", count);
       }
       absl::StrAppend(&text, " cost ", g.cost, "\n");
@@ -63,7 +63,8 @@ std::string State::Digest() const {
                       " reasons ", g.reasons.size(), " outages ", g.outages, " since ",
                       g.outages > 0 ? g.away_since_ns : 0, " written ", g.written.size(), "\n");
       for (const auto& [number, request] : g.in_flight) {
-        absl::StrAppend(&text, "  writing ", number, " from ", request.parent_candidate_id, "\n");
+        absl::StrAppend(&text, "  writing ", number, " from ", request.parent_candidate_id,
+                        request.advice ? absl::StrCat(" advised ", *request.advice) : "", "\n");
       }
     }
     if (s.archive != nullptr) {

@@ -164,9 +164,14 @@ void State::SettleInSearch(Search& search, int64_t time_ns, const Evaluation& ev
                      search.strategy != nullptr && search.strategy->broods().has_value();
   if (search.archive != nullptr && !event.reused && !waits) {
     if (std::optional<Attempt> attempt = AttemptOf(evaluation, event)) {
-      const std::optional<uint64_t> turn =
-          entry != search.history.end() ? entry->second.turn : std::nullopt;
-      search.archive->Add(*std::move(attempt), search.broods.BroodOf(turn.value_or(0)));
+      const uint64_t turn = entry != search.history.end() ? entry->second.turn.value_or(0) : 0;
+      const auto* ok =
+          measurement == nullptr ? nullptr : std::get_if<MeasuredOk>(&measurement->outcome);
+      // Prompts alone need it.
+      if (ok != nullptr && search.generation != nullptr) {
+        attempt->measured = std::make_shared<const MeasuredOk>(*ok);
+      }
+      search.archive->Add(*std::move(attempt), search.broods.BroodOf(turn));
     }
   }
   if (evaluation.turn && search.archive != nullptr &&

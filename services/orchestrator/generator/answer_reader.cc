@@ -13,6 +13,7 @@
 #include "common/domain/candidate_json.h"
 #include "common/domain/text.h"
 #include "services/orchestrator/core/novelty.h"
+#include "services/orchestrator/generator/edit_blocks.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -65,6 +66,7 @@ struct Block {
   std::string word;  // lower case
   std::string file;  // name without folders; empty: no name
   std::string text;
+  size_t at = 0;  // byte of the answer where the opening fence begins
   bool closed = false;
 };
 
@@ -125,7 +127,9 @@ std::vector<Block> ReadBlocks(std::string_view text) {
   std::vector<Block> blocks;
   std::optional<Fence> open;
   std::string_view last_line;
+  const size_t size = text.size();
   while (!text.empty()) {
+    const size_t at = size - text.size();
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
@@ -135,6 +139,7 @@ std::vector<Block> ReadBlocks(std::string_view text) {
       if (fence.has_value() && blocks.size() < kMaxBlocks) {
         open = fence;
         Block& block = blocks.emplace_back();
+        block.at = at;
         ReadInfo(fence->info, block);
         if (block.file.empty()) block.file = NameOnLine(last_line);
       } else if (!Trim(line).empty()) {
@@ -265,11 +270,7 @@ ReadKernel Faulty(ReadFault fault, std::string_view reason) {
 class Reader {
  public:
   Reader(std::string_view answer, bool cut_off, const Candidate& model)
-      : cut_off_(cut_off), model_(model) {
-    const size_t thought = answer.rfind(kThinkEnd);
-    text_ = thought == std::string_view::npos ? answer : answer.substr(thought + kThinkEnd.size());
-    text_ = Trim(text_);
-  }
+      : cut_off_(cut_off), model_(model), text_(WithoutReasoning(answer)) {}
 
   ReadKernel Read() {
     if (text_.empty()) {
@@ -278,8 +279,14 @@ class Reader {
                       : Faulty(ReadFault::kEmpty, "the answer is empty");
     }
     blocks_ = ReadBlocks(text_);
+    edits_ = ReadEditBlocks(text_);
     FindDescription();
-    if (!FindSource()) return NoSource();
+    const bool whole = FindSource();
+    if (edits_.any() && !(whole && source_at_ > edits_.last_at)) {
+      if (std::optional<ReadKernel> faulty = Edit()) return *std::move(faulty);
+    } else if (!whole) {
+      return NoSource();
+    }
     if (source_.size() > kMaxKernelBytes) {
       return Faulty(ReadFault::kTooLong,
                     absl::StrCat("the source has ", source_.size(), " bytes; at most ",
@@ -296,6 +303,10 @@ class Reader {
   bool wants_python() const { return model_.kind == CandidateKind::kPython; }
   bool IsCode(const Block& block) const {
     return wants_python() ? IsOneOf(block.word, kPythonWords) : IsOneOf(block.word, kCodeWords);
+  }
+
+  bool Mentions(const char* key) const {
+    return description_.is_object() && description_.contains(key);
   }
 
   void FindDescription() {
@@ -339,6 +350,7 @@ class Reader {
     const Block* main = nullptr;
     for (const Block& block : blocks_) {
       if (!IsCode(block) || Trim(block.text).empty()) continue;
+      if (edits_.any() && ReadEditBlocks(block.text).any()) continue;
       if (!block.closed && cut_off_) {
         cut_code_ = true;
         continue;
@@ -348,6 +360,7 @@ class Reader {
       main = &block;
     }
     if (main != nullptr) {
+      source_at_ = main->at;
       source_ = wants_python() ? main->text : Inlined(main->text, blocks_, main);
       return true;
     }
@@ -360,6 +373,33 @@ class Reader {
       return true;
     }
     return false;
+  }
+
+  // Makes the edits in the model's source. Empty: there is no fault.
+  std::optional<ReadKernel> Edit() {
+    // Edits may be missing.
+    if (cut_off_) {
+      return Faulty(ReadFault::kCutOff, "the answer ended before its edits did: it was too long");
+    }
+    if (!edits_.fault.empty()) return Faulty(ReadFault::kBadEdit, edits_.fault);
+    if (edits_.open) {
+      return Faulty(ReadFault::kBadEdit, absl::StrCat("edit ", edits_.blocks.size() + 1,
+                                                      ": no >>>>>>> REPLACE ends it"));
+    }
+    EditedSource edited = ApplyEdits(edits_.blocks, model_.source);
+    switch (edited.fault) {
+      case EditedSource::Fault::kNone: break;
+      case EditedSource::Fault::kNotFound: return Faulty(ReadFault::kEditNotFound, edited.reason);
+      case EditedSource::Fault::kFoundTwice:
+        return Faulty(ReadFault::kEditFoundTwice, edited.reason);
+    }
+    source_ = std::move(edited.source);
+    edited_ = true;
+    if (source_.size() <= kMaxKernelBytes && !IsKernel(source_)) {
+      has_code_ = true;
+      return NoSource();
+    }
+    return std::nullopt;
   }
 
   ReadKernel NoSource() const {
@@ -391,6 +431,8 @@ class Reader {
           ApplyCandidateFields("JSON", Mended(description_), {}, candidate);
       if (!applied.ok()) return Faulty(ReadFault::kBadDescription, std::string(applied.message()));
     }
+    if (edited_ && candidate.flags.empty() && !Mentions("flags")) candidate.flags = model_.flags;
+    if (edited_ && candidate.tunables.empty()) candidate.tunables = model_.tunables;
     const std::string normalized = NormalizedSource(candidate.source);
     if (!wants_device() || Defines(normalized, /*device=*/false)) {
       // Launches are meaningless with a host entry.
@@ -417,11 +459,14 @@ class Reader {
 
   const bool cut_off_;
   const Candidate& model_;
-  std::string_view text_;
+  const std::string_view text_;
   std::vector<Block> blocks_;
   Json description_;
   bool unreadable_description_ = false;
+  EditBlocks edits_;
   std::string source_;
+  size_t source_at_ = 0;
+  bool edited_ = false;  // source_ comes from edits
   bool has_code_ = false;
   bool cut_code_ = false;
 };
@@ -439,8 +484,17 @@ std::string_view Name(ReadFault fault) {
     case ReadFault::kBadDescription: return "bad_description";
     case ReadFault::kBadText: return "bad_text";
     case ReadFault::kTooLong: return "too_long";
+    case ReadFault::kBadEdit: return "bad_edit";
+    case ReadFault::kEditNotFound: return "edit_not_found";
+    case ReadFault::kEditFoundTwice: return "edit_found_twice";
   }
   return "none";
+}
+
+std::string_view WithoutReasoning(std::string_view answer) {
+  const size_t thought = answer.rfind(kThinkEnd);
+  return Trim(thought == std::string_view::npos ? answer
+                                                : answer.substr(thought + kThinkEnd.size()));
 }
 
 ReadKernel ReadAnswer(std::string_view answer, bool cut_off, const Candidate& model) {

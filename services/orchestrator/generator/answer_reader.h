@@ -20,10 +20,15 @@ enum class ReadFault {
   kBadDescription,  // unreadable launches, flags or sizes
   kBadText,         // invalid UTF-8, or a NUL
   kTooLong,         // more than kMaxKernelBytes
+  kBadEdit,         // an edit that cannot be read
+  kEditNotFound,    // an edit of lines that the parent does not have
+  kEditFoundTwice,  // an edit of lines that the parent has more than once
 };
 inline constexpr ReadFault kReadFaults[] = {
-    ReadFault::kEmpty,      ReadFault::kCutOff,         ReadFault::kNoCode,  ReadFault::kNoEntry,
-    ReadFault::kNoLaunches, ReadFault::kBadDescription, ReadFault::kBadText, ReadFault::kTooLong};
+    ReadFault::kEmpty,        ReadFault::kCutOff,        ReadFault::kNoCode,
+    ReadFault::kNoEntry,      ReadFault::kNoLaunches,    ReadFault::kBadDescription,
+    ReadFault::kBadText,      ReadFault::kTooLong,       ReadFault::kBadEdit,
+    ReadFault::kEditNotFound, ReadFault::kEditFoundTwice};
 // "empty", "cut_off", ...
 std::string_view Name(ReadFault fault);
 
@@ -37,6 +42,9 @@ struct ReadKernel {
   Candidate candidate;
 };
 
+// The answer without reasoning, which ends with </think>, and without white space around it.
+std::string_view WithoutReasoning(std::string_view answer);
+
 // Finds the kernel in a model's answer. Accepts any bytes. The time is linear with a small factor.
 //
 // The code is the last fenced block, with three or more backticks or tildes, that defines the entry
@@ -45,6 +53,11 @@ struct ReadKernel {
 // answer, with any of launches, workspace_bytes, flags and tunables; it may contain the code as
 // "source". An answer that is only code needs no fence. Text up to a closing </think> is ignored,
 // and so is an unclosed last fence if the answer was cut off.
+//
+// Instead of the whole source, an answer may contain edits of the source of `model`
+// (edit_blocks.h), in fences or not. A whole source counts only if it comes after the last edit.
+// Edits of an answer that was cut off do not count, because some may be missing. Edits keep what
+// the description leaves out: launches, workspace, flags and tunables.
 //
 // `model` is the kernel that the new one was derived from. It determines the expected kind. If
 // device code comes without launches, the launches of `model` are used, provided that the code has

@@ -12,12 +12,13 @@
 #include "common/prompt/prompt_text.h"
 #include "services/orchestrator/generator/builtin_prompts.h"
 #include "services/orchestrator/generator/candidate_header.h"
+#include "services/orchestrator/generator/profile_text.h"
 
 namespace kernelcast::orchestrator {
 namespace {
 
 // Must change when this file or common/prompt produce different bytes for the same input.
-constexpr std::string_view kRenderingVersion = "1";
+constexpr std::string_view kRenderingVersion = "2";
 
 constexpr std::string_view kKinds[] = {"cpu",    "cuda",       "cuda_host",
                                        "python", "python_run", "python_kernel"};
@@ -35,21 +36,25 @@ constexpr std::string_view kFileNames[] = {"prompt.json",
                                            "python_run.txt",
                                            "python_run_answer.txt",
                                            "python_kernel.txt",
-                                           "python_kernel_answer.txt"};
+                                           "python_kernel_answer.txt",
+                                           "critic_system.txt",
+                                           "critic_user.txt"};
 constexpr std::string_view kSystemNames[] = {"contract", "answer_form"};
 constexpr std::string_view kKindNames[] = {"abi", "flags"};
 constexpr std::string_view kUserNames[] = {"hardware", "task",     "shapes", "reference",
-                                           "setbacks", "unusable", "best",   "parent"};
+                                           "setbacks", "unusable", "best",   "parent",
+                                           "profile",  "change",   "advice"};
 
 // Number of setbacks whose source is shown, and the maximum size of a source.
 constexpr size_t kSourcesShown = 2;
 constexpr size_t kMaxShownSourceBytes = 12 << 10;
 constexpr size_t kMaxLineBytes = 400;
+constexpr size_t kMaxChangeBytes = 8 << 10;
 
 // How much is left out, in increasing order.
-enum class Detail { kAll, kNoSetbackSources, kNoSetbacks, kNoBest };
-constexpr Detail kDetails[] = {Detail::kAll, Detail::kNoSetbackSources, Detail::kNoSetbacks,
-                               Detail::kNoBest};
+enum class Detail { kAll, kNoSetbackSources, kNoChange, kNoSetbacks, kNoBest };
+constexpr Detail kDetails[] = {Detail::kAll, Detail::kNoSetbackSources, Detail::kNoChange,
+                               Detail::kNoSetbacks, Detail::kNoBest};
 
 absl::StatusOr<std::string> ParseVersion(std::string_view text) {
   using nlohmann::json;
@@ -176,6 +181,62 @@ std::string ParentText(const GenerationQuery& query) {
                       FactsText(query.parent->facts, query.reference_facts));
 }
 
+std::string ChangeSection(const GenerationQuery& query, Detail detail) {
+  if (!query.parent || !query.grandparent || detail >= Detail::kNoChange) return "";
+  const std::string text = ChangeText(*query.parent, *query.grandparent, kMaxChangeBytes);
+  return text.empty() ? "" : absl::StrCat("# What made it faster\n\n", text, "\n");
+}
+
+std::string AdviceSection(const std::string& advice) {
+  if (advice.empty()) return "";
+  return absl::StrCat("# The next step\n\nA reviewer of the above proposes:\n\n",
+                      Fenced(advice, "text"), "\nFollow it where it is right; you decide.\n\n");
+}
+
+// The user text, with less detail if both texts exceed `max_bytes`. Adds what depends on the detail
+// to `values`.
+absl::StatusOr<KernelPromptText> Fitted(const PromptTemplate& user, const GenerationQuery& query,
+                                        std::string system, PromptTemplate::Values values,
+                                        size_t max_bytes) {
+  std::string parent_id;
+  if (query.parent.has_value()) {
+    parent_id = query.parent->candidate.candidate_id;
+  } else if (const absl::StatusOr<Candidate> reference =
+                 ReferenceCandidate(*query.problem, query.target);
+             reference.ok()) {
+    parent_id = reference->candidate_id;
+  }
+  KernelPromptText rendered;
+  rendered.system = std::move(system);
+  for (const Detail detail : kDetails) {
+    values["setbacks"] = SetbacksText(query, parent_id, detail);
+    values["best"] = BestText(query, detail);
+    values["change"] = ChangeSection(query, detail);
+    rendered.user = user.Render(values);
+    if (rendered.system.size() + rendered.user.size() <= max_bytes) return rendered;
+  }
+  return absl::ResourceExhaustedError(absl::StrCat("the prompt would have ",
+                                                   rendered.system.size() + rendered.user.size(),
+                                                   " bytes; the limit is ", max_bytes));
+}
+
+PromptTemplate::Values UserValues(const GenerationQuery& query, const KernelSite& site) {
+  const Problem& problem = *query.problem;
+  std::string hardware = HardwareText(site.device, query.target);
+  if (!site.toolchain.empty()) {
+    absl::StrAppend(&hardware, "- Compiler: ", Inline(site.toolchain), "\n");
+  }
+  const Attempt* parent = query.parent ? &*query.parent : nullptr;
+  return {{"hardware", hardware},
+          {"task", TaskText(problem, query.target)},
+          {"shapes", ShapesText(problem, query.target)},
+          {"reference", ReferenceText(problem, query.target)},
+          {"unusable", UnusableText(query.unusable_answers)},
+          {"parent", ParentText(query)},
+          {"profile", ProfileText(parent, query.reference_facts)},
+          {"advice", AdviceSection(query.advice)}};
+}
+
 }  // namespace
 
 absl::StatusOr<KernelPrompt> KernelPrompt::Parse(const std::string& where,
@@ -198,6 +259,8 @@ absl::StatusOr<KernelPrompt> KernelPrompt::Parse(const std::string& where,
   if (std::ranges::find(prompt.user_.names(), "parent") == prompt.user_.names().end()) {
     return at("user.txt", absl::InvalidArgumentError("{{parent}} must be in it"));
   }
+  KC_RETURN_IF_ERROR(parse("critic_system.txt", {}, prompt.critic_system_));
+  KC_RETURN_IF_ERROR(parse("critic_user.txt", kUserNames, prompt.critic_user_));
   for (const std::string_view kind : kKinds) {
     Kind& added = prompt.kinds_[std::string(kind)];
     KC_RETURN_IF_ERROR(parse(absl::StrCat(std::string(kind), ".txt"), kKindNames, added.contract));
@@ -228,37 +291,15 @@ absl::StatusOr<KernelPromptText> KernelPrompt::Render(const GenerationQuery& que
   const Kind& kind = kinds_.find(KindOf(problem, query.target))->second;
   const PromptTemplate::Values of_kind = {{"abi", Fenced(CandidateHeader(), "cpp")},
                                           {"flags", FlagsText(site.allowed_flags)}};
-  KernelPromptText rendered;
-  rendered.system = system_.Render({{"contract", kind.contract.Render(of_kind)},
-                                    {"answer_form", kind.answer_form.Render(of_kind)}});
-  std::string parent_id;
-  if (query.parent.has_value()) {
-    parent_id = query.parent->candidate.candidate_id;
-  } else if (const absl::StatusOr<Candidate> reference = ReferenceCandidate(problem, query.target);
-             reference.ok()) {
-    parent_id = reference->candidate_id;
-  }
-  std::string hardware = HardwareText(site.device, query.target);
-  if (!site.toolchain.empty()) {
-    absl::StrAppend(&hardware, "- Compiler: ", Inline(site.toolchain), "\n");
-  }
-  PromptTemplate::Values values = {
-      {"hardware", hardware},
-      {"task", TaskText(problem, query.target)},
-      {"shapes", ShapesText(problem, query.target)},
-      {"reference", ReferenceText(problem, query.target)},
-      {"unusable", UnusableText(query.unusable_answers)},
-      {"parent", ParentText(query)},
-  };
-  for (const Detail detail : kDetails) {
-    values["setbacks"] = SetbacksText(query, parent_id, detail);
-    values["best"] = BestText(query, detail);
-    rendered.user = user_.Render(values);
-    if (rendered.system.size() + rendered.user.size() <= max_bytes) return rendered;
-  }
-  return absl::ResourceExhaustedError(absl::StrCat("the prompt would have ",
-                                                   rendered.system.size() + rendered.user.size(),
-                                                   " bytes; the limit is ", max_bytes));
+  std::string system = system_.Render({{"contract", kind.contract.Render(of_kind)},
+                                       {"answer_form", kind.answer_form.Render(of_kind)}});
+  return Fitted(user_, query, std::move(system), UserValues(query, site), max_bytes);
+}
+
+absl::StatusOr<KernelPromptText> KernelPrompt::RenderCritic(const GenerationQuery& query,
+                                                            const KernelSite& site,
+                                                            size_t max_bytes) const {
+  return Fitted(critic_user_, query, critic_system_.Render({}), UserValues(query, site), max_bytes);
 }
 
 }  // namespace kernelcast::orchestrator

@@ -30,6 +30,12 @@ std::string Word(std::string_view name) {
 constexpr std::string_view kSetAside =
     "set aside: reading the answers to this request crashed the orchestrator twice";
 
+// Some servers report the whole answer as reasoning.
+const std::string& TextOf(const llm::ChatAnswer& answer) {
+  const bool silent = answer.content.find_first_not_of(" \n\r\t") == std::string::npos;
+  return silent ? answer.reasoning : answer.content;
+}
+
 // Name of reading a request's answer, for the crash journal.
 std::string AnswerName(const GenerationQuery& query) {
   return absl::StrCat("answer:", query.request_id);
@@ -42,20 +48,22 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
   Core(LlmWriterOptions options, llm::ChatClient* client, WriterMetrics* metrics)
       : options_(std::move(options)), client_(client), metrics_(metrics) {}
 
-  // A request across its attempts.
+  // A request across its attempts, for a kernel or for advice.
   struct Job {
     GenerationQuery query;
-    WriteDone done;
+    WriteDone done;  // one of the two is set
+    AdviseDone advised;
     TraceContext trace;
     size_t prompt_bytes = 0;  // of the latest attempt
     size_t max_bytes = 0;
     int64_t latency_ns = 0;
   };
 
-  void Start(GenerationQuery query, WriteDone done) {
+  void Start(GenerationQuery query, WriteDone done, AdviseDone advised) {
     auto job = std::make_shared<Job>();
     job->query = std::move(query);
     job->done = std::move(done);
+    job->advised = std::move(advised);
     if (const TraceContext* trace = CurrentTrace()) job->trace = *trace;
     job->max_bytes = options_.max_prompt_bytes;
     if (CrashJournal::SetsAside(options_.crash_journal, AnswerName(job->query))) {
@@ -71,7 +79,8 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
                                 ? options_.site_for(job->query.target, job->query.device_model)
                                 : KernelSite();
     const absl::StatusOr<KernelPromptText> prompt =
-        options_.prompt.Render(job->query, site, job->max_bytes);
+        job->advised ? options_.prompt.RenderCritic(job->query, site, job->max_bytes)
+                     : options_.prompt.Render(job->query, site, job->max_bytes);
     if (!prompt.ok()) {
       return Finish(*job, GenerationReply::Unusable{std::string(prompt.status().message())}, {});
     }
@@ -100,13 +109,13 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
   void OnOutcome(const std::shared_ptr<Job>& job, const llm::ChatOutcome& outcome) {
     job->latency_ns += outcome.latency_ns;
     const llm::ChatError& error = outcome.error;
-    if (outcome.ok()) return Read(*job, outcome);
+    if (outcome.ok()) return job->advised ? ReadAdvice(*job, outcome) : Read(*job, outcome);
     if (error.code == kContextLengthCode && job->prompt_bytes / 2 >= kLeastPromptBytes) {
       job->max_bytes = job->prompt_bytes / 2;
       return Ask(job);
     }
     if (error.kind == llm::ErrorKind::kAnswerTooLarge) {
-      if (metrics_ != nullptr) metrics_->Faulted(ReadFault::kTooLong);
+      if (metrics_ != nullptr && !job->advised) metrics_->Faulted(ReadFault::kTooLong);
       return Finish(*job, GenerationReply::Unusable{"the answer is too long"}, outcome);
     }
     Finish(*job,
@@ -130,9 +139,7 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
     const llm::ChatAnswer& answer = outcome.answer;
     const bool cut_off = answer.finish_reason == llm::FinishReason::kLength ||
                          answer.finish_reason == llm::FinishReason::kWhitespaceLoop;
-    // Some servers report the whole answer as reasoning.
-    const bool silent = answer.content.find_first_not_of(" \n\r\t") == std::string::npos;
-    ReadKernel read = ReadAnswer(silent ? answer.reasoning : answer.content, cut_off, model);
+    ReadKernel read = ReadAnswer(TextOf(answer), cut_off, model);
     if (read.fault != ReadFault::kNone) {
       if (metrics_ != nullptr) metrics_->Faulted(read.fault);
       return Finish(job, GenerationReply::Unusable{std::move(read.reason)}, outcome);
@@ -141,10 +148,37 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
     Finish(job, std::move(read.candidate), outcome);
   }
 
+  void ReadAdvice(const Job& job, const llm::ChatOutcome& outcome) {
+    const std::string_view text = WithoutReasoning(TextOf(outcome.answer));
+    if (text.empty()) return Finish(job, GenerationReply::Unusable{"the answer is empty"}, outcome);
+    AdviceReply reply;
+    reply.advice = TruncateUtf8(SanitizeUtf8(text), kMaxAdviceBytes);
+    Describe(job, outcome, reply);
+    job.advised(std::move(reply));
+  }
+
+  // Advice that failed has no text.
   void Finish(const Job& job, decltype(GenerationReply::result) result,
               const llm::ChatOutcome& outcome) {
+    if (job.advised) {
+      AdviceReply reply;
+      if (const auto* unusable = std::get_if<GenerationReply::Unusable>(&result)) {
+        reply.detail = unusable->reason;
+      } else if (const auto* unanswered = std::get_if<GenerationReply::Unanswered>(&result)) {
+        reply.detail = unanswered->reason;
+      }
+      Describe(job, outcome, reply);
+      return job.advised(std::move(reply));
+    }
     GenerationReply reply;
     reply.result = std::move(result);
+    Describe(job, outcome, reply);
+    job.done(std::move(reply));
+  }
+
+  // What replies of both kinds say about the request.
+  template <class Reply>
+  void Describe(const Job& job, const llm::ChatOutcome& outcome, Reply& reply) const {
     reply.prompt_version = options_.prompt.version();
     reply.model = Word(outcome.model);
     reply.endpoint = outcome.endpoint;
@@ -163,7 +197,6 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
       reply.usage.output_tokens = said / kBytesPerToken;
     }
     reply.usage.cost = outcome.cost;
-    job.done(std::move(reply));
   }
 
   const LlmWriterOptions options_;
@@ -177,7 +210,11 @@ LlmWriter::LlmWriter(LlmWriterOptions options, llm::ChatClient* client, WriterMe
 LlmWriter::~LlmWriter() = default;
 
 void LlmWriter::Write(GenerationQuery query, WriteDone done) {
-  core_->Start(std::move(query), std::move(done));
+  core_->Start(std::move(query), std::move(done), nullptr);
+}
+
+void LlmWriter::Advise(GenerationQuery query, AdviseDone done) {
+  core_->Start(std::move(query), nullptr, std::move(done));
 }
 
 }  // namespace kernelcast::orchestrator

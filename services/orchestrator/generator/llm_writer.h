@@ -43,6 +43,7 @@ class LlmWriter final : public KernelWriter {
   ~LlmWriter() override;
 
   void Write(GenerationQuery query, WriteDone done) override;
+  void Advise(GenerationQuery query, AdviseDone done) override;
 
  private:
   class Core;

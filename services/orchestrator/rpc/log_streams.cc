@@ -67,6 +67,7 @@ std::optional<v1::SearchEvent> WatchEvent(const StoredEvent& stored, const State
     proposed->set_candidate_id(accepted->candidate.candidate_id);
     proposed->set_origin(SanitizeUtf8(accepted->candidate.origin));
     proposed->set_name(SanitizeUtf8(accepted->candidate.name));
+    proposed->set_parent_candidate_id(accepted->candidate.parent_candidate_id);
   } else if (const auto* forecast = std::get_if<EvaluationForecast>(&body)) {
     const auto* value = std::get_if<Forecast>(&forecast->result);
     if (value == nullptr) return std::nullopt;
@@ -88,6 +89,8 @@ std::optional<v1::SearchEvent> WatchEvent(const StoredEvent& stored, const State
         ToProto(MakeRecord(*evaluation, *settled, stored.event.time_ns, stored.sequence), true);
   } else if (const auto* generation = std::get_if<GenerationSettled>(&body)) {
     *event.mutable_generation() = ToProto(*generation);
+  } else if (const auto* advised = std::get_if<GenerationAdvised>(&body)) {
+    *event.mutable_advice() = ToProto(*advised);
   } else if (const auto* finishing = std::get_if<SearchFinishing>(&body)) {
     event.mutable_ended()->set_reason(finishing->reason);
   } else if (const auto* closed = std::get_if<SearchClosed>(&body)) {

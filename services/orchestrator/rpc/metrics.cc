@@ -69,6 +69,11 @@ OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry,
                            "Requests to a model for a kernel, by outcome.",
                            {{"outcome", std::string(orchestrator::Name(outcome))}});
   }
+  for (const char* outcome : {"given", "none"}) {
+    advice_[outcome] = &registry->Counter("kernelcast_orchestrator_advice_total",
+                                          "Requests to a critic for the next step, by outcome.",
+                                          {{"outcome", outcome}});
+  }
   for (const char* kind : {"input", "cached_input", "output"}) {
     generation_tokens_[kind] = &registry->Counter(
         "kernelcast_orchestrator_generation_tokens_total",
@@ -185,7 +190,15 @@ void OrchestratorMetrics::OnSettled(const Evaluation& evaluation,
 
 void OrchestratorMetrics::OnGenerated(const GenerationSettled& settled) {
   generations_.at(settled.outcome)->Increment();
-  const GenerationUsage& usage = settled.usage;
+  CountTokens(settled.usage);
+}
+
+void OrchestratorMetrics::OnAdvised(const GenerationAdvised& advised) {
+  advice_.at(advised.advice.empty() ? "none" : "given")->Increment();
+  CountTokens(advised.usage);
+}
+
+void OrchestratorMetrics::CountTokens(const GenerationUsage& usage) {
   generation_tokens_.at("input")->Increment(static_cast<double>(usage.input_tokens));
   generation_tokens_.at("cached_input")->Increment(static_cast<double>(usage.cached_input_tokens));
   generation_tokens_.at("output")->Increment(static_cast<double>(usage.output_tokens));

@@ -36,10 +36,13 @@ class OrchestratorMetrics final : public EngineObserver {
   void OnDecided(const Evaluation& evaluation, const Decision& decision) override;
   void OnSettled(const Evaluation& evaluation, const EvaluationSettled& settled) override;
   void OnGenerated(const GenerationSettled& settled) override;
+  void OnAdvised(const GenerationAdvised& advised) override;
   void OnFigures(const EngineFigures& figures) override;
   void OnOverview(const EngineOverview& overview) override;
 
  private:
+  void CountTokens(const GenerationUsage& usage);
+
   struct Queue {
     prometheus::Gauge* depth = nullptr;
     prometheus::Gauge* oldest_age_seconds = nullptr;
@@ -85,6 +88,7 @@ class OrchestratorMetrics final : public EngineObserver {
   PeerMetrics forecasters_;
   std::map<GenerationOutcome, prometheus::Counter*> generations_;
   std::map<std::string, prometheus::Counter*, std::less<>> generation_tokens_;
+  std::map<std::string, prometheus::Counter*, std::less<>> advice_;  // "given" and "none"
 
   // Used by the engine's thread only.
   uint64_t overviews_ = 0;

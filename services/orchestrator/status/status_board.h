@@ -38,6 +38,7 @@ class StatusBoard final : public EngineObserver {
   void OnDecided(const Evaluation& evaluation, const Decision& decision) override;
   void OnSettled(const Evaluation&, const EvaluationSettled&) override {}
   void OnGenerated(const GenerationSettled&) override {}
+  void OnAdvised(const GenerationAdvised&) override {}
   void OnFigures(const EngineFigures& figures) override;
   void OnOverview(const EngineOverview& overview) override;
 

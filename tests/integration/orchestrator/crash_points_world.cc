@@ -65,6 +65,7 @@ SearchSpec SpecOf(const Scenario& scenario, const std::string& problem_id) {
   if (scenario.kind == GeneratorKind::kLlm) {
     spec.generator_limits.max_requests = 18;
     spec.generator_limits.max_in_flight = 2;
+    spec.critic = scenario.seed % 2 == 0;
   }
   return spec;
 }
@@ -243,6 +244,16 @@ void ScriptedWriter::Write(GenerationQuery query, WriteDone done) {
   });
 }
 
+void ScriptedWriter::Advise(GenerationQuery query, AdviseDone done) {
+  calls_->Add(kOthers, "advice " + query.request_id, [id = query.request_id, done] {
+    AdviceReply reply;
+    const uint64_t number = std::stoull(id.substr(id.rfind('/') + 1));
+    if (number % 4 != 0) reply.advice = absl::StrCat("Advice ", number);
+    reply.usage = {10, 0, 5, false, 0.25};
+    done(std::move(reply));
+  });
+}
+
 absl::StatusOr<uint64_t> CrashingStore::Append(std::span<const AppendEntry> entries) {
   {
     std::lock_guard lock(mutex_);
@@ -322,6 +333,9 @@ std::string DecisionText(const StoredEvent& stored) {
     }
     std::string operator()(const GenerationRequested& e) const {
       return absl::StrCat("kernel ", e.number, " from ", e.parent_candidate_id);
+    }
+    std::string operator()(const GenerationAdvised& e) const {
+      return absl::StrCat("advice ", e.number, " ", e.advice);
     }
     std::string operator()(const GenerationSettled& e) const {
       return absl::StrCat("answer ", e.number, " ", std::string(Name(e.outcome)), " ", e.detail);

@@ -98,6 +98,7 @@ class ScriptedWriter final : public KernelWriter {
  public:
   ScriptedWriter(PendingCalls* calls, uint64_t seed) : calls_(calls), seed_(seed) {}
   void Write(GenerationQuery query, WriteDone done) override;
+  void Advise(GenerationQuery query, AdviseDone done) override;
 
  private:
   PendingCalls* const calls_;

@@ -546,6 +546,24 @@ class FakeWriter final : public KernelWriter {
     changed_.notify_all();
   }
 
+  // The answer to a request for advice.
+  std::function<AdviceReply(const GenerationQuery&)> advise = [](const GenerationQuery& query) {
+    AdviceReply reply;
+    reply.advice = "Advice for " + query.request_id;
+    reply.usage = {10, 0, 5, false, 0.25};
+    return reply;
+  };
+  void Advise(GenerationQuery query, AdviseDone done) override {
+    std::lock_guard lock(mutex_);
+    ++advised_;
+    thread_->Post(
+        [this, query = std::move(query), done = std::move(done)] { done(advise(query)); });
+  }
+  int advised() const {
+    std::lock_guard lock(mutex_);
+    return advised_;
+  }
+
   void Release(int number) {
     std::lock_guard lock(mutex_);
     thread_->Post(std::move(held_.at(number)));
@@ -585,6 +603,7 @@ class FakeWriter final : public KernelWriter {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<GenerationQuery> queries_;
+  int advised_ = 0;
   std::map<int, std::function<void()>> held_;
 };
 

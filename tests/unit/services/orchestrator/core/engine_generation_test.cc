@@ -455,5 +455,81 @@ TEST_CASE("An orchestrator started without its model ends the searches that need
   CHECK(search.end_reason == "this orchestrator was started without a language model");
 }
 
+TEST_CASE("A critic answers before each kernel, and after a crash its answer stands",
+          "[orchestrator][generation]") {
+  WritingWorld first;
+  first.Start();
+  const std::string problem = first.Put();
+  SearchSpec spec = WrittenSearch(problem, 6);
+  spec.critic = true;
+  spec.generator_limits.max_in_flight = 1;
+  REQUIRE(first.StartSearch("s1", spec).ok());
+  const SearchSnapshot search = first.WaitForEnd("s1");
+  CHECK(search.counts.generation.advised == 6);
+  // The critic's tokens are among the others.
+  CHECK(search.counts.generation.input_tokens == 6 * 110);
+  CHECK(search.counts.generation.output_tokens == 6 * 25);
+  CHECK(search.counts.generation.cost == Approx(6 * 0.75));
+  CheckReplayGivesTheState(first);
+  for (const GenerationQuery& query : first.writer->queries()) {
+    CHECK(query.advice == "Advice for " + query.request_id);
+  }
+  first.engine.reset();
+  // After a crash between the critic's answer and the kernel, the critic is not asked again.
+  size_t length = 0;
+  CHECK(first.store
+            ->Replay(1,
+                     [&](const StoredEvent& stored) {
+                       const auto* advised = std::get_if<GenerationAdvised>(&stored.event.body);
+                       if (advised != nullptr && advised->number == 3) length = stored.sequence;
+                       return absl::OkStatus();
+                     })
+            .ok());
+  REQUIRE(length > 0);
+  WritingWorld again(testing::Prefix(*first.store, length));
+  again.writer->advise = [](const GenerationQuery&) {
+    return AdviceReply{.advice = "Advice after the crash"};
+  };
+  again.Start();
+  CHECK(again.WaitForEnd("s1").counts.generation.requested == 6);
+  CHECK(again.writer->advised() == 3);
+  CHECK(again.writer->queries().front().advice == "Advice for s1/3");
+  CHECK(again.writer->queries().back().advice == "Advice after the crash");
+}
+
+TEST_CASE("The writer sees what its parent was made from and what was measured of it",
+          "[orchestrator][generation]") {
+  WritingWorld world;
+  // Each kernel is faster than the one before it, so that each is made from the last.
+  world.workers.measure = [](const Candidate& candidate) {
+    MeasuredOk ok = std::get<MeasuredOk>(
+        testing::FakeWorkers::Ok(1 + 0.1 * std::stod(candidate.tunables.front().value)));
+    ok.shapes.emplace_back().call_overhead_ns = 77;
+    return MeasureOutcome(ok);
+  };
+  world.writer->write = [](int number, const GenerationQuery&) {
+    return FakeWriter::Says(ToyKernel("int k" + std::to_string(number) + ";\n", number, 1));
+  };
+  world.Start();
+  SearchSpec spec = WrittenSearch(world.Put(), 8);
+  spec.generator_limits.max_in_flight = 1;
+  spec.max_in_flight = 1;
+  REQUIRE(world.StartSearch("s1", spec).ok());
+  world.WaitForEnd("s1");
+  int from_reference = 0;
+  int from_kernel = 0;
+  for (const GenerationQuery& query : world.writer->queries()) {
+    if (!query.parent) continue;
+    REQUIRE(query.parent->measured != nullptr);
+    CHECK(query.parent->measured->shapes.front().call_overhead_ns == 77);
+    REQUIRE(query.grandparent);
+    CHECK(query.grandparent->candidate.candidate_id == query.parent->candidate.parent_candidate_id);
+    CHECK(query.parent->speedup > query.grandparent->speedup);
+    ++(query.grandparent->speedup == 1 ? from_reference : from_kernel);
+  }
+  CHECK(from_reference > 0);
+  CHECK(from_kernel > 0);
+}
+
 }  // namespace
 }  // namespace kernelcast::orchestrator

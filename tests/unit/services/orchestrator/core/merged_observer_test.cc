@@ -14,6 +14,7 @@ class Recorder final : public EngineObserver {
   void OnDecided(const Evaluation&, const Decision&) override { ++decided; }
   void OnSettled(const Evaluation&, const EvaluationSettled&) override { ++settled; }
   void OnGenerated(const GenerationSettled&) override { ++generated; }
+  void OnAdvised(const GenerationAdvised&) override {}
   void OnFigures(const EngineFigures& now) override { figures = now; }
   void OnOverview(const EngineOverview& now) override {
     overview = now;

@@ -224,6 +224,21 @@ class Comparison {
     ++planned["requested"];
   }
 
+  // A kernel is written when the critic has answered, if the search has one.
+  void Check(int64_t, const GenerationAdvised& event) {
+    const Search& search = *state_.FindSearch(event.search_id);
+    CHECK(search.spec.critic);
+    CHECK_FALSE(search.generation->in_flight.at(event.number).advice);
+    CHECK(std::ranges::count(PlanCalls(state_, search, inputs_).advice, event.number) == 1);
+    ++planned["advised"];
+  }
+  void Check(int64_t, const GenerationSettled& event) {
+    const Search& search = *state_.FindSearch(event.search_id);
+    const Generation::Request& request = search.generation->in_flight.at(event.number);
+    CHECK(request.advice.has_value() == search.spec.critic);
+    CHECK(std::ranges::count(PlanCalls(state_, search, inputs_).kernels, event.number) == 1);
+  }
+
   void Check(int64_t time_ns, const SearchFinishing& event) {
     if (event.reason == kStoppedReason) return;
     const auto plan = PlanAt<FinishSearch>(*state_.FindSearch(event.search_id), time_ns);
@@ -350,6 +365,7 @@ TEST_CASE("The engine follows the plan in a search whose kernels a model writes"
   spec.generator = GeneratorKind::kLlm;
   spec.generator_limits.max_requests = 25;
   spec.strategy = GENERATE("selection", "puct", "islands", "map_elites", "beam", "random");
+  spec.critic = spec.strategy == "selection" || spec.strategy == "puct";
   CAPTURE(spec.strategy);
   REQUIRE(world.StartSearch("s1", spec).ok());
   world.WaitForEnd("s1");
@@ -357,6 +373,7 @@ TEST_CASE("The engine follows the plan in a search whose kernels a model writes"
   Comparison comparison(world.engine_options, true);
   comparison.Run(*world.store);
   CHECK(comparison.planned["requested"] > 25);
+  CHECK(comparison.planned["advised"] == (spec.critic ? comparison.planned["requested"] : 0));
   CHECK(comparison.planned["decided"] > 10);
   CHECK(comparison.planned["finished"] == 1);
   CHECK(comparison.planned["closed"] == 1);

@@ -506,6 +506,7 @@ TEST_CASE("A measurement is repeated as often as allowed while the environment i
 std::string Text(const SearchCalls& calls) {
   std::string text = calls.reference ? "reference" : "";
   for (const uint64_t number : calls.kernels) absl::StrAppend(&text, " ", number);
+  for (const uint64_t number : calls.advice) absl::StrAppend(&text, " advice ", number);
   return text;
 }
 
@@ -541,6 +542,22 @@ TEST_CASE("A running search needs its reference, and answers to its requests for
     inputs.has_writer = true;
     history.Add(SearchFinishing{"s1", std::string(kStoppedReason)});
     CHECK(calls().empty());
+  }
+  SECTION("a search with a critic") {
+    SearchSpec spec = history.Spec(problem, GeneratorKind::kLlm);
+    spec.critic = true;
+    history.StartSearch(spec);
+    history.DescribeReference(problem);
+    const std::string parent =
+        ReferenceCandidate(*history.state().FindProblem(problem), "cpu")->candidate_id;
+    history.Add(GenerationRequested{"s1", 1, parent});
+    history.Add(GenerationRequested{"s1", 2, parent});
+    CHECK(calls() == " advice 1 advice 2");
+    history.Add(GenerationAdvised{.search_id = "s1", .number = 2, .advice = "Unroll."});
+    CHECK(calls() == " 2 advice 1");
+    // A critic that is away does not hold up the kernel.
+    history.Add(GenerationAdvised{.search_id = "s1", .number = 1, .detail = "unreachable"});
+    CHECK(calls() == " 1 2");
   }
   SECTION("a search whose device model is not known yet") {
     history.Add(SearchCreated{"s1", history.Spec(problem), ""});

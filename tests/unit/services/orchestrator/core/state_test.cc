@@ -361,6 +361,33 @@ TEST_CASE("EvaluationSettled of a final measurement is no further candidate") {
   CHECK(search.leaders.size() == 1);
 }
 
+TEST_CASE("GenerationAdvised counts the critic's tokens and keeps its answer for the kernel") {
+  EventHistory history;
+  const std::string problem = history.PutProblem();
+  SearchSpec spec = history.Spec(problem, GeneratorKind::kLlm);
+  spec.critic = true;
+  history.StartSearch(spec);
+  const std::string reference = history.search().archive->reference_id();
+  const GenerationAdvised advice{
+      .search_id = "s1", .number = 1, .advice = "Unroll.", .usage = {100, 60, 20, false, 0.5}};
+  CheckRefused(history, advice);
+  history.Add(GenerationRequested{"s1", 1, reference});
+  history.Add(GenerationRequested{"s1", 2, reference});
+  history.Add(advice);
+  CheckRefused(history, advice);
+  history.Add(GenerationAdvised{.search_id = "s1", .number = 2, .detail = "unreachable"});
+  const Generation& generation = *history.search().generation;
+  CHECK(generation.in_flight.at(1).advice == "Unroll.");
+  CHECK(generation.in_flight.at(2).advice == "");
+  // A critic that is away says nothing about the writer.
+  CHECK(generation.outages == 0);
+  const GenerationCounts& counts = history.search().counts.generation;
+  CHECK(counts.advised == 1);
+  CHECK(counts.input_tokens == 100);
+  CHECK(counts.output_tokens == 20);
+  CHECK(counts.cost == 0.5);
+}
+
 TEST_CASE("GenerationRequested and GenerationSettled count requests and answers") {
   EventHistory history;
   const std::string problem = history.PutProblem();

@@ -250,5 +250,124 @@ TEST_CASE("The answer to a PyTorch task is the block that defines ModelNew",
   CHECK_THAT(none.reason, Contains("ModelNew"));
 }
 
+std::string EditOf(const std::string& search, const std::string& replace) {
+  return "<<<<<<< SEARCH\n" + search + "=======\n" + replace + ">>>>>>> REPLACE\n";
+}
+
+Candidate Edited() {
+  Candidate model = DeviceModel();
+  model.source =
+      "extern \"C\" __global__ void scale(const float* x, float* y) {\n"
+      "  int i = threadIdx.x;\n"
+      "  y[i] = x[i];\n"
+      "  y[i] = 2 * y[i];\n"
+      "}\n";
+  model.flags = {"--use_fast_math"};
+  model.workspace_bytes = "16";
+  return model;
+}
+
+ReadKernel Patch(const std::string& answer, bool cut_off = false) {
+  return ReadAnswer(answer, cut_off, Edited());
+}
+
+TEST_CASE("Edits of the parent are made in order", "[orchestrator][reader]") {
+  const std::string edits = EditOf("  y[i] = x[i];\n  y[i] = 2 * y[i];\n", "  y[i] = 2 * x[i];\n") +
+                            "and then\n" +
+                            EditOf("  y[i] = 2 * x[i];\n", "  y[i] = x[i] + x[i];\n");
+  const std::string expected =
+      "extern \"C\" __global__ void scale(const float* x, float* y) {\n"
+      "  int i = threadIdx.x;\n"
+      "  y[i] = x[i] + x[i];\n"
+      "}\n";
+  std::string indented;
+  for (const char* line : {"1. So:\n", "   ```cuda\n", "   <<<<<<< SEARCH\n", "     y[i] = x[i];\n",
+                           "     y[i] = 2 * y[i];\n", "   =======\n", "     y[i] = x[i] + x[i];\n",
+                           "   >>>>>>> REPLACE\n", "   ```\n"}) {
+    indented += line;
+  }
+  for (const std::string& answer :
+       {"A plan.\n\n" + edits, Fence("", edits), Fence("cuda", edits), indented}) {
+    INFO(answer);
+    const ReadKernel read = Patch(answer);
+    CHECK(read.reason == "");
+    CHECK(read.candidate.source == expected);
+    CHECK(read.candidate.kind == CandidateKind::kDeviceCuda);
+    // What no description changes stays.
+    CHECK(read.candidate.launches == Edited().launches);
+    CHECK(read.candidate.flags == Edited().flags);
+    CHECK(read.candidate.workspace_bytes == "16");
+  }
+  const ReadKernel described =
+      Patch(edits + Fence("json", R"({"launches": [{"kernel": "scale", "grid": ["1"], "block": [64],
+                       "arguments": ["x", "y"]}], "flags": []})"));
+  CHECK(described.candidate.source == expected);
+  CHECK(described.candidate.launches[0].block == std::vector<std::string>{"64"});
+  CHECK(described.candidate.flags.empty());
+}
+
+TEST_CASE("Edits of a host kernel keep its flags", "[orchestrator][reader]") {
+  Candidate model = HostModel();
+  model.source = kHost;
+  model.flags = {"-ffast-math"};
+  model.tunables = {{"UNROLL", "4"}};
+  const ReadKernel read = ReadAnswer(EditOf("  return 0;\n", "  return 0 * 1;\n"), false, model);
+  CHECK(read.fault == ReadFault::kNone);
+  CHECK_THAT(read.candidate.source, Contains("return 0 * 1;"));
+  CHECK(read.candidate.flags == model.flags);
+  CHECK(read.candidate.tunables == model.tunables);
+}
+
+TEST_CASE("Edits that cannot be made have a reason", "[orchestrator][reader]") {
+  const auto check = [](const std::string& answer, ReadFault fault, const std::string& reason) {
+    const ReadKernel read = Patch(answer);
+    INFO(answer);
+    CHECK(read.fault == fault);
+    CHECK(read.reason == reason);
+  };
+  check(EditOf("  y[i] = 3;\n", ""), ReadFault::kEditNotFound,
+        "edit 1 of 1: the first line of SEARCH is not in the kernel: '  y[i] = 3;'");
+  check(EditOf("  y[i] = x[i];\n", "  y[i] = 1;\n") +
+            EditOf("  int i = threadIdx.x;\n  y[i] = x[i];\n", ""),
+        ReadFault::kEditNotFound,
+        "edit 2 of 2: line 2 of SEARCH does not follow the lines before it in the kernel: "
+        "'  y[i] = x[i];'");
+  Candidate twice = Edited();
+  twice.source += "// x\n// x\n";
+  const ReadKernel read = ReadAnswer(EditOf("// x\n", "// y\n"), false, twice);
+  CHECK(read.fault == ReadFault::kEditFoundTwice);
+  CHECK(read.reason ==
+        "edit 1 of 1: the lines of SEARCH occur more than once in the kernel; the first is '// x'");
+  check(EditOf("", "int x;\n"), ReadFault::kBadEdit, "edit 1: SEARCH has no lines");
+  check("<<<<<<< SEARCH\n  y[i] = x[i];\n>>>>>>> REPLACE\n", ReadFault::kBadEdit,
+        "edit 1: no ======= between SEARCH and REPLACE");
+  check("<<<<<<< SEARCH\na\n=======\nb\n", ReadFault::kBadEdit,
+        "edit 1: no >>>>>>> REPLACE ends it");
+  CHECK(Patch("<<<<<<< SEARCH\na\n=======\nb\n", /*cut_off=*/true).fault == ReadFault::kCutOff);
+  CHECK(Patch(EditOf("  y[i] = x[i];\n", "\n"), /*cut_off=*/true).fault == ReadFault::kCutOff);
+  CHECK(Patch(EditOf("extern \"C\" __global__ void scale(const float* x, float* y) {\n",
+                     "void scale() {\n"))
+            .fault == ReadFault::kNoEntry);
+}
+
+TEST_CASE("Of edits and a whole kernel the later counts", "[orchestrator][reader]") {
+  const std::string edit = EditOf("  y[i] = x[i];\n", "  y[i] = x[0];\n");
+  CHECK(Patch(Fence("cuda", kDevice) + edit).candidate.source != kDevice);
+  CHECK(Patch(edit + "Rather all of it:\n" + Fence("cuda", kDevice)).candidate.source == kDevice);
+  // Edits while thinking do not count.
+  CHECK(Patch("<think>" + edit + "</think>" + Fence("cuda", kDevice)).candidate.source == kDevice);
+}
+
+TEST_CASE("Making edits takes linear time", "[orchestrator][reader]") {
+  Candidate model = HostModel();
+  model.source = std::string(100'000, '\n') + "int kernelcast_run;\n";
+  std::string edits;
+  for (int i = 0; i < 60; ++i) edits += EditOf(std::string(50'000, '\n') + "x\n", "");
+  CHECK(ReadAnswer(edits, false, model).fault == ReadFault::kEditNotFound);
+  std::string many;
+  for (int i = 0; i < 10'000; ++i) many += EditOf("x\n", "");
+  CHECK(ReadAnswer(many, false, model).fault == ReadFault::kBadEdit);
+}
+
 }  // namespace
 }  // namespace kernelcast::orchestrator

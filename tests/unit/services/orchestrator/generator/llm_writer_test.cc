@@ -81,7 +81,7 @@ TEST_CASE("A kernel is requested and parsed", "[orchestrator][writer]") {
   CHECK(got.usage.output_tokens == 20);
   CHECK_FALSE(got.usage.estimated);
   CHECK(got.usage.cost == 0.5);
-  CHECK_THAT(got.prompt_version, Catch::StartsWith("kernel-writer/1@"));
+  CHECK_THAT(got.prompt_version, Catch::StartsWith("kernel-writer/2@"));
 }
 
 TEST_CASE("Requests for a kernel belong to their caller's trace, also when retried",
@@ -203,6 +203,49 @@ TEST_CASE("A request whose answers crashed the process twice is quarantined with
     CHECK(std::holds_alternative<Candidate>(other.get().result));
   }
   std::filesystem::remove(path);
+}
+
+TEST_CASE("A critic's answer is advice, with its tokens", "[orchestrator][writer]") {
+  Fixture fixture;
+  const auto advise = [&fixture] {
+    auto reply = std::make_shared<std::promise<AdviceReply>>();
+    fixture.writer->Advise(fixture.query,
+                           [reply](AdviceReply got) { reply->set_value(std::move(got)); });
+    return reply->get_future();
+  };
+  auto given = advise();
+  CHECK_THAT(fixture.client.request(1).prompt->json(), Contains("Name the one next step"));
+  CHECK(fixture.client.request(1).deadline_ns == 77);
+  Say(fixture, 1, "<think>Hm.</think>\nUse wider loads.\n");
+  const AdviceReply got = given.get();
+  CHECK(got.advice == "Use wider loads.");
+  CHECK(got.usage.input_tokens == 100);
+  CHECK(got.usage.output_tokens == 20);
+  CHECK(got.usage.cost == 0.5);
+  CHECK(got.model == "model");
+  CHECK_THAT(got.prompt_version, Catch::StartsWith("kernel-writer/2@"));
+
+  auto empty = advise();
+  Say(fixture, 2, "</think>\n");
+  const AdviceReply none = empty.get();
+  CHECK(none.advice.empty());
+  CHECK(none.detail == "the answer is empty");
+  CHECK(none.usage.output_tokens == 20);
+
+  auto away = advise();
+  fixture.client.Fail(3, llm::ErrorKind::kUnreachable);
+  CHECK(away.get().detail == "here: unreachable: it failed");
+
+  auto long_one = advise();
+  Say(fixture, 4, std::string(20'000, 'a'));
+  CHECK(long_one.get().advice.size() <= kMaxAdviceBytes);
+
+  // The writer sees it.
+  fixture.query.advice = "Use wider loads.";
+  auto kernel = fixture.Write();
+  CHECK_THAT(fixture.client.request(5).prompt->json(), Contains("Use wider loads."));
+  Say(fixture, 5, kKernel);
+  CHECK(std::holds_alternative<Candidate>(kernel.get().result));
 }
 
 }  // namespace

@@ -221,6 +221,7 @@ class Overviews final : public EngineObserver {
   void OnDecided(const Evaluation&, const Decision&) override {}
   void OnSettled(const Evaluation&, const EvaluationSettled&) override {}
   void OnGenerated(const GenerationSettled&) override {}
+  void OnAdvised(const GenerationAdvised&) override {}
   void OnFigures(const EngineFigures&) override {}
   void OnOverview(const EngineOverview& overview) override {
     const std::lock_guard lock(mutex_);

@@ -30,6 +30,9 @@ std::vector<EventBody> EveryKind() {
   spec.strategy_parameters = {{"children", 8}};
   spec.budget.max_measurements = 3;
   spec.gate = GateMode::kDrawn;
+  SearchSpec advised = spec;
+  advised.generator = GeneratorKind::kLlm;
+  advised.critic = true;
   Decision decision;
   decision.kind = DecisionKind::kMeasure;
   decision.reason = DecisionReason::kSelected;
@@ -65,7 +68,11 @@ std::vector<EventBody> EveryKind() {
       EvaluationSettled{"r", Rejection{Rejection::Cause::kBudget, {}, "max_candidates"}, false},
       EvaluationSettled{"r", Rejection{Rejection::Cause::kUnavailable, {}, "away"}, false},
       EvaluationSettled{"r", Rejection{Rejection::Cause::kCancelled, {}, "stopped"}, false},
+      SearchCreated{"s", advised, "fake cpu"},
       GenerationRequested{"s", 1, "c_parent"},
+      GenerationAdvised{
+          "s", 1, "Use wider loads.", "", "fake/1@00000000", "m", "e", {100, 60, 20, true, 0.5}, 7},
+      GenerationAdvised{"s", 2, "", "unreachable", "", "", "", {}, 0},
       generation,
       PrunedRanked{"s", 3, 40, 5, "c_best"},
       LabelsObserved{{"r", "r1"}},

@@ -1,0 +1,22 @@
+#ifndef KERNELCAST_SERVICES_CLI_REPORT_SEARCH_COST_H_
+#define KERNELCAST_SERVICES_CLI_REPORT_SEARCH_COST_H_
+
+#include <vector>
+
+#include "services/cli/report/analysis.h"
+#include "services/cli/report/model.h"
+
+namespace kernelcast::cli {
+
+// What a search had spent when each candidate was settled, in the order of the candidates.
+//
+// Device seconds: of the measurements so far, with preparation, without confirmations.
+std::vector<double> DeviceSecondsSoFar(const ReportInput& input, const ReportAnalysis& analysis);
+
+// Tokens: of the forecasts that decided candidates so far, and of the requests for kernels and to
+// critics that had ended (ReportInput::token_spends). Empty if none were spent.
+std::vector<double> TokensSoFar(const ReportInput& input, const ReportAnalysis& analysis);
+
+}  // namespace kernelcast::cli
+
+#endif  // KERNELCAST_SERVICES_CLI_REPORT_SEARCH_COST_H_
