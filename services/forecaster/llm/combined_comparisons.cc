@@ -6,7 +6,6 @@
 #include <utility>
 #include <variant>
 
-#include "absl/strings/str_cat.h"
 #include "services/forecaster/core/anchoring.h"
 #include "services/forecaster/core/forecast_pool.h"
 
@@ -32,11 +31,6 @@ ForecastResult Charged(ForecastResult result, const std::optional<ModelAnswer>& 
     Add(other->token_usage, abstention.model->token_usage);
   }
   return result;
-}
-
-std::string QuestionOf(const ForecastInput& input) {
-  return absl::StrCat(input.candidate.candidate_id, " ", std::string(input.bin_scheme->id()), " ",
-                      input.device_model);
 }
 
 // The answers to the two questions, until both are there.
@@ -82,7 +76,7 @@ void CombinedComparisons::Forecast(ForecastInput input, const ForecastCall& call
       input.anchor->candidate.candidate_id == input.candidate.candidate_id) {
     return inner_.Forecast(std::move(input), call, std::move(done));
   }
-  const std::string question = QuestionOf(input);
+  const std::string question = RecentAnswers::QuestionOf(input);
   ForecastCall both = call;
   if (call.again) {
     std::optional<ForecastResult> said;

@@ -143,7 +143,7 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
     uint64_t id = 0;
     std::string candidate_id;
     std::string baseline_candidate_id;
-    std::string bin_scheme_id;
+    std::string question;  // RecentAnswers::QuestionOf
     ForecastCall call;
     Done done;
     std::unique_ptr<LeaveCallback> on_leave;
@@ -203,10 +203,6 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
   void Forget(Flight& flight);
   // `usage`: the question's usage if this waiter is charged for it.
   void Settle(Waiter& waiter, ForecastResult result, const kernelcast::TokenUsage& usage);
-  static std::string QuestionOf(const Waiter& waiter) {
-    return absl::StrCat(waiter.candidate_id, " ", waiter.baseline_candidate_id, " ",
-                        waiter.bin_scheme_id);
-  }
 
   const LlmBackendOptions options_;
   const std::string version_;
@@ -275,7 +271,7 @@ void LlmBackend::Core::Ask(ForecastInput input, const ForecastCall& call, Done d
   waiter.id = next_id_++;
   waiter.candidate_id = input.candidate.candidate_id;
   waiter.baseline_candidate_id = input.baseline_candidate_id;
-  waiter.bin_scheme_id = std::string(input.bin_scheme->id());
+  waiter.question = RecentAnswers::QuestionOf(input);
   waiter.call = call;
   waiter.done = std::move(done);
   if (call.cancelled.stop_requested()) {
@@ -287,7 +283,7 @@ void LlmBackend::Core::Ask(ForecastInput input, const ForecastCall& call, Done d
     input.anchor = nullptr;
   }
   if (call.again) {
-    const ForecastResult* const said = said_.Find(QuestionOf(waiter));
+    const ForecastResult* const said = said_.Find(waiter.question);
     const auto* forecast = said == nullptr ? nullptr : std::get_if<kernelcast::Forecast>(said);
     const bool blind = forecast != nullptr && input.anchor != nullptr &&
                        IsBlindAt(*input.bin_scheme, *forecast, input.anchor->speedup.value);
@@ -560,7 +556,7 @@ void LlmBackend::Core::Conclude(uint64_t flight_id) {
 
 void LlmBackend::Core::Settle(Waiter& waiter, ForecastResult result,
                               const kernelcast::TokenUsage& usage) {
-  if (!waiter.call.again) said_.Remember(QuestionOf(waiter), result);
+  if (!waiter.call.again) said_.Remember(waiter.question, result);
   ModelAnswer model;
   if (auto* forecast = std::get_if<kernelcast::Forecast>(&result)) {
     forecast->candidate_id = waiter.candidate_id;

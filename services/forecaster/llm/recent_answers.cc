@@ -2,7 +2,15 @@
 
 #include <variant>
 
+#include "absl/strings/str_cat.h"
+
 namespace kernelcast::forecaster {
+
+std::string RecentAnswers::QuestionOf(const ForecastInput& input) {
+  return absl::StrCat(input.candidate.candidate_id, " ", input.baseline_candidate_id, " ",
+                      std::string(input.bin_scheme->id()), " ", input.device_model);
+}
+
 void RecentAnswers::Remember(const std::string& question, const ForecastResult& result) {
   if (const auto* abstention = std::get_if<Abstention>(&result);
       abstention != nullptr && abstention->cause != Abstention::Cause::kModelDeferred) {

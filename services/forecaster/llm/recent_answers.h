@@ -15,6 +15,10 @@ class RecentAnswers {
  public:
   static constexpr size_t kRemembered = 4096;
 
+  // Which answers are repeated: those about the same candidate, baseline, bins and device model.
+  // The anchor may differ.
+  static std::string QuestionOf(const ForecastInput& input);
+
   // Abstentions count only if the model itself declined.
   void Remember(const std::string& question, const ForecastResult& result);
   // Null if there is none.

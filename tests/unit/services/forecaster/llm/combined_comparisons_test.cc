@@ -145,5 +145,16 @@ TEST_CASE("Asked again, the combined answer is repeated at no cost", "[forecaste
   CHECK(fixture.inner.again == 1);
 }
 
+TEST_CASE("An answer is not repeated for another problem or device model", "[forecaster][llm]") {
+  ComparisonFixture fixture;
+  fixture.Ask();
+  SECTION("another problem, whose reference is the baseline") {
+    fixture.input.baseline_candidate_id = "k_another_reference";
+  }
+  SECTION("another device model") { fixture.input.device_model = "another GPU"; }
+  fixture.Ask(/*again=*/true);
+  CHECK(fixture.inner.again == 1);
+}
+
 }  // namespace
 }  // namespace kernelcast::forecaster
