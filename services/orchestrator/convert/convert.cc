@@ -90,7 +90,7 @@ absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& message) {
       NonNegative("spec.budget.max_wall_time (ns)", spec.budget.max_wall_time_ns).status());
   if (message.has_generator_limits() && spec.generator != GeneratorKind::kLlm) {
     return absl::InvalidArgumentError(
-        "spec.generator_limits: is set, which is allowed for generator llm alone");
+        "spec.generator_limits: is set, but only generator llm takes it");
   }
   const v1::GeneratorLimits& limits = message.generator_limits();
   if (limits.max_in_flight() > kMaxGenerationsInFlight) {
@@ -126,8 +126,7 @@ absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& message) {
                       DeviceModelsFromProto("spec.device_models", message.device_models()));
   KC_ASSIGN_OR_RETURN(spec.gate, FromProto(message.gate()));
   if (message.critic() && spec.generator != GeneratorKind::kLlm) {
-    return absl::InvalidArgumentError(
-        "spec.critic: is set, which is allowed for generator llm alone");
+    return absl::InvalidArgumentError("spec.critic: is set, but only generator llm takes it");
   }
   spec.critic = message.critic();
   return spec;
@@ -199,20 +198,30 @@ absl::StatusOr<std::vector<std::string>> DeviceModelsFromProto(
   return std::vector<std::string>(models.begin(), models.end());
 }
 
+namespace {
+
+// What a Generation and an Advice say about the call of the model.
+template <class Event, class Message>
+void SetModelCall(const Event& event, Message& message) {
+  message.set_prompt_version(event.prompt_version);
+  message.set_model(event.model);
+  message.set_endpoint(event.endpoint);
+  message.set_input_tokens(event.usage.input_tokens);
+  message.set_cached_input_tokens(event.usage.cached_input_tokens);
+  message.set_output_tokens(event.usage.output_tokens);
+  message.set_tokens_estimated(event.usage.estimated);
+  message.set_cost(event.usage.cost);
+  *message.mutable_latency() = DurationToProto(event.latency_ns);
+}
+
+}  // namespace
+
 v1::Advice ToProto(const GenerationAdvised& advised) {
   v1::Advice message;
   message.set_number(advised.number);
   message.set_text(advised.advice);
   message.set_detail(advised.detail);
-  message.set_prompt_version(advised.prompt_version);
-  message.set_model(advised.model);
-  message.set_endpoint(advised.endpoint);
-  message.set_input_tokens(advised.usage.input_tokens);
-  message.set_cached_input_tokens(advised.usage.cached_input_tokens);
-  message.set_output_tokens(advised.usage.output_tokens);
-  message.set_tokens_estimated(advised.usage.estimated);
-  message.set_cost(advised.usage.cost);
-  *message.mutable_latency() = DurationToProto(advised.latency_ns);
+  SetModelCall(advised, message);
   return message;
 }
 
@@ -231,15 +240,7 @@ v1::Generation ToProto(const GenerationSettled& settled) {
   }
   message.set_detail(settled.detail);
   message.set_parent_candidate_id(settled.parent_candidate_id);
-  message.set_prompt_version(settled.prompt_version);
-  message.set_model(settled.model);
-  message.set_endpoint(settled.endpoint);
-  message.set_input_tokens(settled.usage.input_tokens);
-  message.set_cached_input_tokens(settled.usage.cached_input_tokens);
-  message.set_output_tokens(settled.usage.output_tokens);
-  message.set_tokens_estimated(settled.usage.estimated);
-  message.set_cost(settled.usage.cost);
-  *message.mutable_latency() = DurationToProto(settled.latency_ns);
+  SetModelCall(settled, message);
   return message;
 }
 

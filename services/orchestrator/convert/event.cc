@@ -166,16 +166,18 @@ struct EventWriter {
   }
 };
 
-// Of a Generation or an Advice.
-template <class Message>
-GenerationUsage UsageFromProto(const Message& message) {
-  GenerationUsage usage;
-  usage.input_tokens = message.input_tokens();
-  usage.cached_input_tokens = message.cached_input_tokens();
-  usage.output_tokens = message.output_tokens();
-  usage.estimated = message.tokens_estimated();
-  usage.cost = message.cost();
-  return usage;
+// What a Generation and an Advice say about the call of the model.
+template <class Message, class Body>
+void ReadModelCall(const Message& message, Body& body) {
+  body.prompt_version = message.prompt_version();
+  body.model = message.model();
+  body.endpoint = message.endpoint();
+  body.usage.input_tokens = message.input_tokens();
+  body.usage.cached_input_tokens = message.cached_input_tokens();
+  body.usage.output_tokens = message.output_tokens();
+  body.usage.estimated = message.tokens_estimated();
+  body.usage.cost = message.cost();
+  body.latency_ns = ToNanoseconds(message.latency());
 }
 
 GenerationAdvised AdviceFromProto(const v1::Advice& message) {
@@ -183,11 +185,7 @@ GenerationAdvised AdviceFromProto(const v1::Advice& message) {
   advised.number = message.number();
   advised.advice = message.text();
   advised.detail = message.detail();
-  advised.prompt_version = message.prompt_version();
-  advised.model = message.model();
-  advised.endpoint = message.endpoint();
-  advised.usage = UsageFromProto(message);
-  advised.latency_ns = ToNanoseconds(message.latency());
+  ReadModelCall(message, advised);
   return advised;
 }
 
@@ -203,11 +201,7 @@ absl::StatusOr<GenerationSettled> GenerationFromProto(const v1::Generation& mess
   settled.number = message.number();
   settled.detail = message.detail();
   settled.parent_candidate_id = message.parent_candidate_id();
-  settled.prompt_version = message.prompt_version();
-  settled.model = message.model();
-  settled.endpoint = message.endpoint();
-  settled.usage = UsageFromProto(message);
-  settled.latency_ns = ToNanoseconds(message.latency());
+  ReadModelCall(message, settled);
   return settled;
 }
 
