@@ -135,7 +135,7 @@ class HttpServer::Impl {
     auto* const self = static_cast<Impl*>(mg_get_request_info(connection)->user_data);
     const RequestHead head = HeadOf(connection);
     std::optional<HttpReply> refusal = self->front_->Refusal(head);
-    // A client on this machine could otherwise go round the check of its certificate.
+    // A client on this machine could otherwise bypass the check of its certificate.
     if (self->relay_ != nullptr &&
         !self->relay_->Owns(mg_get_request_info(connection)->remote_port)) {
       refusal = self->front_->Refuse(head, absl::PermissionDeniedError("use TLS"));

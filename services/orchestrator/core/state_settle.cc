@@ -167,7 +167,7 @@ void State::SettleInSearch(Search& search, int64_t time_ns, const Evaluation& ev
       const uint64_t turn = entry != search.history.end() ? entry->second.turn.value_or(0) : 0;
       const auto* ok =
           measurement == nullptr ? nullptr : std::get_if<MeasuredOk>(&measurement->outcome);
-      // Prompts alone need it.
+      // Only prompts need it.
       if (ok != nullptr && search.generation != nullptr) {
         attempt->measured = std::make_shared<const MeasuredOk>(*ok);
       }

@@ -66,7 +66,7 @@ EditBlocks ReadEditBlocks(std::string_view text) {
   for (const std::string_view line : TextLines(text)) {
     const size_t number = read.blocks.size() + 1;
     if (IsMark(line, '<', "SEARCH")) {
-      if (part != Part::kOutside) fail(number, "a second SEARCH before the first has its REPLACE");
+      if (part != Part::kOutside) fail(number, "a new SEARCH begins before REPLACE ends this edit");
       if (number > EditBlocks::kMaxBlocks) {
         fail(number, "there are too many edits");
         break;

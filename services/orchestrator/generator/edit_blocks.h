@@ -16,8 +16,8 @@ namespace kernelcast::orchestrator {
 //   lines that take their place
 //   >>>>>>> REPLACE
 //
-// Marks have five or more characters. What an opening mark is indented by is removed from the lines
-// of its block. Lines outside blocks do not count.
+// Marks have five or more characters. If an opening mark is indented, the lines of its block lose
+// as much indentation. Lines outside blocks are ignored.
 struct EditBlock {
   std::vector<std::string_view> search;
   std::vector<std::string_view> replace;
