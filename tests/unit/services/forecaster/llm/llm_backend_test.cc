@@ -557,6 +557,11 @@ TEST_CASE("Asked again, the model's last answer is reused at no cost", "[forecas
   // Another candidate has no answer yet.
   fixture.Ask(4, 1, again);
   CHECK(fixture.results.Abstained(4).cause == Abstention::Cause::kNotCovered);
+  // Nor has another device model.
+  ForecastInput elsewhere = Input(0);
+  elsewhere.device_model = "another GPU";
+  fixture.backend.Forecast(elsewhere, again, fixture.results.Slot(5));
+  CHECK(fixture.results.Abstained(5).cause == Abstention::Cause::kNotCovered);
   CHECK(fixture.client.submitted() == 1);
 }
 
