@@ -96,8 +96,8 @@ bool TooNoisyToTell(std::span<const Slowdown> found, const PauseShare& pause);
 
 // Calls of one block: what each took relative to the median of all calls on its inputs.
 using RelativeTimes = std::vector<double>;
-// Whether some calls do the work of others: in most of the candidate's blocks, and in few of the
-// reference's, the mean is far above the median.
+// Returns whether some calls do the work of others: in most of the candidate's blocks the mean is
+// far above the median, and much further than in the reference's.
 bool DoOthersWork(std::span<const RelativeTimes> candidate,
                   std::span<const RelativeTimes> reference);
 

@@ -10,6 +10,7 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr uint64_t kBootstrapSeed = 0x5eed0fb007;
+constexpr size_t kValuesPerOutlier = 64;
 // Time that the first of several calls may take to wake a process.
 constexpr double kWakingNs = 200'000;
 
@@ -45,9 +46,9 @@ double Mean(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-double TrimmedMean(std::span<const double> values, size_t per_outlier) {
+double TrimmedMean(std::span<const double> values) {
   std::vector<double> kept(values.begin(), values.end());
-  const size_t outliers = kept.size() / per_outlier;
+  const size_t outliers = kept.size() / kValuesPerOutlier;
   if (outliers > 0) {
     const auto end = kept.end() - static_cast<ptrdiff_t>(outliers);
     std::nth_element(kept.begin(), end, kept.end());

@@ -17,8 +17,8 @@ namespace kernelcast::worker {
 double Quantile(std::span<const double> values, double q);
 double Median(std::span<const double> values);
 double Mean(std::span<const double> values);
-// Mean without the largest value of every `per_outlier` values.
-double TrimmedMean(std::span<const double> values, size_t per_outlier);
+// Mean without the largest value of every 64: the times of a block are averaged like this.
+double TrimmedMean(std::span<const double> values);
 
 // Times are in nanoseconds. The statistics of an empty list are zero.
 TimeStatistics Summarise(std::span<const double> times_ns, std::span<const double> cold_times_ns);

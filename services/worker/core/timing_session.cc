@@ -19,9 +19,6 @@ constexpr int kRunningResamples = 200;
 // The cap bounds undisturbed time. Wall time is bounded by this many caps.
 constexpr int kWallTimesCap = 4;
 
-// The longest call of every this many in a block is excluded.
-constexpr size_t kCallsPerOutlier = 64;
-
 int Index(Side side) { return side == Side::kCandidate ? 0 : 1; }
 
 }  // namespace
@@ -68,7 +65,7 @@ void TimingSession::Add(const BlockTimes& block) {
   TimedBlock& timed = open_.blocks[position_];
   const bool disturbed = block.calls_ns.empty();
   timed.calls_ns = disturbed ? block.disturbed_calls_ns : block.calls_ns;
-  timed.mean = timed.calls_ns.empty() ? 0 : TrimmedMean(timed.calls_ns, kCallsPerOutlier);
+  timed.mean = timed.calls_ns.empty() ? 0 : TrimmedMean(timed.calls_ns);
   timed.clean = !disturbed && !IsWild(side, timed.mean);
   if (timed.clean) {
     clean_means_[Index(side)].push_back(timed.mean);
