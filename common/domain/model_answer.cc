@@ -16,11 +16,16 @@ std::string_view Name(ModelOutcome outcome) {
   return "unknown";
 }
 
+TokenUsage& TokenUsage::operator+=(const TokenUsage& other) {
+  input_tokens += other.input_tokens;
+  cached_input_tokens += other.cached_input_tokens;
+  output_tokens += other.output_tokens;
+  cost_dollars += other.cost_dollars;
+  return *this;
+}
+
 void ModelUse::Add(const ModelAnswer& answer) {
-  token_usage.input_tokens += answer.token_usage.input_tokens;
-  token_usage.cached_input_tokens += answer.token_usage.cached_input_tokens;
-  token_usage.output_tokens += answer.token_usage.output_tokens;
-  token_usage.cost_dollars += answer.token_usage.cost_dollars;
+  token_usage += answer.token_usage;
   switch (answer.outcome) {
     case ModelOutcome::kNotAsked: return;
     case ModelOutcome::kBudget: ++over_budget; return;

@@ -16,6 +16,8 @@ struct TokenUsage {
   uint64_t output_tokens = 0;
   double cost_dollars = 0;
   friend bool operator==(const TokenUsage&, const TokenUsage&) = default;
+
+  TokenUsage& operator+=(const TokenUsage& other);
 };
 
 enum class ModelOutcome { kNotAsked, kUsed, kDeclined, kUnreadable, kUnanswered, kBudget };

