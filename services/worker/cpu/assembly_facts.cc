@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "services/worker/core/control_flow.h"
 #include "services/worker/cpu/x86_instruction.h"
 #include "services/worker/native/assembly_text.h"
@@ -47,7 +46,7 @@ class Listing {
  private:
   void AddLine(std::string_view line) {
     const size_t comment = line.find('#');
-    line = absl::StripAsciiWhitespace(line.substr(0, comment));
+    line = x86::Trim(line.substr(0, comment));
     if (line.empty()) {
       return;
     }
@@ -69,11 +68,11 @@ class Listing {
       return;
     }
     size_t space = 0;
-    while (space < line.size() && !absl::ascii_isspace(line[space])) {
+    while (space < line.size() && !x86::IsSpace(line[space])) {
       ++space;
     }
     const std::string_view mnemonic = line.substr(0, space);
-    const std::string_view rest = absl::StripAsciiWhitespace(line.substr(space));
+    const std::string_view rest = x86::Trim(line.substr(space));
     if (mnemonic == "rep" || mnemonic == "lock" || mnemonic == "notrack" || mnemonic == "bnd" ||
         (IsInstructionPrefix(mnemonic) && !rest.empty())) {
       AddLine(rest);

@@ -4,8 +4,6 @@
 #include <set>
 #include <vector>
 
-#include "absl/strings/ascii.h"
-
 namespace kernelcast::worker::x86 {
 namespace {
 
@@ -34,7 +32,7 @@ Operands SplitOperands(std::string_view text) {
   int depth = 0;
   for (size_t i = 0; i <= text.size(); ++i) {
     if (i == text.size() || (text[i] == ',' && depth == 0)) {
-      const std::string_view operand = absl::StripAsciiWhitespace(text.substr(start, i - start));
+      const std::string_view operand = Trim(text.substr(start, i - start));
       if (!operand.empty()) {
         operands.all.push_back(operand);
       }
@@ -292,6 +290,18 @@ double Instruction::flops() const {
   return static_cast<double>(lanes()) * (kind == Kind::kFloatFma ? 2 : 1);
 }
 
+bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+std::string_view Trim(std::string_view text) {
+  while (!text.empty() && IsSpace(text.front())) {
+    text.remove_prefix(1);
+  }
+  while (!text.empty() && IsSpace(text.back())) {
+    text.remove_suffix(1);
+  }
+  return text;
+}
+
 int VectorRegister(std::string_view operand) {
   if (operand.size() < 5 || operand[0] != '%' || operand.substr(2, 2) != "mm") {
     return -1;
@@ -306,7 +316,7 @@ Instruction ParseInstruction(std::string_view mnemonic, std::string_view rest) {
   Instruction instruction;
   if (mnemonic[0] == 'j' || StartsWith(mnemonic, "loop")) {
     instruction.kind = mnemonic == "jmp" ? Kind::kJump : Kind::kBranch;
-    instruction.jump_target = absl::StripAsciiWhitespace(rest);
+    instruction.jump_target = Trim(rest);
     return instruction;
   }
   if (StartsWith(mnemonic, "call")) {

@@ -67,6 +67,9 @@ Instruction ParseInstruction(std::string_view mnemonic, std::string_view operand
 // Returns the number of the vector register that the operand starts with, or -1.
 int VectorRegister(std::string_view operand);
 
+bool IsSpace(char c);
+std::string_view Trim(std::string_view text);
+
 }  // namespace kernelcast::worker::x86
 
 #endif  // KERNELCAST_SERVICES_WORKER_CPU_X86_INSTRUCTION_H_
