@@ -21,11 +21,14 @@
 namespace kernelcast {
 namespace {
 
-// UndefinedBehaviorSanitizer needs its own descriptors and fails without them.
+// UndefinedBehaviorSanitizer, which comes with AddressSanitizer here, needs its own descriptors and
+// fails without them.
 #ifdef __SANITIZE_ADDRESS__
 constexpr int kLastDescriptor = 370;
+constexpr bool kRunsWithoutDescriptors = false;
 #else
 constexpr int kLastDescriptor = 400;  // the limit
+constexpr bool kRunsWithoutDescriptors = true;
 #endif
 
 bool Connect(int fd, int port) {
@@ -102,6 +105,10 @@ int NextDescriptor() {
 
 TEST_CASE("A server without descriptors serves its connections, and new ones when it has some",
           "[listener]") {
+  if (!kRunsWithoutDescriptors) {
+    WARN("not run: UndefinedBehaviorSanitizer needs descriptors");
+    return;
+  }
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
   auto server = RpcServer::Start({}, {}, nullptr);
@@ -129,6 +136,10 @@ TEST_CASE("A server without descriptors serves its connections, and new ones whe
 }
 
 TEST_CASE("A listener without descriptors tries again ten times per second", "[listener]") {
+  if (!kRunsWithoutDescriptors) {
+    WARN("not run: UndefinedBehaviorSanitizer needs descriptors");
+    return;
+  }
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
   auto listener = Listener::Bind("127.0.0.1:0");
