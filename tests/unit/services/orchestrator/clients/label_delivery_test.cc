@@ -57,7 +57,11 @@ struct World {
         });
     delivery->Change({receivers.begin(), receivers.end()}, {});
   }
-  ~World() { delivery->Stop(); }
+  ~World() {
+    delivery->Stop();
+    // Calls that the test did not end hold their receivers.
+    for (const auto& receiver : receivers) receiver->calls.clear();
+  }
 
   FakeReceiver& operator[](size_t i) { return *receivers[i]; }
   // Offers labels. `*done` becomes 1 when they are acknowledged, -1 when they are not.
