@@ -73,13 +73,13 @@ TEST_CASE("Interleaved problems run in groups and none starves") {
 }
 
 TEST_CASE("Lanes run in parallel, also on one problem") {
-  MeasureQueue queue({kH200, kH200, kH200, kH200}, nullptr);
   std::mutex mutex;
   std::set<size_t> lanes;
   std::promise<void> all_run;
   std::shared_future<void> go = all_run.get_future().share();
   std::atomic<int> running = 0;
   std::vector<std::promise<void>> done(4);
+  MeasureQueue queue({kH200, kH200, kH200, kH200}, nullptr);
   for (int i = 0; i < 4; ++i) {
     queue.Submit(Cuda("one"), [&, i](size_t lane, int64_t) {
       {
@@ -144,9 +144,10 @@ TEST_CASE("Opening a closed lane is retried until it succeeds") {
 }
 
 TEST_CASE("A draining queue ends waiting and new jobs immediately, in parallel with running ones") {
-  MeasureQueue queue({kH200}, nullptr);
+  // They outlive the queue, whose thread uses them.
   std::promise<void> runs;
   std::promise<void> end;
+  MeasureQueue queue({kH200}, nullptr);
   queue.Submit(Cuda("one"), [&](size_t, int64_t) {
     runs.set_value();
     end.get_future().wait();
