@@ -72,7 +72,8 @@ void EnterPythonSandbox(const PythonSandbox& options) {
     sandbox::Limit(RLIMIT_DATA, static_cast<rlim_t>(options.used_bytes + options.max_memory_bytes));
   }
   sandbox::GiveUpNewPrivileges();
-  sandbox::DenyNetworkAndFilesExcept(options.read_only, {kScratchFolder, kNullDevice});
+  const std::vector<std::string> writable = {kScratchFolder, kNullDevice};
+  sandbox::DenyNetworkAndFilesExcept(options.read_only, writable);
   LoadFilter(options.socket);
 }
 
