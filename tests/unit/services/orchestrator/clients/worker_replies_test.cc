@@ -93,9 +93,9 @@ std::vector<MeasureOutcome> Outcomes() {
           EnvironmentUnstable{"noise", 3, 10, {1.5, 1.4, 1.6, 0.95, 0.01, 0.02}}};
 }
 
-// Calls `visit` for every set field of the message and its submessages, with its path. Maps are left
-// out: axes are few and limited by the message size, and where tests are built with ThreadSanitizer,
-// the protobuf library, which is not, expects other fields in a map.
+// Calls `visit` for every set field of the message and its submessages, with its path. Maps are
+// left out: axes are few and limited by the message size, and where tests are built with
+// ThreadSanitizer, the protobuf library, which is not, expects other fields in a map.
 void ForEachField(
     Message& message, const std::string& path,
     const std::function<void(Message&, const FieldDescriptor&, const std::string&)>& visit) {
