@@ -4,11 +4,17 @@
 namespace kernelcast::testing {
 
 // Under a sanitizer everything is several times slower and memory use is meaningless.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
+#ifdef __SANITIZE_ADDRESS__
+inline constexpr bool kAddressSanitized = true;  // and UndefinedBehaviorSanitizer
 #else
-inline constexpr bool kSanitized = false;
+inline constexpr bool kAddressSanitized = false;
 #endif
+#ifdef __SANITIZE_THREAD__
+inline constexpr bool kThreadSanitized = true;
+#else
+inline constexpr bool kThreadSanitized = false;
+#endif
+inline constexpr bool kSanitized = kAddressSanitized || kThreadSanitized;
 
 }  // namespace kernelcast::testing
 

@@ -17,19 +17,13 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/health_client.h"
 #include "common/rpc/server.h"
+#include "tests/support/sanitized.h"
 
 namespace kernelcast {
 namespace {
 
-// UndefinedBehaviorSanitizer, which comes with AddressSanitizer here, needs its own descriptors and
-// fails without them.
-#ifdef __SANITIZE_ADDRESS__
-constexpr int kLastDescriptor = 370;
-constexpr bool kRunsWithoutDescriptors = false;
-#else
-constexpr int kLastDescriptor = 400;  // the limit
-constexpr bool kRunsWithoutDescriptors = true;
-#endif
+// UndefinedBehaviorSanitizer needs its own descriptors and fails without them. 400 is the limit.
+constexpr int kLastDescriptor = testing::kAddressSanitized ? 370 : 400;
 
 bool Connect(int fd, int port) {
   sockaddr_in address{};
@@ -105,7 +99,7 @@ int NextDescriptor() {
 
 TEST_CASE("A server without descriptors serves its connections, and new ones when it has some",
           "[listener]") {
-  if (!kRunsWithoutDescriptors) {
+  if (testing::kAddressSanitized) {
     WARN("skipped: UndefinedBehaviorSanitizer needs descriptors");
     return;
   }
@@ -136,7 +130,7 @@ TEST_CASE("A server without descriptors serves its connections, and new ones whe
 }
 
 TEST_CASE("A listener without descriptors tries again ten times per second", "[listener]") {
-  if (!kRunsWithoutDescriptors) {
+  if (testing::kAddressSanitized) {
     WARN("skipped: UndefinedBehaviorSanitizer needs descriptors");
     return;
   }

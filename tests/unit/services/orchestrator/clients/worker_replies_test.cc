@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/convert/convert.h"
+#include "tests/support/sanitized.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -93,9 +94,8 @@ std::vector<MeasureOutcome> Outcomes() {
           EnvironmentUnstable{"noise", 3, 10, {1.5, 1.4, 1.6, 0.95, 0.01, 0.02}}};
 }
 
-// Calls `visit` for every set field of the message and its submessages, with its path. Maps are
-// left out: axes are few and limited by the message size, and where tests are built with
-// ThreadSanitizer, the protobuf library, which is not, expects other fields in a map.
+// Calls `visit` for every set field of the message and its submessages, with its path. Without maps
+// under ThreadSanitizer: Debian's protobuf library is not built with it and expects other members.
 void ForEachField(
     Message& message, const std::string& path,
     const std::function<void(Message&, const FieldDescriptor&, const std::string&)>& visit) {
@@ -103,7 +103,7 @@ void ForEachField(
   std::vector<const FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
-    if (field->is_map()) continue;
+    if (testing::kThreadSanitized && field->is_map()) continue;
     const std::string name = absl::StrCat(path, path.empty() ? "" : ".", field->name());
     if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
       visit(message, *field, name);
@@ -198,6 +198,8 @@ TEST_CASE("The length of every text in a measurement is limited") {
   });
   CHECK(paths.size() >= 15);
   for (const std::string& path : paths) {
+    // Axes are few and limited by the message size.
+    if (path.ends_with("shape.values.key")) continue;
     INFO(path);
     CHECK_FALSE(IsTaken(honest, path, [](Message& message, const FieldDescriptor& field) {
       const std::string text(2 << 20, 'x');

@@ -138,9 +138,9 @@ TEST_CASE("An entry that fails, exits, dies or hangs has that outcome") {
 TEST_CASE("Host code reaches no file, process, network or foreign memory") {
   HostSubject subject;
   CheckRight(subject.Measure("REACHES_OUT"));
-  // A sanitizer's handler of the signal is stopped by the sandbox.
+  // ThreadSanitizer's handler of the signal is stopped by the sandbox.
   const int signal = subject.MeasureAs<Crash>("WRITES_INPUT").signal;
-  CHECK((testing::kSanitized ? signal > 0 : signal == SIGSEGV));
+  CHECK((testing::kThreadSanitized ? signal > 0 : signal == SIGSEGV));
   CHECK(subject.MeasureAs<Exploit>("WRITES_BESIDE").kind == Exploit::Kind::kWriteOutOfBounds);
 }
 
