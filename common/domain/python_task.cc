@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/base/utf8.h"
 #include "common/domain/task_problem.h"
 #include "common/domain/text.h"
 
@@ -17,6 +18,7 @@ using Format = PythonTask::Format;
 
 constexpr std::string_view kExtension = ".py";
 constexpr size_t kMaxTaskName = 60;
+constexpr size_t kMaxFileNameBytes = 255;
 
 struct Definition {
   std::string_view line;
@@ -116,6 +118,13 @@ absl::StatusOr<Problem> ParsePythonTask(std::vector<ProblemFile> files) {
     if (file.path.empty() || file.path.find('/') != std::string::npos) {
       return absl::InvalidArgumentError(
           absl::StrCat("file ", Quoted(file.path), " is not in the task's folder"));
+    }
+    // Messages name the file.
+    if (file.path.size() > kMaxFileNameBytes || !IsValidUtf8(file.path) ||
+        std::ranges::any_of(file.path, absl::ascii_iscntrl)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("file ", Quoted(file.path), " has a name that is not UTF-8, has a control ",
+                       "character or is longer than ", kMaxFileNameBytes, " bytes"));
     }
     if (!paths.insert(file.path).second) {
       return absl::InvalidArgumentError(absl::StrCat("file ", Quoted(file.path), " occurs twice"));

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/utf8.h"
 #include "common/domain/python_task.h"
 #include "common/domain/task_files.h"
 #include "nlohmann/json.hpp"
@@ -118,6 +119,18 @@ TEST_CASE("A definition at fault is refused with file, line and field", "[domain
   CHECK_THAT(RefusedFiles({{"a.json", kDefinition}, {"a.jsonl", many}}), Contains("more than 64"));
   CHECK_THAT(RefusedFiles({{"b/a.json", kDefinition}, {"b/a.jsonl", kWorkload}}),
              Contains("not in the task's folder"));
+}
+
+TEST_CASE("A task's file names can stand in a message", "[domain]") {
+  for (const std::string& name :
+       {std::string("\xff"), std::string("a\nb"), std::string(300, 'a')}) {
+    const std::string refusal = RefusedFiles({{name + ".py", "pass"}});
+    CHECK_THAT(refusal, Contains("has a name that is not UTF-8, has a control character or is"));
+    CHECK(IsValidUtf8(refusal));
+    CHECK(refusal.find('\n') == std::string::npos);
+  }
+  CHECK_THAT(RefusedFiles({{"19 ReLU \xC3\xA9.py", "pass"}}),
+             Contains("does not define class Model"));
 }
 
 TEST_CASE("A SOL-ExecBench folder has a rule for each workload", "[domain]") {
