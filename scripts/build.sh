@@ -32,7 +32,7 @@ cuda_is_new() {
   return 1
 }
 
-if [[ ! -f $build_dir/build.ninja ]] || cuda_is_new ||
+if [[ ! -f $build_dir/build.ninja || CMakePresets.json -nt $build_dir/build.ninja ]] || cuda_is_new ||
   { [[ $with_tests == ON ]] && grep -q '^KERNELCAST_BUILD_TESTS:BOOL=OFF' "$build_dir/CMakeCache.txt"; }; then
   mkdir -p "$build_dir"
   printf 'build: configuring %s\n' "$build_dir" >&2
