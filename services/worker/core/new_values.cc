@@ -16,8 +16,8 @@ constexpr double kLoneCertain = 4;
 constexpr double kPausesForgiven = 2;
 constexpr double kPauseSlackShare = 0.05;
 // A block is uneven if its mean exceeds its median by this factor more than in a typical block of
-// the reference. On a busy machine honest kernels of 10 us have reached a factor of 2.1, since calls
-// after an interruption find cold caches.
+// the reference. On a busy machine honest kernels of 10 us have reached a factor of 2.1, since
+// calls after an interruption find cold caches.
 constexpr double kUneven = 3;
 constexpr double kMostShare = 0.75;
 constexpr size_t kFewestBlocks = 6;
