@@ -248,6 +248,7 @@ TEST_CASE("A worker with impossible measurements is not trusted and is ejected")
     }
     liar.Lie(lie);
     auto pool = MustCreate(QuickOptions(addresses));
+    REQUIRE(Eventually([&] { return Ready(*pool) == addresses.size(); }));
     Measurements measurements;
     measurements.Start(*pool, 60);
     REQUIRE(measurements.WaitForAll());
