@@ -30,8 +30,7 @@ struct CoveragePoint {
 struct RiskCoverage {
   // One point per distinct confidence, highest confidence first. The last point has coverage 1.
   std::vector<CoveragePoint> curve;
-  // Area under the curve: the mean over the forecasts of the risk when it and all surer ones are
-  // trusted.
+  // Area under the curve: the mean risk over all coverages.
   double area = 0;
 };
 

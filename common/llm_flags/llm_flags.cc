@@ -17,8 +17,7 @@ constexpr size_t kNamedModels = 5;
 }  // namespace
 
 void AddLlmFlags(CLI::App& app, LlmFlags& flags) {
-  app.add_option("--llm", flags.url,
-                 "URL of an OpenAI-compatible endpoint, up to /v1, that models are asked at")
+  app.add_option("--llm", flags.url, "Base URL of an OpenAI-compatible endpoint, which ends in /v1")
       ->type_name("URL");
   app.add_option("--llm-model", flags.model,
                  "The model's name there [the only one that the endpoint lists]")

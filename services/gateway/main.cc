@@ -218,9 +218,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "again")
       ->capture_default_str()
       ->check(WholeNumberFrom(1, 1'000'000));
-  app.add_option("--wait-seconds", flags.wait_seconds,
-                 "How long a request waits that has its result in the reply; slime's clients give "
-                 "up after 120")
+  app.add_option(
+         "--wait-seconds", flags.wait_seconds,
+         "Longest time that a request waits for its result; slime's clients give up after 120")
       ->capture_default_str()
       ->check(NumberFrom(0, 86400));
   app.add_option("--patience-seconds", flags.patience_seconds,

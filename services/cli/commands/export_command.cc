@@ -475,7 +475,7 @@ void AddExportCommand(CLI::App& app, Context& context) {
       ->capture_default_str();
   auto* prompts = exporter->add_flag(
       "--prompts", flags->prompts,
-      "rl: write the rendered prompts with their targets instead of the rows, without asking a "
+      "rl: write the rendered prompts with the right answers instead of the rows, without asking a "
       "model");
   exporter
       ->add_option(

@@ -40,8 +40,8 @@ struct Interval {
   double high = 0;
 };
 
-// What measuring the share of candidates forecast fastest finds, averaged over pools, and what
-// random choice would find.
+// What is found by measuring the share of candidates with the best forecasts, averaged over pools,
+// and by measuring the same number at random.
 struct ShareEvaluation {
   double share = 0;
   Interval best_found;

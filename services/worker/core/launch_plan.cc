@@ -169,7 +169,7 @@ absl::StatusOr<LaunchPlan> PlanLaunches(const Problem& problem, const std::vecto
     plan.launches.push_back(std::move(planned));
   }
   if (plan.launches.empty()) {
-    return absl::InvalidArgumentError("launches: none takes place; 'when' is 0 for all of them");
+    return absl::InvalidArgumentError("launches: no launch runs; 'when' is 0 for every one");
   }
   return plan;
 }

@@ -164,7 +164,8 @@ absl::StatusOr<LoadableObject> PrepareObject(std::string_view elf) {
     }
   }
   if (!data_only_stack) {
-    return absl::InvalidArgumentError("the object does not say that its stack holds no code");
+    return absl::InvalidArgumentError(
+        "the object has no PT_GNU_STACK header, so its stack could be executable");
   }
   return object;
 }

@@ -250,7 +250,7 @@ TEST_CASE("A launch whose condition is 0 is left out", "[launch_plan]") {
   CHECK(one->launches[0].index == 1);
   program.launches[1].when = "0";
   CHECK(Plan(program, {{"rows", 10}, {"cols", 16}}).status().message() ==
-        "launches: none takes place; 'when' is 0 for all of them");
+        "launches: no launch runs; 'when' is 0 for every one");
   program.launches[0].when = "colls";
   CHECK(std::string(Plan(program).status().message()).find("launches[0].when: ") == 0);
 }
