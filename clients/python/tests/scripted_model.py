@@ -21,7 +21,14 @@ def scripted_model(answers, on_request=lambda number: None):
             body = json.dumps({
                 "id": str(number), "object": "chat.completion", "created": 0, "model": "scripted",
                 "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
-                "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}).encode()
+                "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}})
+            self.reply(body)
+
+        def do_GET(self):
+            self.reply(json.dumps({"object": "list", "data": [{"id": "scripted", "object": "model"}]}))
+
+        def reply(self, text):
+            body = text.encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
