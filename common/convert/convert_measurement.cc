@@ -139,6 +139,7 @@ v1::ShapeTiming TimingToProto(const ShapeTiming& timing) {
   if (timing.roofline) {
     v1::Roofline* const roofline = proto.mutable_roofline();
     roofline->set_time_ns(timing.roofline->time_ns);
+  proto.set_weight(timing.weight);
     roofline->set_bound(EnumToProto(kBounds, timing.roofline->bound));
     roofline->set_peak(Utf8(timing.roofline->peak));
     roofline->set_ratio(timing.roofline->ratio);
@@ -173,6 +174,7 @@ absl::StatusOr<ShapeTiming> TimingFromProto(const v1::ShapeTiming& proto) {
   if (proto.has_roofline()) {
     Roofline& roofline = timing.roofline.emplace();
     roofline.time_ns = proto.roofline().time_ns();
+  timing.weight = proto.weight();
     KC_ASSIGN_OR_RETURN(roofline.bound, EnumFromProto(kBounds, proto.roofline().bound(),
                                                       "ok.shapes.roofline.bound"));
     roofline.peak = proto.roofline().peak();

@@ -134,6 +134,7 @@ struct MeasuredOk {
   uint32_t runners = 0;
   uint32_t correctness_cases = 0;
   std::vector<double> runner_speedups;
+  double weight = 0;                 // 0 in records without weights: all are equal
   std::string rule = {};
 };
 
@@ -160,6 +161,9 @@ struct Crash {
   int32_t exit_code = 0;
   std::string output_tail;
   AxisValues shape = {};
+// The weight of each shape. They sum to 1.
+std::vector<double> ShapeWeights(const MeasuredOk& ok);
+
   std::string distribution = {};
   std::string stage = {};
 };

@@ -374,7 +374,7 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
                       ForTerminal(MeasurementFeedback(measurement)), "\n");
       continue;
     }
-    if (const std::string profile = FormatProfile(*ok); !profile.empty()) {
+    if (const std::string profile = FormatDetails(*ok); !profile.empty()) {
       absl::StrAppend(&details, "\n", OneLine(named.name), ":\n", profile);
     }
     const std::string figure = FormatSpeedup(ok->speedup.value);
@@ -384,7 +384,7 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
                     absl::StrCat(first && ok->speedup.low > 1 ? console.style().Green(figure)
                                                               : FormatSpeedup(timing.speedup.value),
                                  " ", FormatInterval(first ? ok->speedup : timing.speedup)),
-                    OneLine(FormatAxes(timing.shape)), FormatTimeNs(timing.candidate.median_ns),
+                    OneLine(FormatShape(*ok, timing)), FormatTimeNs(timing.candidate.median_ns),
                     FormatTimeNs(timing.reference.median_ns), first ? device_time : ""});
       first = false;
     }

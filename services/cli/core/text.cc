@@ -1,5 +1,6 @@
 #include "services/cli/core/text.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>

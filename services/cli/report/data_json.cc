@@ -119,6 +119,7 @@ Json MeasurementJson(const Measurement& measurement) {
     shape["reference_ns"] = Number(timing.reference.median_ns);
     shape["speedup"] = RatioJson(timing.speedup);
     shape["blocks"] = timing.blocks;
+    shape["weight"] = Number(timing.weight);
     shape["discarded"] = timing.discarded_blocks;
     shape["stop"] = Text(timing.stop_reason);
     shapes.push_back(std::move(shape));

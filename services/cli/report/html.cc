@@ -384,7 +384,7 @@ std::string ShapeTable(const MeasuredOk& ok) {
       return amount > 0 && seconds > 0 ? FormatSignificant(amount / seconds / unit, 3)
                                        : std::string("–");
     };
-    absl::StrAppend(&rows, "<tr><td>", Html(FormatAxes(timing.shape)), "</td><td class=n><b>",
+    absl::StrAppend(&rows, "<tr><td>", Html(FormatShape(ok, timing)), "</td><td class=n><b>",
                     FormatTimeNs(timing.candidate.median_ns), "</b></td><td class=n>",
                     FormatTimeNs(timing.candidate.quartile1_ns), " – ",
                     FormatTimeNs(timing.candidate.quartile3_ns), "</td><td class=n>",

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/domain/student_t.h"
+#include "services/worker/core/statistics.h"
 
 namespace kernelcast::worker {
 namespace {

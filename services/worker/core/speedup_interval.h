@@ -2,6 +2,7 @@
 #define KERNELCAST_SERVICES_WORKER_CORE_SPEEDUP_INTERVAL_H_
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 

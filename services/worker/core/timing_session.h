@@ -9,6 +9,7 @@
 
 #include "common/domain/measurement.h"
 #include "services/worker/core/options.h"
+#include "services/worker/core/speedup_interval.h"
 
 namespace kernelcast::worker {
 

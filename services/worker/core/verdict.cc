@@ -31,20 +31,21 @@ std::vector<RunnerValue> RunnerValues(const TimedShape& shape, const MeasureOpti
   return values;
 }
 
-// Geometric mean over shapes, by runner: as many runners as every shape has values for.
-std::vector<RunnerValue> OverShapes(std::span<const std::vector<RunnerValue>> shapes) {
+// Weighted geometric mean over shapes, by runner: as many runners as every shape has values for.
+std::vector<RunnerValue> OverShapes(std::span<const std::vector<RunnerValue>> shapes,
+                                    std::span<const double> weights) {
   std::vector<RunnerValue> runners;
   if (shapes.empty()) {
     return runners;
   }
   size_t count = shapes[0].size();
   for (const std::vector<RunnerValue>& shape : shapes) count = std::min(count, shape.size());
-  const auto share = 1 / static_cast<double>(shapes.size());
   for (size_t i = 0; i < count; ++i) {
     RunnerValue& runner = runners.emplace_back();
-    for (const std::vector<RunnerValue>& shape : shapes) {
-      runner.log_speedup += share * shape[i].log_speedup;
-      runner.noise_variance += share * share * shape[i].noise_variance;
+    for (size_t shape = 0; shape < shapes.size(); ++shape) {
+      const RunnerValue& value = shapes[shape][i];
+      runner.log_speedup += weights[shape] * value.log_speedup;
+      runner.noise_variance += weights[shape] * weights[shape] * value.noise_variance;
     }
   }
   return runners;
@@ -117,8 +118,12 @@ MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions
   std::vector<std::vector<RunnerValue>> values;
   uint32_t blocks = 0;
   uint32_t discarded = 0;
+  std::vector<double> weights;
+  for (const TimedShape& shape : shapes) weights.push_back(shape.weight);
+  weights = NormalizedWeights(weights, shapes.size());
   bool noisy = false;
   std::string too_short;
+    timing.weight = weights[ok.shapes.size()];
   for (const TimedShape& shape : shapes) {
     ShapeTiming timing;
     timing.shape = shape.axes;
@@ -158,7 +163,7 @@ MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions
                  options.unstable_half_width;
     ok.shapes.push_back(std::move(timing));
   }
-  const std::vector<RunnerValue> runners = OverShapes(values);
+  const std::vector<RunnerValue> runners = OverShapes(values, weights);
   ok.speedup = SpeedupInterval(runners, expected, options.spread, options.confidence);
   EnvironmentUnstable unstable;
   unstable.discarded_blocks = discarded;

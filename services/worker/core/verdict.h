@@ -2,6 +2,7 @@
 #define KERNELCAST_SERVICES_WORKER_CORE_VERDICT_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,7 +17,8 @@ namespace kernelcast::worker {
 // Timing results of one bench shape of a correct candidate, over all its runners.
 struct TimedShape {
   AxisValues axes = {};
-  double bytes = 0;  // declared traffic and work; 0: not declared
+  double weight = 1;  // relative to the other shapes
+  double bytes = 0;   // declared traffic and work; 0: not declared
   double flops = 0;
   std::string compute = {};  // name of the peak that bounds the arithmetic, see ComputePeak
   std::vector<std::vector<double>> ratios = {};  // by runner, one per group

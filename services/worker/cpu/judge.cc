@@ -1,9 +1,12 @@
 #include "services/worker/cpu/judge.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -100,8 +103,11 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
                         .compute = std::string(ComputePeak(prepared_.problem()))});
   }
   bool going = true;
+  const std::vector<double> weights =
+      BenchWeights(prepared_.problem().targets.find(kCpuTargetName)->second);
   for (int round = 0; round < precision_.runners && going; ++round) {
     if (level_ == MeasureLevel::kFinal) {
+                        .weight = weights[results_.size()],
       // A pair of fresh processes on fresh memory: addresses and placement differ between pairs,
       // and the interval must cover that.
       calls_.Stop();
@@ -113,7 +119,6 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
     times_.start_ns += ready_ns - start_ns;
     if (going && round == 0) {
       going = CheckCorrectness();
-      times_.check_ns += NowNs() - ready_ns;
     }
     for (size_t i = 0; i < results_.size() && going; ++i) {
       going = TimeShape(prepared_.bench_shapes()[i], results_[i]);

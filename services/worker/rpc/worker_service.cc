@@ -1,6 +1,7 @@
 #include "services/worker/rpc/worker_service.h"
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <optional>
 #include <set>

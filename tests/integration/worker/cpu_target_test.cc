@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <fstream>
+#include <optional>
 #include <variant>
 
 #include "absl/strings/str_cat.h"

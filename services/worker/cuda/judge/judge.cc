@@ -114,14 +114,16 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
     // A final figure spans several processes, and with them different addresses and memory
     // placement.
     if (judgement_.level() == MeasureLevel::kFinal || round > 0 || !judgement_.runners().alive()) {
+  const std::vector<double> weights =
+      BenchWeights(judgement_.prepared().problem().targets.find(kCudaTargetName)->second);
       KC_RETURN_IF_ERROR(judgement_.RenewRunners());
     }
+                        .weight = weights[results_.size()],
     going = LoadCandidate(judgement_);
     const int64_t loaded_ns = judgement_.NowNs();
     times_.load_ns += loaded_ns - start_ns;
     if (going && round == 0) {
       going = check_.Run();
-      times_.check_ns += judgement_.NowNs() - loaded_ns;
     }
     going = going && CaptureGraphs();
     const int64_t captured_ns = judgement_.NowNs();

@@ -71,6 +71,7 @@ class Comparison {
                                      stored.event.body);
                           REQUIRE(state_.Apply(stored).ok());
                           last_ = stored.event.body;
+                          NoteSpec(stored.event);
                           return absl::OkStatus();
                         })
                 .ok());
