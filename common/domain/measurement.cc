@@ -303,6 +303,20 @@ std::string_view OutcomeName(const MeasureOutcome& outcome) {
                     outcome);
 }
 
+std::vector<double> ShapeWeights(const MeasuredOk& ok) {
+  std::vector<double> weights;
+  for (const ShapeTiming& shape : ok.shapes) weights.push_back(shape.weight);
+  if (!std::ranges::all_of(weights, [](double weight) { return weight > 0; })) weights.clear();
+  return NormalizedWeights(weights, ok.shapes.size());
+}
+
+bool StoppedBehind(const Measurement& measurement) {
+  const auto* const ok = std::get_if<MeasuredOk>(&measurement.outcome);
+  return ok != nullptr && std::ranges::any_of(ok->shapes, [](const ShapeTiming& shape) {
+           return shape.stop_reason == kStoppedBehind;
+         });
+}
+
 const Ratio* MeasuredSpeedup(const Measurement& measurement) {
   const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
   return ok == nullptr ? nullptr : &ok->speedup;

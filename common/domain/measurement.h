@@ -16,6 +16,22 @@ namespace kernelcast {
 // Domain twins of the messages in kernel.proto, which defines the fields.
 
 enum class MeasureLevel { kScreen, kFinal };
+// How precisely to measure. A level alone is enough for most callers.
+struct MeasureSpec {
+  MeasureSpec(MeasureLevel wanted, double stop = 0)  // NOLINT(google-explicit-constructor)
+      : level(wanted), stop_below(stop) {}
+
+  // The value below which timing a problem with this number of bench shapes ends early. 0: it does
+  // not, because other shapes may make up for one that is slow, and final figures are for keeps.
+  double StopBelow(size_t shapes) const {
+    return level == MeasureLevel::kScreen && shapes == 1 ? stop_below : 0;
+  }
+
+  MeasureLevel level;
+  double stop_below;  // MeasureRequest.stop_below
+  friend bool operator==(const MeasureSpec&, const MeasureSpec&) = default;
+};
+
 enum class Comparison { kFaster, kSlower, kSame, kAmbiguous };
 
 struct Ratio {
@@ -118,8 +134,12 @@ struct ShapeTiming {
 };
 
 struct Environment {
+  double weight = 0;                 // 0 in records without weights: all are equal
   double clock_start_hz = 0;
   double clock_min_hz = 0;
+// `stop_reason` of a timing that ended because of MeasureSpec::stop_below.
+inline constexpr std::string_view kStoppedBehind = "behind";
+
   std::vector<std::string> throttle_reasons;
   double temperature_celsius = 0;
   double power_watts = 0;
@@ -134,7 +154,6 @@ struct MeasuredOk {
   uint32_t runners = 0;
   uint32_t correctness_cases = 0;
   std::vector<double> runner_speedups;
-  double weight = 0;                 // 0 in records without weights: all are equal
   std::string rule = {};
 };
 
@@ -142,6 +161,9 @@ struct WrongResult {
   enum class Cause { kValue, kNonFinite, kNormwise, kNotWritten, kEntryStatus, kTimedOutput };
   Cause cause = Cause::kValue;
   AxisValues shape;
+// The weight of each shape. They sum to 1.
+std::vector<double> ShapeWeights(const MeasuredOk& ok);
+
   std::string distribution;
   std::string output;
   uint64_t mismatches = 0;
@@ -161,9 +183,6 @@ struct Crash {
   int32_t exit_code = 0;
   std::string output_tail;
   AxisValues shape = {};
-// The weight of each shape. They sum to 1.
-std::vector<double> ShapeWeights(const MeasuredOk& ok);
-
   std::string distribution = {};
   std::string stage = {};
 };
@@ -229,6 +248,9 @@ enum class CompileStage { kAdmission, kCompiler, kLinker, kLimit };
 
 struct CompileError {
   CompileStage stage = CompileStage::kCompiler;
+// Whether timing ended early because the candidate was behind.
+bool StoppedBehind(const Measurement& measurement);
+
   std::string log;
 };
 

@@ -118,9 +118,9 @@ Json MeasurementJson(const Measurement& measurement) {
     shape["candidate_ns"] = Number(timing.candidate.median_ns);
     shape["reference_ns"] = Number(timing.reference.median_ns);
     shape["speedup"] = RatioJson(timing.speedup);
-    shape["blocks"] = timing.blocks;
     shape["weight"] = Number(timing.weight);
     shape["discarded"] = timing.discarded_blocks;
+    shape["blocks"] = timing.blocks;
     shape["stop"] = Text(timing.stop_reason);
     shapes.push_back(std::move(shape));
   }

@@ -11,22 +11,11 @@
 namespace kernelcast::worker {
 namespace {
 
-// Variance of a median of normal values relative to that of their mean.
-constexpr double kMedianVariance = 1.57;
-
 // Runners without a group are left out.
 std::vector<RunnerValue> RunnerValues(const TimedShape& shape, const MeasureOptions& options) {
   std::vector<RunnerValue> values;
   for (const std::vector<double>& ratios : shape.ratios) {
-    const Ratio median = MedianInterval(ratios, options.confidence, options.bootstrap_resamples);
-    if (!(median.value > 0)) {
-      continue;
-    }
-    const double bootstrap =
-        std::log(median.high / median.low) / (2 * TwoSidedQuantile(options.confidence, HUGE_VAL));
-    const double least = options.spread.least_group_noise * options.spread.least_group_noise *
-                         kMedianVariance / static_cast<double>(ratios.size());
-    values.push_back({std::log(median.value), std::max(bootstrap * bootstrap, least)});
+    if (const auto value = RunnerValueOf(ratios, options)) values.push_back(*value);
   }
   return values;
 }
@@ -121,12 +110,11 @@ MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions
   std::vector<double> weights;
   for (const TimedShape& shape : shapes) weights.push_back(shape.weight);
   weights = NormalizedWeights(weights, shapes.size());
-  bool noisy = false;
-  std::string too_short;
-    timing.weight = weights[ok.shapes.size()];
   for (const TimedShape& shape : shapes) {
     ShapeTiming timing;
     timing.shape = shape.axes;
+  bool noisy = false;
+  std::string too_short;
     timing.candidate = Summarise(shape.candidate_ns, shape.candidate_cold_ns);
     timing.reference = Summarise(shape.reference_ns, shape.reference_cold_ns);
     values.push_back(RunnerValues(shape, options));
@@ -135,6 +123,7 @@ MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions
     timing.discarded_blocks = shape.discarded_blocks;
     timing.stop_reason = shape.stop_reason;
     timing.bytes = shape.bytes;
+    timing.weight = weights[ok.shapes.size()];
     timing.flops = shape.flops;
     timing.call_overhead_ns = shape.overhead_ns;
     timing.implausible_below_ns = ImplausibleBelowNs(options, shape.bytes);

@@ -37,13 +37,15 @@ int64_t NowNs() { return Clock::Real().MonotonicNs(); }
 
 class Judgement {
  public:
-  Judgement(PreparedProblem& prepared, const Program& candidate, MeasureLevel level,
+  Judgement(PreparedProblem& prepared, const Program& candidate, MeasureSpec spec,
             RunnerSpread& spread, const CancelToken& cancel, JudgeTimes& times)
       : prepared_(prepared),
         program_(candidate),
         options_(prepared.options()),
-        precision_(options_.Precision(level)),
-        level_(level),
+        precision_(options_.Precision(spec.level)),
+        spec_(spec),
+        behind_({spec.StopBelow(prepared.bench_shapes().size()),
+                 spread.Of(prepared.problem().problem_id)}),
         spread_(spread),
         cancel_(cancel),
         times_(times),
@@ -80,7 +82,8 @@ class Judgement {
   const Program& program_;
   const MeasureOptions& options_;
   const PrecisionOptions& precision_;
-  const MeasureLevel level_;
+  const MeasureSpec spec_;
+  const BehindRule behind_;
   RunnerSpread& spread_;
   const CancelToken& cancel_;
   JudgeTimes& times_;
@@ -100,14 +103,14 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
     results_.push_back({.axes = shape.axes,
                         .bytes = shape.bytes,
                         .flops = shape.flops,
-                        .compute = std::string(ComputePeak(prepared_.problem()))});
-  }
-  bool going = true;
   const std::vector<double> weights =
       BenchWeights(prepared_.problem().targets.find(kCpuTargetName)->second);
-  for (int round = 0; round < precision_.runners && going; ++round) {
-    if (level_ == MeasureLevel::kFinal) {
+                        .compute = std::string(ComputePeak(prepared_.problem()))});
+  }
                         .weight = weights[results_.size()],
+  bool going = true;
+  for (int round = 0; round < precision_.runners && going; ++round) {
+    if (spec_.level == MeasureLevel::kFinal) {
       // A pair of fresh processes on fresh memory: addresses and placement differ between pairs,
       // and the interval must cover that.
       calls_.Stop();
@@ -360,7 +363,7 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result
 
   calls_.ForgetIdle();
   for (std::vector<SlotTimes>& blocks : slot_times_) blocks.clear();
-  TimingSession session(options_, precision_, candidate_ns, reference_ns);
+  TimingSession session(options_, precision_, candidate_ns, reference_ns, behind_);
   for (TimingSession::Block block = session.Next(); !block.finished; block = session.Next()) {
     TimingSession::BlockTimes times;
     if (!RunBlock(shape, block, session.call_ns(block.side), times)) {
@@ -384,9 +387,9 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result
 }  // namespace
 
 absl::StatusOr<MeasureOutcome> Judge(PreparedProblem& prepared, const Program& candidate,
-                                     MeasureLevel level, RunnerSpread& spread,
+                                     MeasureSpec spec, RunnerSpread& spread,
                                      const CancelToken& cancel, JudgeTimes& times) {
-  return Judgement(prepared, candidate, level, spread, cancel, times).Run();
+  return Judgement(prepared, candidate, spec, spread, cancel, times).Run();
 }
 
 }  // namespace kernelcast::worker

@@ -82,6 +82,40 @@ TEST_CASE("A correct faster candidate is measured as faster, with a complete res
   CHECK_FALSE(shape.stop_reason.empty());
 }
 
+TEST_CASE("Bench shapes count by their weights, and timing of several never ends early") {
+  Problem weighted = LoadProblem("tests/candidates/iterated_map");
+  for (ProblemFile& file : weighted.files) {
+    if (file.path != "problem.yaml") continue;
+    const std::string shape = "{rows: 16, cols: 256}";
+    file.content.replace(file.content.find(shape), shape.size(),
+                         "{rows: 16, cols: 256, weight: 3}\n  - {rows: 4, cols: 64}");
+  }
+  weighted = ParseProblem(weighted.files).value();
+  const Candidate source = Shared().Load("vectorised.cc");
+  Candidate candidate = source;
+  candidate.problem_id = weighted.problem_id;
+  candidate.candidate_id = CandidateId(candidate);
+  const worker::CancelToken cancel;
+  const auto compiled = Shared().target().Compile(weighted, candidate, cancel);
+  REQUIRE(compiled.ok());
+  const Artifact& artifact = std::get<worker::CompileSuccess>(compiled->result).artifact;
+  std::optional<MeasuredOk> ok;
+  for (int attempt = 0; attempt < 8 && !ok; ++attempt) {
+    const auto measured = Shared().target().Measure(weighted, candidate, artifact,
+                                                    {MeasureLevel::kScreen, 100}, cancel);
+    REQUIRE(measured.ok());
+    if (const auto* found = std::get_if<MeasuredOk>(&measured->outcome)) ok = *found;
+  }
+  REQUIRE(ok);
+  REQUIRE(ok->shapes.size() == 2);
+  CHECK(ok->shapes[0].weight == 0.75);
+  CHECK(ok->shapes[1].weight == 0.25);
+  CHECK(std::log(ok->speedup.value) == Approx(0.75 * std::log(ok->shapes[0].speedup.value) +
+                                              0.25 * std::log(ok->shapes[1].speedup.value)));
+  CHECK(ok->shapes[0].stop_reason != kStoppedBehind);
+  CHECK(ok->shapes[1].stop_reason != kStoppedBehind);
+}
+
 TEST_CASE("The reference measured as a candidate is indistinguishable from itself") {
   CpuFixture& fixture = Shared();
   const Measurement measurement =

@@ -33,6 +33,18 @@ constexpr int kRunnersToCharge = 3;
 constexpr double kGraphDeviation = 0.005;
 constexpr double kGraphDeviationNs = 500;
 
+// Widens the spread to that of graphs of a reference that takes this long.
+void SpreadGraphs(double reference_ns, MeasureOptions& options) {
+  options.spread.runner_deviation =
+      std::max(options.spread.runner_deviation, kGraphDeviation + kGraphDeviationNs / reference_ns);
+}
+
+// Of calls that the host launches one by one.
+MeasureOptions EagerOptions(MeasureOptions options) {
+  options.spread = SpreadOptions::Cpu();
+  return options;
+}
+
 // Of calls whose graphs are timed precisely.
 PrecisionOptions EagerPrecision(PrecisionOptions precision) {
   constexpr int64_t kCapNs = 20'000'000;
@@ -46,7 +58,7 @@ PrecisionOptions EagerPrecision(PrecisionOptions precision) {
 class CudaJudge {
  public:
   explicit CudaJudge(const CudaJudgeRequest& request)
-      : precision_(request.prepared.options().Precision(request.level)),
+      : precision_(request.prepared.options().Precision(request.spec.level)),
         spread_(request.spread),
         times_(request.times),
         judgement_(request) {}
@@ -67,6 +79,11 @@ class CudaJudge {
   bool GiveUpGraphs(const CudaPreparedProblem::BenchShape& shape, std::string why);
   // The figures of a Python task: those of graphs where there are any, and eager ones.
   MeasureOutcome ConcludeTask();
+
+  // When timing ends early, for device code and for calls without graphs.
+  BehindRule BehindOf() const;
+  // The same for graphs.
+  BehindRule BehindOfGraphs(double reference_ns) const;
 
   // A shape's timed calls in one process.
   struct TimedSession {
@@ -97,8 +114,11 @@ class CudaJudge {
 
 absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
   KC_RETURN_IF_ERROR(judgement_.MakePrograms());
+  const std::vector<double> weights =
+      BenchWeights(judgement_.prepared().problem().targets.find(kCudaTargetName)->second);
   for (const CudaPreparedProblem::BenchShape& shape : judgement_.prepared().bench_shapes()) {
     results_.push_back({.axes = shape.axes,
+                        .weight = weights[results_.size()],
                         .bytes = shape.bytes,
                         .flops = shape.flops,
                         .compute = std::string(ComputePeak(judgement_.prepared().problem()))});
@@ -114,11 +134,8 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
     // A final figure spans several processes, and with them different addresses and memory
     // placement.
     if (judgement_.level() == MeasureLevel::kFinal || round > 0 || !judgement_.runners().alive()) {
-  const std::vector<double> weights =
-      BenchWeights(judgement_.prepared().problem().targets.find(kCudaTargetName)->second);
       KC_RETURN_IF_ERROR(judgement_.RenewRunners());
     }
-                        .weight = weights[results_.size()],
     going = LoadCandidate(judgement_);
     const int64_t loaded_ns = judgement_.NowNs();
     times_.load_ns += loaded_ns - start_ns;
@@ -187,7 +204,9 @@ bool CudaJudge::TimeShape(size_t shape_index) {
   const int64_t start_ns = judgement_.NowNs();
   const bool has_graphs = !graphs_.empty() && no_graphs_[shape_index].empty();
   std::optional<TimingSession> session =
-      timer_.RunSession(shape_index, has_graphs ? EagerPrecision(precision_) : precision_, result);
+      has_graphs ? timer_.RunSession(shape_index, EagerPrecision(precision_), {}, result)
+                 : timer_.RunSession(
+                       shape_index, precision_, [this](double) { return BehindOf(); }, result);
   if (!session) {
     return false;
   }
@@ -247,7 +266,9 @@ bool CudaJudge::TimeGraphs(size_t shape_index) {
   TimedShape& result = graphs_[shape_index];
   std::string why;
   timer_.set_replays(true);
-  const std::optional<TimingSession> session = timer_.RunSession(shape_index, precision_, result);
+  const std::optional<TimingSession> session = timer_.RunSession(
+      shape_index, precision_, [this](double reference_ns) { return BehindOfGraphs(reference_ns); },
+      result);
   std::optional<NewValuesFound> found;
   if (session) {
     found = timer_.RunFreshRounds(shape_index, *session, result);
@@ -285,9 +306,22 @@ bool CudaJudge::GiveUpGraphs(const CudaPreparedProblem::BenchShape& shape, std::
 }
 
 MeasureOutcome CudaJudge::ConcludeTask() {
-  MeasureOptions eager_options = judgement_.options();
-  eager_options.spread = SpreadOptions::Cpu();
+  const MeasureOptions eager_options = EagerOptions(judgement_.options());
   RunnerSpread eager_spread(eager_options.spread);
+BehindRule CudaJudge::BehindOf() const {
+  const std::string& problem_id = judgement_.prepared().problem().problem_id;
+  return {judgement_.spec().StopBelow(results_.size()),
+          graphs_.empty() ? spread_.Of(problem_id)
+                          : RunnerSpread(EagerOptions(judgement_.options()).spread).Of(problem_id)};
+}
+
+BehindRule CudaJudge::BehindOfGraphs(double reference_ns) const {
+  MeasureOptions options = judgement_.options();
+  SpreadGraphs(reference_ns, options);
+  return {judgement_.spec().StopBelow(results_.size()),
+          RunnerSpread(options.spread).Of(judgement_.prepared().problem().problem_id)};
+}
+
   const std::string& problem_id = judgement_.prepared().problem().problem_id;
   MeasureOutcome eager =
       Conclude(results_, eager_options, problem_id, check_.verified(), eager_spread);
@@ -297,11 +331,7 @@ MeasureOutcome CudaJudge::ConcludeTask() {
   MeasureOutcome outcome = eager;
   if (lacking == no_graphs_.end()) {
     MeasureOptions options = judgement_.options();
-    for (const TimedShape& shape : graphs_) {
-      options.spread.runner_deviation =
-          std::max(options.spread.runner_deviation,
-                   kGraphDeviation + kGraphDeviationNs / Median(shape.reference_ns));
-    }
+    for (const TimedShape& shape : graphs_) SpreadGraphs(Median(shape.reference_ns), options);
     RunnerSpread spread(options.spread);
     outcome = Conclude(graphs_, options, problem_id, check_.verified(), spread);
   }

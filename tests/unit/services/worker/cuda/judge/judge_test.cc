@@ -45,16 +45,16 @@ class Court {
   }
 
   absl::StatusOr<MeasureOutcome> Judge(CudaProgram candidate,
-                                       MeasureLevel level = MeasureLevel::kScreen) {
+                                       MeasureSpec spec = MeasureLevel::kScreen) {
     const CudaPrograms programs{testing::FakeJudgeCubins(), MapProgram(reference),
                                 MapProgram(kMapOracle), std::move(candidate)};
-    return measurer_->Measure(problem, programs, level, cancel);
+    return measurer_->Measure(problem, programs, spec, cancel);
   }
 
   // Requires an outcome of this kind and a correct measurement of the next candidate.
   template <class Outcome>
-  Outcome JudgeAs(CudaProgram candidate, MeasureLevel level = MeasureLevel::kScreen) {
-    const auto outcome = Judge(std::move(candidate), level);
+  Outcome JudgeAs(CudaProgram candidate, MeasureSpec spec = MeasureLevel::kScreen) {
+    const auto outcome = Judge(std::move(candidate), spec);
     INFO(outcome.status().ToString());
     REQUIRE(outcome.ok());
     INFO(Feedback(*outcome));
@@ -63,8 +63,8 @@ class Court {
     return std::get<Outcome>(*outcome);
   }
   template <class Outcome>
-  Outcome JudgeAs(const std::string& options, MeasureLevel level = MeasureLevel::kScreen) {
-    return JudgeAs<Outcome>(MapProgram(options), level);
+  Outcome JudgeAs(const std::string& options, MeasureSpec spec = MeasureLevel::kScreen) {
+    return JudgeAs<Outcome>(MapProgram(options), spec);
   }
 
   void CheckNext() {
