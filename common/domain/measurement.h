@@ -34,6 +34,9 @@ struct MeasureSpec {
 
 enum class Comparison { kFaster, kSlower, kSame, kAmbiguous };
 
+// Whether two processes gave the same bytes for the same inputs.
+enum class Determinism { kUnknown, kBitwise, kVaries };
+
 struct Ratio {
   double value = 0;
   double low = 0;
@@ -131,15 +134,15 @@ struct ShapeTiming {
   std::optional<ShapeProfile> profile;
   std::optional<Roofline> roofline;
   std::optional<EagerTiming> eager;  // Python candidates on GPUs only
+  double weight = 0;                 // 0 in records without weights: all are equal
 };
 
-struct Environment {
-  double weight = 0;                 // 0 in records without weights: all are equal
-  double clock_start_hz = 0;
-  double clock_min_hz = 0;
 // `stop_reason` of a timing that ended because of MeasureSpec::stop_below.
 inline constexpr std::string_view kStoppedBehind = "behind";
 
+struct Environment {
+  double clock_start_hz = 0;
+  double clock_min_hz = 0;
   std::vector<std::string> throttle_reasons;
   double temperature_celsius = 0;
   double power_watts = 0;
@@ -155,15 +158,16 @@ struct MeasuredOk {
   uint32_t correctness_cases = 0;
   std::vector<double> runner_speedups;
   std::string rule = {};
+  Determinism determinism = Determinism::kUnknown;
 };
+
+// The weight of each shape. They sum to 1.
+std::vector<double> ShapeWeights(const MeasuredOk& ok);
 
 struct WrongResult {
   enum class Cause { kValue, kNonFinite, kNormwise, kNotWritten, kEntryStatus, kTimedOutput };
   Cause cause = Cause::kValue;
   AxisValues shape;
-// The weight of each shape. They sum to 1.
-std::vector<double> ShapeWeights(const MeasuredOk& ok);
-
   std::string distribution;
   std::string output;
   uint64_t mismatches = 0;
@@ -244,13 +248,13 @@ std::string_view OutcomeName(const MeasureOutcome& outcome);
 // The measured speedup, or nullptr if the outcome is not ok.
 const Ratio* MeasuredSpeedup(const Measurement& measurement);
 
+// Whether timing ended early because the candidate was behind.
+bool StoppedBehind(const Measurement& measurement);
+
 enum class CompileStage { kAdmission, kCompiler, kLinker, kLimit };
 
 struct CompileError {
   CompileStage stage = CompileStage::kCompiler;
-// Whether timing ended early because the candidate was behind.
-bool StoppedBehind(const Measurement& measurement);
-
   std::string log;
 };
 

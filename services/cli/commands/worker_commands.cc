@@ -295,9 +295,11 @@ std::string FormatCounter(std::string_view name, double value) {
   return FormatNumber(value);
 }
 
-// Profiler results of the candidate at each shape.
-std::string FormatProfile(const MeasuredOk& ok) {
+// Determinism, and profiler results of the candidate at each shape.
+std::string FormatDetails(const MeasuredOk& ok) {
   std::string text;
+  const std::string_view determinism = DeterminismPhrase(ok.determinism);
+  if (!determinism.empty()) absl::StrAppend(&text, "  ", std::string(determinism), "\n");
   const std::string& reason = ok.environment.counters_unavailable_reason;
   if (!reason.empty()) {
     absl::StrAppend(&text, "  no hardware counters: ", OneLine(reason), "\n");

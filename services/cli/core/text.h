@@ -27,7 +27,9 @@ std::string FormatUtc(int64_t wall_ns);          // "2031-05-07 14:02:11 UTC"; "
 std::string FormatAxes(const AxisValues& axes);  // "rows=7 cols=129"
 // A measured shape, with its weight where weights differ: "rows=7 cols=129, weight 0.25".
 std::string FormatShape(const MeasuredOk& ok, const ShapeTiming& shape);
-std::string FormatNumber(double value);          // shortest of %g with 6 digits
+// "outputs are the same bytes in every process"; "" if they were not compared.
+std::string_view DeterminismPhrase(Determinism determinism);
+std::string FormatNumber(double value);  // shortest of %g with 6 digits
 
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
 

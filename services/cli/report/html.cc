@@ -415,11 +415,15 @@ std::string BestKernel(const ReportInput& input, const ReportAnalysis& analysis)
                                   Html(best.candidate.candidate_id), "</code></p>");
   if (ok != nullptr) {
     body += ShapeTable(*ok);
-    absl::StrAppend(&body, "<p class=note>Verified on ", ok->correctness_cases,
-                    " cases and timed in ", ok->runners,
-                    ok->runners == 1 ? " fresh process" : " fresh processes",
-                    ", in blocks that alternate with the reference. Speedups are medians of block "
-                    "ratios.</p>");
+    absl::StrAppend(
+        &body, "<p class=note>Verified on ", ok->correctness_cases, " cases and timed in ",
+        ok->runners, ok->runners == 1 ? " fresh process" : " fresh processes",
+        ", in blocks that alternate with the reference. Speedups are medians of block "
+        "ratios.",
+        ok->determinism == Determinism::kUnknown
+            ? ""
+            : absl::StrCat(" The ", std::string(DeterminismPhrase(ok->determinism)), "."),
+        "</p>");
   }
   if (best.candidate.source.empty()) {
     body += Empty("The source is not part of these records; export them with --sources.");

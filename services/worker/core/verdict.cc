@@ -98,6 +98,15 @@ void NameCase(const AxisValues& shape, const std::string& distribution, MeasureO
       outcome);
 }
 
+Determinism CompareOutputs(uint64_t outputs, std::optional<uint64_t>& first, Determinism known) {
+  if (!first) {
+    first = outputs;
+    return known;
+  }
+  return outputs != *first || known == Determinism::kVaries ? Determinism::kVaries
+                                                            : Determinism::kBitwise;
+}
+
 MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions& options,
                         const std::string& problem_id, uint32_t correctness_cases,
                         RunnerSpread& spread) {
@@ -107,14 +116,15 @@ MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions
   std::vector<std::vector<RunnerValue>> values;
   uint32_t blocks = 0;
   uint32_t discarded = 0;
+  bool noisy = false;
+  std::string too_short;
   std::vector<double> weights;
   for (const TimedShape& shape : shapes) weights.push_back(shape.weight);
   weights = NormalizedWeights(weights, shapes.size());
   for (const TimedShape& shape : shapes) {
     ShapeTiming timing;
+    timing.weight = weights[ok.shapes.size()];
     timing.shape = shape.axes;
-  bool noisy = false;
-  std::string too_short;
     timing.candidate = Summarise(shape.candidate_ns, shape.candidate_cold_ns);
     timing.reference = Summarise(shape.reference_ns, shape.reference_cold_ns);
     values.push_back(RunnerValues(shape, options));
@@ -123,7 +133,6 @@ MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions
     timing.discarded_blocks = shape.discarded_blocks;
     timing.stop_reason = shape.stop_reason;
     timing.bytes = shape.bytes;
-    timing.weight = weights[ok.shapes.size()];
     timing.flops = shape.flops;
     timing.call_overhead_ns = shape.overhead_ns;
     timing.implausible_below_ns = ImplausibleBelowNs(options, shape.bytes);

@@ -41,6 +41,10 @@ Exploit MakeExploit(Exploit::Kind kind, std::string evidence);
 // Records the case in which something was seen, in outcomes that have fields for it and name none.
 void NameCase(const AxisValues& shape, const std::string& distribution, MeasureOutcome& outcome);
 
+// What is known of a candidate's determinism after a process whose outputs have this hash. `first`
+// is that of its first process, and is set by it.
+Determinism CompareOutputs(uint64_t outputs, std::optional<uint64_t>& first, Determinism known);
+
 // Returns the outcome: ok, implausibly fast (below the time needed to move the declared bytes), or
 // too noisy to tell. Sets everything of MeasuredOk except the environment. `spread` is that of the
 // device; it learns from an ok outcome with several runners.

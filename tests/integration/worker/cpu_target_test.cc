@@ -163,6 +163,31 @@ TEST_CASE("A final measurement spans several pairs of processes") {
   CHECK(ok->comparison == Comparison::kFaster);
 }
 
+TEST_CASE("A final measurement tells whether processes gave the same bytes") {
+  const auto determinism_of = [](const Candidate& candidate, MeasureLevel level) {
+    const Measurement measurement = MeasureUntilStable(candidate, level);
+    INFO(MeasurementFeedback(measurement));
+    const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
+    REQUIRE(ok != nullptr);
+    return ok->determinism;
+  };
+  const Candidate good = Shared().Load("vectorised.cc");
+  CHECK(determinism_of(good, MeasureLevel::kFinal) == Determinism::kBitwise);
+  CHECK(determinism_of(good, MeasureLevel::kScreen) == Determinism::kUnknown);
+  // Values depend on the address of the stack, which differs between processes.
+  std::string source = good.source;
+  const std::string end = "  return 0;\n}";
+  source.replace(source.rfind(end), end.size(), R"(  int local = 0;
+  const uint64_t place = (uint64_t)(uintptr_t)&local >> 4;
+  for (int64_t k = 0; k < n; ++k) {
+    if (((place + k * 2654435761u) * 0x9E3779B97F4A7C15u) >> 63) y[k] *= 1.0000004f;
+  }
+  return local;
+})");
+  CHECK(determinism_of(Shared().MakeCandidate(source), MeasureLevel::kFinal) ==
+        Determinism::kVaries);
+}
+
 TEST_CASE("Every kind of wrong result is distinguished") {
   using Cause = WrongResult::Cause;
   struct Row {

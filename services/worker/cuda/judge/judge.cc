@@ -142,6 +142,9 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
     if (going && round == 0) {
       going = check_.Run();
     }
+    // A screening has one process.
+    going = going && (precision_.runners == 1 || check_.RunLargest());
+    times_.check_ns += judgement_.NowNs() - loaded_ns;
     going = going && CaptureGraphs();
     const int64_t captured_ns = judgement_.NowNs();
     going = going && judgement_.AwaitDevice();
@@ -164,6 +167,7 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
   if (auto* const ok = std::get_if<MeasuredOk>(&outcome)) {
     judgement_.monitor().Look();
     judgement_.monitor().Fill(ok->environment);
+    ok->determinism = check_.determinism();
     const CudaPreparedProblem& prepared = judgement_.prepared();
     ok->rule = prepared.RuleOf(prepared.check_cases().front().expected.front().tolerance);
   }
@@ -305,9 +309,6 @@ bool CudaJudge::GiveUpGraphs(const CudaPreparedProblem::BenchShape& shape, std::
          judgement_.Must(judgement_.device().Synchronize()) && judgement_.NoteInputs();
 }
 
-MeasureOutcome CudaJudge::ConcludeTask() {
-  const MeasureOptions eager_options = EagerOptions(judgement_.options());
-  RunnerSpread eager_spread(eager_options.spread);
 BehindRule CudaJudge::BehindOf() const {
   const std::string& problem_id = judgement_.prepared().problem().problem_id;
   return {judgement_.spec().StopBelow(results_.size()),
@@ -322,6 +323,9 @@ BehindRule CudaJudge::BehindOfGraphs(double reference_ns) const {
           RunnerSpread(options.spread).Of(judgement_.prepared().problem().problem_id)};
 }
 
+MeasureOutcome CudaJudge::ConcludeTask() {
+  const MeasureOptions eager_options = EagerOptions(judgement_.options());
+  RunnerSpread eager_spread(eager_options.spread);
   const std::string& problem_id = judgement_.prepared().problem().problem_id;
   MeasureOutcome eager =
       Conclude(results_, eager_options, problem_id, check_.verified(), eager_spread);

@@ -112,6 +112,19 @@ TEST_CASE("Weights of shapes count in the speedup and in its noise") {
   CHECK(equal.shapes[0].weight == 0.5);
 }
 
+TEST_CASE("Outputs vary if one process differs from the first") {
+  std::optional<uint64_t> first;
+  Determinism known = Determinism::kUnknown;
+  const auto after = [&](uint64_t outputs) {
+    known = CompareOutputs(outputs, first, known);
+    return known;
+  };
+  CHECK(after(7) == Determinism::kUnknown);
+  CHECK(after(7) == Determinism::kBitwise);
+  CHECK(after(8) == Determinism::kVaries);
+  CHECK(after(7) == Determinism::kVaries);
+}
+
 TEST_CASE("A shape without a ratio makes the whole unknown, and a runner without one is ignored") {
   TimedShape missing = Shape(1001, 300);
   missing.ratios = {{}};

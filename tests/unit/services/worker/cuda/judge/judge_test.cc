@@ -199,6 +199,35 @@ TEST_CASE("A final result spans five fresh runners") {
   CHECK(ok.shapes[0].candidate.samples >= 150);
 }
 
+TEST_CASE("A screening ends early below the caller's bound") {
+  Court court;
+  const std::string noisy = "scale=2 add=1 ns=50000 jitter=0.05";
+  const auto behind = court.JudgeAs<MeasuredOk>(noisy, {MeasureLevel::kScreen, 2.5});
+  CHECK(behind.shapes[0].stop_reason == kStoppedBehind);
+  CHECK(behind.speedup.high < 2.5);
+  CHECK(behind.speedup.value == Approx(2).epsilon(0.05));
+  const auto full = court.JudgeAs<MeasuredOk>(noisy);
+  CHECK(behind.shapes[0].blocks < full.shapes[0].blocks);
+  CHECK(behind.speedup.high / behind.speedup.low > full.speedup.high / full.speedup.low);
+  CHECK(court.JudgeAs<MeasuredOk>(noisy, {MeasureLevel::kScreen, 1.9}).shapes[0].stop_reason !=
+        kStoppedBehind);
+  CHECK(court.JudgeAs<MeasuredOk>(noisy, {MeasureLevel::kFinal, 2.5}).shapes[0].stop_reason !=
+        kStoppedBehind);
+  // A wrong candidate is wrong, however far behind.
+  court.JudgeAs<WrongResult>(Good("wrong=1"), {MeasureLevel::kScreen, 100});
+}
+
+TEST_CASE("A final result tells whether processes gave the same bytes") {
+  Court court;
+  CHECK(court.JudgeAs<MeasuredOk>(kGood, MeasureLevel::kFinal).determinism ==
+        Determinism::kBitwise);
+  // Within the tolerance of 1e-5.
+  CHECK(court.JudgeAs<MeasuredOk>(Good("drift=0.00000015"), MeasureLevel::kFinal).determinism ==
+        Determinism::kVaries);
+  // A screening has one process.
+  CHECK(court.JudgeAs<MeasuredOk>(kGood).determinism == Determinism::kUnknown);
+}
+
 TEST_CASE("Wrong, unwritten and infinite values and reduced precision are distinguished") {
   using Cause = WrongResult::Cause;
   Court court;
