@@ -13,6 +13,12 @@ using convert_internal::EnumToProto;
 using convert_internal::Strings;
 using convert_internal::Utf8;
 
+constexpr std::pair<Determinism, v1::Determinism> kDeterminisms[] = {
+    {Determinism::kUnknown, v1::DETERMINISM_UNSPECIFIED},
+    {Determinism::kBitwise, v1::DETERMINISM_BITWISE},
+    {Determinism::kVaries, v1::DETERMINISM_VARIES},
+};
+
 constexpr std::pair<Comparison, v1::Comparison> kComparisons[] = {
     {Comparison::kFaster, v1::COMPARISON_FASTER},
     {Comparison::kSlower, v1::COMPARISON_SLOWER},
@@ -133,6 +139,7 @@ v1::ShapeTiming TimingToProto(const ShapeTiming& timing) {
   proto.set_flops(timing.flops);
   proto.set_implausible_below_ns(timing.implausible_below_ns);
   proto.set_call_overhead_ns(timing.call_overhead_ns);
+  proto.set_weight(timing.weight);
   if (timing.profile) {
     *proto.mutable_profile() = ProfileToProto(*timing.profile);
   }
@@ -167,6 +174,7 @@ absl::StatusOr<ShapeTiming> TimingFromProto(const v1::ShapeTiming& proto) {
   timing.flops = proto.flops();
   timing.implausible_below_ns = proto.implausible_below_ns();
   timing.call_overhead_ns = proto.call_overhead_ns();
+  timing.weight = proto.weight();
   if (proto.has_profile()) {
     timing.profile = ProfileFromProto(proto.profile());
   }
@@ -241,6 +249,7 @@ struct OutcomeToProto {
     arm->mutable_runner_speedups()->Assign(ok.runner_speedups.begin(), ok.runner_speedups.end());
     arm->set_correctness_cases(ok.correctness_cases);
     arm->set_rule(Utf8(ok.rule));
+    arm->set_determinism(EnumToProto(kDeterminisms, ok.determinism));
   }
 
   void operator()(const WrongResult& wrong) const {
@@ -306,6 +315,8 @@ absl::StatusOr<MeasureOutcome> OkFromProto(const v1::MeasuredOk& proto) {
   ok.runner_speedups.assign(proto.runner_speedups().begin(), proto.runner_speedups().end());
   ok.correctness_cases = proto.correctness_cases();
   ok.rule = proto.rule();
+  KC_ASSIGN_OR_RETURN(ok.determinism,
+                      EnumFromProto(kDeterminisms, proto.determinism(), "ok.determinism"));
   return ok;
 }
 

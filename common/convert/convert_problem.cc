@@ -90,6 +90,11 @@ v1::ProblemDefinition ToProto(const Problem& problem) {
   for (const AxisValues& shape : problem.bench_shapes) {
     *proto.add_bench_shapes() = AxisValuesToProto(shape);
   }
+  if (!problem.bench_weights.empty()) {
+    const std::vector<double> weights =
+        NormalizedWeights(problem.bench_weights, problem.bench_shapes.size());
+    proto.mutable_bench_weights()->Assign(weights.begin(), weights.end());
+  }
   for (const auto& [name, target] : problem.targets) {
     proto.add_targets(Utf8(name));
     if (target.space.has_value()) {

@@ -55,11 +55,14 @@ Json DrawShapes(const Problem& problem, const ProblemTarget& target, std::string
   Json drawn = Json::array();
   for (int i = 0; i < kDraws && std::ssize(drawn) < kDrawnHeldOutShapes; ++i) {
     const std::string key = absl::StrCat("held-out shape ", i, " of ", std::string(seed));
-    AxisValues shape = target.bench_shapes[static_cast<size_t>(i) % target.bench_shapes.size()];
+    const size_t bench = static_cast<size_t>(i) % target.bench_shapes.size();
+    AxisValues shape = target.bench_shapes[bench];
     for (const Axis& axis : problem.axes) shape[axis.name] = DrawSize(axis, shape[axis.name], key);
     if (std::ranges::find(taken, shape) != taken.end()) continue;
     Json one = Json::object();
     for (const auto& [axis, size] : shape) one[axis] = absl::StrCat(size);
+    // A shape that is drawn near a bench shape has its weight.
+    if (!target.bench_weights.empty()) one["weight"] = absl::StrCat(target.bench_weights[bench]);
     drawn.push_back(std::move(one));
     taken.push_back(std::move(shape));
   }

@@ -35,15 +35,16 @@ double ValueOfCorrect(const KernelRewardSpec& spec, double shape_value, bool fas
   return spec.correctness + shape_value - (faster ? 0 : PenaltyOf(spec, kNotFaster));
 }
 
-// Mean score over the bench shapes; empty if one has none.
+// Weighted mean score over the bench shapes; empty if one has none.
 std::optional<double> SpeedOfLightScore(const MeasuredOk& ok) {
-  double sum = 0;
-  for (const ShapeTiming& shape : ok.shapes) {
-    if (!shape.roofline.has_value()) return std::nullopt;
-    sum += shape.roofline->score;
-  }
   if (ok.shapes.empty()) return std::nullopt;
-  return sum / static_cast<double>(ok.shapes.size());
+  const std::vector<double> weights = ShapeWeights(ok);
+  double sum = 0;
+  for (size_t i = 0; i < ok.shapes.size(); ++i) {
+    if (!ok.shapes[i].roofline.has_value()) return std::nullopt;
+    sum += weights[i] * ok.shapes[i].roofline->score;
+  }
+  return sum;
 }
 
 // Expectation of the value under the forecast. It must not depend on the measurement, so that the

@@ -77,11 +77,13 @@ std::string ProfileText(const ShapeProfile& profile) {
   return absl::StrCat(text, text.empty() || stalls.empty() ? "" : "; ", stalls);
 }
 
-std::string ShapeTimingText(const ShapeTiming& timing) {
+std::string ShapeTimingText(const ShapeTiming& timing, bool weighted) {
   const double ns = timing.candidate.median_ns;
   std::string text =
-      absl::StrCat("At ", ShapeText(timing.shape), " a call takes ", DurationText(ns),
-                   ", the reference ", DurationText(timing.reference.median_ns));
+      absl::StrCat("At ", ShapeText(timing.shape),
+                   weighted ? absl::StrCat(" (weight ", NumberText(timing.weight, 3), ")") : "",
+                   " a call takes ", DurationText(ns), ", the reference ",
+                   DurationText(timing.reference.median_ns));
   if (ns > 0 && timing.bytes > 0) {
     absl::StrAppend(&text, ", ", NumberText(timing.bytes / ns, 3), " GB/s");
   }
@@ -123,8 +125,10 @@ std::string Feedback(const MeasuredOk& ok) {
   std::vector<const ShapeTiming*> shapes;
   for (const ShapeTiming& shape : ok.shapes) shapes.push_back(&shape);
   std::ranges::stable_sort(shapes, {}, [](const ShapeTiming* s) { return s->speedup.value; });
+  const bool weighted = std::ranges::any_of(
+      shapes, [&](const ShapeTiming* s) { return s->weight != shapes.front()->weight; });
   for (size_t i = 0; i < std::min(shapes.size(), kMaxShapesTold); ++i) {
-    absl::StrAppend(&text, " ", ShapeTimingText(*shapes[i]));
+    absl::StrAppend(&text, " ", ShapeTimingText(*shapes[i], weighted));
   }
   if (shapes.size() > kMaxShapesTold) {
     absl::StrAppend(&text, " ", shapes.size() - kMaxShapesTold, " other shapes gain more.");
@@ -297,6 +301,20 @@ std::string_view OutcomeName(const MeasureOutcome& outcome) {
                                  return std::string_view("environment_unstable");
                                }},
                     outcome);
+}
+
+std::vector<double> ShapeWeights(const MeasuredOk& ok) {
+  std::vector<double> weights;
+  for (const ShapeTiming& shape : ok.shapes) weights.push_back(shape.weight);
+  if (!std::ranges::all_of(weights, [](double weight) { return weight > 0; })) weights.clear();
+  return NormalizedWeights(weights, ok.shapes.size());
+}
+
+bool StoppedBehind(const Measurement& measurement) {
+  const auto* const ok = std::get_if<MeasuredOk>(&measurement.outcome);
+  return ok != nullptr && std::ranges::any_of(ok->shapes, [](const ShapeTiming& shape) {
+           return shape.stop_reason == kStoppedBehind;
+         });
 }
 
 const Ratio* MeasuredSpeedup(const Measurement& measurement) {

@@ -16,7 +16,26 @@ namespace kernelcast {
 // Domain twins of the messages in kernel.proto, which defines the fields.
 
 enum class MeasureLevel { kScreen, kFinal };
+// How precisely to measure. A level alone is enough for most callers.
+struct MeasureSpec {
+  MeasureSpec(MeasureLevel wanted, double stop = 0)  // NOLINT(google-explicit-constructor)
+      : level(wanted), stop_below(stop) {}
+
+  // The value below which timing a problem with this number of bench shapes ends early. 0: it does
+  // not, because other shapes may make up for one that is slow, and final figures are for keeps.
+  double StopBelow(size_t shapes) const {
+    return level == MeasureLevel::kScreen && shapes == 1 ? stop_below : 0;
+  }
+
+  MeasureLevel level;
+  double stop_below;  // MeasureRequest.stop_below
+  friend bool operator==(const MeasureSpec&, const MeasureSpec&) = default;
+};
+
 enum class Comparison { kFaster, kSlower, kSame, kAmbiguous };
+
+// Whether two processes gave the same bytes for the same inputs.
+enum class Determinism { kUnknown, kBitwise, kVaries };
 
 struct Ratio {
   double value = 0;
@@ -115,7 +134,11 @@ struct ShapeTiming {
   std::optional<ShapeProfile> profile;
   std::optional<Roofline> roofline;
   std::optional<EagerTiming> eager;  // Python candidates on GPUs only
+  double weight = 0;                 // 0 in records without weights: all are equal
 };
+
+// `stop_reason` of a timing that ended because of MeasureSpec::stop_below.
+inline constexpr std::string_view kStoppedBehind = "behind";
 
 struct Environment {
   double clock_start_hz = 0;
@@ -135,7 +158,11 @@ struct MeasuredOk {
   uint32_t correctness_cases = 0;
   std::vector<double> runner_speedups;
   std::string rule = {};
+  Determinism determinism = Determinism::kUnknown;
 };
+
+// The weight of each shape. They sum to 1.
+std::vector<double> ShapeWeights(const MeasuredOk& ok);
 
 struct WrongResult {
   enum class Cause { kValue, kNonFinite, kNormwise, kNotWritten, kEntryStatus, kTimedOutput };
@@ -220,6 +247,9 @@ std::string_view OutcomeName(const MeasureOutcome& outcome);
 
 // The measured speedup, or nullptr if the outcome is not ok.
 const Ratio* MeasuredSpeedup(const Measurement& measurement);
+
+// Whether timing ended early because the candidate was behind.
+bool StoppedBehind(const Measurement& measurement);
 
 enum class CompileStage { kAdmission, kCompiler, kLinker, kLimit };
 

@@ -111,6 +111,7 @@ void Check(Checker& check, const std::string& field, const ShapeTiming& shape) {
   check.Name(field + ".stop_reason", shape.stop_reason);
   check.Amount(field + ".bytes", shape.bytes);
   check.Amount(field + ".flops", shape.flops);
+  check.Amount(field + ".weight", shape.weight);
   check.Time(field + ".implausible_below_ns", shape.implausible_below_ns);
   check.Time(field + ".call_overhead_ns", shape.call_overhead_ns);
   if (shape.profile.has_value()) Check(check, field + ".profile", *shape.profile);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -63,6 +64,18 @@ std::string_view Name(Adversarial distribution) {
     case Adversarial::kExtreme: return "extreme";
   }
   return "unknown";
+}
+
+std::vector<double> NormalizedWeights(std::span<const double> declared, size_t count) {
+  std::vector<double> weights(count, 1);
+  if (declared.size() == count) weights.assign(declared.begin(), declared.end());
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (double& weight : weights) weight /= sum;
+  return weights;
+}
+
+std::vector<double> BenchWeights(const ProblemTarget& target) {
+  return NormalizedWeights(target.bench_weights, target.bench_shapes.size());
 }
 
 std::string ProblemId(const std::vector<ProblemFile>& files) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -213,6 +214,8 @@ struct ProblemTarget {
   // Shapes of the target, or the problem's shapes if it has none of its own.
   std::vector<AxisValues> check_shapes;
   std::vector<AxisValues> bench_shapes;
+  // Weights of the bench shapes in the speedup, as declared. Empty: all are equal.
+  std::vector<double> bench_weights = {};
 };
 
 struct ProblemFile {
@@ -257,11 +260,22 @@ struct Problem {
   // Shapes for targets without their own. To run a target, use the shapes in ProblemTarget.
   std::vector<AxisValues> check_shapes;
   std::vector<AxisValues> bench_shapes;
+  std::vector<double> bench_weights = {};
   std::optional<Expression> flops;
   std::optional<Expression> bytes;
   // All files of the problem, sorted by path.
   std::vector<ProblemFile> files;
 };
+
+// Bounds of a declared weight of a bench shape.
+inline constexpr double kMinBenchWeight = 0.001;
+inline constexpr double kMaxBenchWeight = 1000;
+
+// The weights of `count` shapes, which sum to 1: in the proportion of `declared`, or equal if there
+// are not `count` of them.
+std::vector<double> NormalizedWeights(std::span<const double> declared, size_t count);
+// The weights of the target's bench shapes.
+std::vector<double> BenchWeights(const ProblemTarget& target);
 
 inline constexpr int64_t kMaxProblemBytes = 3 << 20;
 inline constexpr int64_t kMaxTensorElements = int64_t{1} << 28;

@@ -32,6 +32,8 @@ constexpr size_t kMaxTensors = 16;
 constexpr size_t kMaxRank = 8;
 constexpr size_t kMaxCheckShapes = 64;
 constexpr size_t kMaxBenchShapes = 8;
+// Key of a bench shape, unless it is an axis.
+constexpr std::string_view kWeight = "weight";
 constexpr size_t kMaxTargets = 32;
 // Maximum FLOPs and bytes of one call. Far more than tensors of the largest size need, and small
 // enough for the times computed from them.
@@ -100,7 +102,8 @@ class ProblemParser {
     }
     KC_RETURN_IF_ERROR(CheckHeldOutCorners(top));
     KC_RETURN_IF_ERROR(ParseShapes(top, "check_shapes", kMaxCheckShapes, problem_.check_shapes));
-    KC_RETURN_IF_ERROR(ParseShapes(top, "bench_shapes", kMaxBenchShapes, problem_.bench_shapes));
+    KC_RETURN_IF_ERROR(ParseShapes(top, "bench_shapes", kMaxBenchShapes, problem_.bench_shapes,
+                                   &problem_.bench_weights));
     KC_RETURN_IF_ERROR(CheckHeldOutBenchShapes(top, problem_.bench_shapes));
     if (top.Has("oracle")) {
       std::string oracle_path;
@@ -258,13 +261,24 @@ class ProblemParser {
     return absl::OkStatus();
   }
 
+  // Shapes take a weight if `weights` is not null. It stays empty if none has one.
   absl::Status ParseShapes(const Cursor& parent, std::string_view key, size_t at_most,
-                           std::vector<AxisValues>& shapes) {
+                           std::vector<AxisValues>& shapes,
+                           std::vector<double>* weights = nullptr) {
     const Cursor list = parent.At(key);
     KC_RETURN_IF_ERROR(ExpectList(list, 1, at_most));
+    const bool has_weights =
+        weights != nullptr && std::ranges::find(names_.axes, kWeight) == names_.axes.end();
+    std::vector<std::string> optional;
+    if (has_weights) optional.emplace_back(kWeight);
     for (size_t i = 0; i < list.node->items.size(); ++i) {
       const Cursor at = list.Item(i);
-      KC_RETURN_IF_ERROR(ExpectKeys(at, names_.axes, {}));
+      KC_RETURN_IF_ERROR(ExpectKeys(at, names_.axes, optional));
+      if (has_weights && at.Has(kWeight)) {
+        weights->resize(list.node->items.size(), 1);
+        KC_ASSIGN_OR_RETURN((*weights)[i],
+                            ReadNumber(at.At(kWeight), kMinBenchWeight, kMaxBenchWeight));
+      }
       AxisValues shape;
       for (const Axis& axis : problem_.axes) {
         const Cursor value = at.At(axis.name);
@@ -295,7 +309,8 @@ class ProblemParser {
     constexpr std::string_view kKey = "held_out_bench_shapes";
     if (!parent.Has(kKey)) return absl::OkStatus();
     std::vector<AxisValues> shapes;
-    KC_RETURN_IF_ERROR(ParseShapes(parent, kKey, kMaxBenchShapes, shapes));
+    std::vector<double> weights;
+    KC_RETURN_IF_ERROR(ParseShapes(parent, kKey, kMaxBenchShapes, shapes, &weights));
     for (size_t i = 0; i < shapes.size(); ++i) {
       if (std::ranges::find(bench_shapes, shapes[i]) != bench_shapes.end()) {
         return Error(parent.At(kKey).Item(i), ShapeName(shapes[i]) + " is a bench shape");
@@ -361,9 +376,12 @@ class ProblemParser {
       KC_RETURN_IF_ERROR(ParseShapes(at, "check_shapes", kMaxCheckShapes, target.check_shapes));
     }
     target.bench_shapes = problem_.bench_shapes;
+    target.bench_weights = problem_.bench_weights;
     if (at.Has("bench_shapes")) {
       target.bench_shapes.clear();
-      KC_RETURN_IF_ERROR(ParseShapes(at, "bench_shapes", kMaxBenchShapes, target.bench_shapes));
+      target.bench_weights.clear();
+      KC_RETURN_IF_ERROR(ParseShapes(at, "bench_shapes", kMaxBenchShapes, target.bench_shapes,
+                                     &target.bench_weights));
     }
     KC_RETURN_IF_ERROR(CheckHeldOutBenchShapes(at, target.bench_shapes));
     if (at.Has("space")) {

@@ -417,18 +417,25 @@ std::string TaskText(const Problem& problem, std::string_view target) {
                     " ", Shape(output), ", tolerance ", ToleranceText(output), "\n");
   }
   const auto found = problem.targets.find(target);
-  const std::vector<AxisValues>& shapes =
-      found == problem.targets.end() ? problem.bench_shapes : found->second.bench_shapes;
-  for (const AxisValues& shape : shapes) {
+  const bool own = found != problem.targets.end();
+  const std::vector<AxisValues>& shapes = own ? found->second.bench_shapes : problem.bench_shapes;
+  const std::vector<double>& declared = own ? found->second.bench_weights : problem.bench_weights;
+  const std::vector<double> weights = NormalizedWeights(declared, shapes.size());
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const AxisValues& shape = shapes[i];
     if (shape.empty()) continue;
     absl::StrAppend(&text, "- Timed at: ", AxisText(shape));
     const std::string flops = Evaluated(problem.flops, shape);
     const std::string bytes = Evaluated(problem.bytes, shape);
     if (!flops.empty()) absl::StrAppend(&text, "; ", flops, " floating-point operations");
     if (!bytes.empty()) absl::StrAppend(&text, "; at least ", bytes, " bytes moved");
+    if (!declared.empty()) absl::StrAppend(&text, "; weight ", NumberText(weights[i], 3));
     text += '\n';
   }
-  if (shapes.size() > 1) text += "- The speedup is the geometric mean over these shapes.\n";
+  if (shapes.size() > 1) {
+    absl::StrAppend(&text, "- The speedup is the ", declared.empty() ? "" : "weighted ",
+                    "geometric mean over these shapes.\n");
+  }
   if (!problem.description.empty())
     absl::StrAppend(&text, "\n", Fenced(problem.description, "text"));
   return text;

@@ -65,6 +65,7 @@ struct SearchFlags {
   uint64_t seed = 1;
   uint32_t max_in_flight = 0;
   bool measure_everything = false;
+  bool time_in_full = false;
   std::string generator = "template";
   uint64_t generator_requests = 0;
   uint64_t generator_tokens = 0;
@@ -406,6 +407,7 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
   spec.set_seed(flags.seed);
   spec.set_max_in_flight(flags.max_in_flight);
   spec.set_measure_everything(flags.measure_everything);
+  spec.set_time_in_full(flags.time_in_full);
   spec.set_gate(GateModes().at(flags.gate));
   spec.mutable_device_models()->Assign(flags.device_models.begin(), flags.device_models.end());
   if (flags.device_models.size() > 1 && !flags.report.empty()) {
@@ -544,6 +546,9 @@ void AddSearchCommands(CLI::App& app, Context& context) {
       ->type_name("N");
   search->add_flag("--measure-everything", flags->measure_everything,
                    "Make no forecasts: measure every candidate until the budget ends");
+  search->add_flag("--time-in-full", flags->time_in_full,
+                   "Time each candidate to the full precision, also one that is already slower "
+                   "than the best");
   search
       ->add_option("--gate", flags->gate,
                    "Measure the finalists at the problem's held-out bench shapes; drawn: if it "

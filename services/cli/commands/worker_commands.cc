@@ -295,9 +295,11 @@ std::string FormatCounter(std::string_view name, double value) {
   return FormatNumber(value);
 }
 
-// Profiler results of the candidate at each shape.
-std::string FormatProfile(const MeasuredOk& ok) {
+// Determinism, and profiler results of the candidate at each shape.
+std::string FormatDetails(const MeasuredOk& ok) {
   std::string text;
+  const std::string_view determinism = DeterminismPhrase(ok.determinism);
+  if (!determinism.empty()) absl::StrAppend(&text, "  ", std::string(determinism), "\n");
   const std::string& reason = ok.environment.counters_unavailable_reason;
   if (!reason.empty()) {
     absl::StrAppend(&text, "  no hardware counters: ", OneLine(reason), "\n");
@@ -374,7 +376,7 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
                       ForTerminal(MeasurementFeedback(measurement)), "\n");
       continue;
     }
-    if (const std::string profile = FormatProfile(*ok); !profile.empty()) {
+    if (const std::string profile = FormatDetails(*ok); !profile.empty()) {
       absl::StrAppend(&details, "\n", OneLine(named.name), ":\n", profile);
     }
     const std::string figure = FormatSpeedup(ok->speedup.value);
@@ -384,7 +386,7 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
                     absl::StrCat(first && ok->speedup.low > 1 ? console.style().Green(figure)
                                                               : FormatSpeedup(timing.speedup.value),
                                  " ", FormatInterval(first ? ok->speedup : timing.speedup)),
-                    OneLine(FormatAxes(timing.shape)), FormatTimeNs(timing.candidate.median_ns),
+                    OneLine(FormatShape(*ok, timing)), FormatTimeNs(timing.candidate.median_ns),
                     FormatTimeNs(timing.reference.median_ns), first ? device_time : ""});
       first = false;
     }

@@ -1,5 +1,6 @@
 #include "services/cli/core/text.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -167,6 +168,22 @@ std::string FormatAxes(const AxisValues& axes) {
     text += name + "=" + std::to_string(value);
   }
   return text;
+}
+
+std::string FormatShape(const MeasuredOk& ok, const ShapeTiming& shape) {
+  const bool weighted = std::ranges::any_of(
+      ok.shapes, [&](const ShapeTiming& other) { return other.weight != shape.weight; });
+  return FormatAxes(shape.shape) +
+         (weighted ? ", weight " + FormatSignificant(shape.weight, 3) : std::string());
+}
+
+std::string_view DeterminismPhrase(Determinism determinism) {
+  switch (determinism) {
+    case Determinism::kUnknown: return "";
+    case Determinism::kBitwise: return "outputs are the same bytes in every process";
+    case Determinism::kVaries: return "outputs vary between processes, within the tolerance";
+  }
+  return "";
 }
 
 std::string FormatNumber(double value) { return Print("%.6g", value); }

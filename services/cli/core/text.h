@@ -25,7 +25,11 @@ std::string FormatClock(double seconds);         // "00:42", "1:02:03"
 std::string FormatBytes(double bytes);           // "512 B", "23.4 GiB"
 std::string FormatUtc(int64_t wall_ns);          // "2031-05-07 14:02:11 UTC"; "" for 0
 std::string FormatAxes(const AxisValues& axes);  // "rows=7 cols=129"
-std::string FormatNumber(double value);          // shortest of %g with 6 digits
+// A measured shape, with its weight where weights differ: "rows=7 cols=129, weight 0.25".
+std::string FormatShape(const MeasuredOk& ok, const ShapeTiming& shape);
+// "outputs are the same bytes in every process"; "" if they were not compared.
+std::string_view DeterminismPhrase(Determinism determinism);
+std::string FormatNumber(double value);  // shortest of %g with 6 digits
 
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
 

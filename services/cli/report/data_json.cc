@@ -111,6 +111,7 @@ Json MeasurementJson(const Measurement& measurement) {
   json["comparison"] = std::string(ComparisonName(ok->comparison));
   json["runners"] = ok->runners;
   json["cases"] = ok->correctness_cases;
+  json["determinism"] = Text(DeterminismPhrase(ok->determinism));
   Json& shapes = json["shapes"] = Json::array();
   for (const ShapeTiming& timing : ok->shapes) {
     Json shape;
@@ -118,6 +119,7 @@ Json MeasurementJson(const Measurement& measurement) {
     shape["candidate_ns"] = Number(timing.candidate.median_ns);
     shape["reference_ns"] = Number(timing.reference.median_ns);
     shape["speedup"] = RatioJson(timing.speedup);
+    shape["weight"] = Number(timing.weight);
     shape["blocks"] = timing.blocks;
     shape["discarded"] = timing.discarded_blocks;
     shape["stop"] = Text(timing.stop_reason);

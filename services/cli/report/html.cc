@@ -384,7 +384,7 @@ std::string ShapeTable(const MeasuredOk& ok) {
       return amount > 0 && seconds > 0 ? FormatSignificant(amount / seconds / unit, 3)
                                        : std::string("–");
     };
-    absl::StrAppend(&rows, "<tr><td>", Html(FormatAxes(timing.shape)), "</td><td class=n><b>",
+    absl::StrAppend(&rows, "<tr><td>", Html(FormatShape(ok, timing)), "</td><td class=n><b>",
                     FormatTimeNs(timing.candidate.median_ns), "</b></td><td class=n>",
                     FormatTimeNs(timing.candidate.quartile1_ns), " – ",
                     FormatTimeNs(timing.candidate.quartile3_ns), "</td><td class=n>",
@@ -415,11 +415,15 @@ std::string BestKernel(const ReportInput& input, const ReportAnalysis& analysis)
                                   Html(best.candidate.candidate_id), "</code></p>");
   if (ok != nullptr) {
     body += ShapeTable(*ok);
-    absl::StrAppend(&body, "<p class=note>Verified on ", ok->correctness_cases,
-                    " cases and timed in ", ok->runners,
-                    ok->runners == 1 ? " fresh process" : " fresh processes",
-                    ", in blocks that alternate with the reference. Speedups are medians of block "
-                    "ratios.</p>");
+    absl::StrAppend(
+        &body, "<p class=note>Verified on ", ok->correctness_cases, " cases and timed in ",
+        ok->runners, ok->runners == 1 ? " fresh process" : " fresh processes",
+        ", in blocks that alternate with the reference. Speedups are medians of block "
+        "ratios.",
+        ok->determinism == Determinism::kUnknown
+            ? ""
+            : absl::StrCat(" The ", std::string(DeterminismPhrase(ok->determinism)), "."),
+        "</p>");
   }
   if (best.candidate.source.empty()) {
     body += Empty("The source is not part of these records; export them with --sources.");

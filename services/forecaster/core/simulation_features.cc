@@ -6,6 +6,8 @@
 #include <iterator>
 #include <limits>
 
+#include "common/domain/problem.h"
+
 namespace kernelcast::forecaster {
 namespace {
 
@@ -208,16 +210,19 @@ std::vector<const ShapeSimulation*> SimulationsFor(const CompileFacts& facts,
   return chosen;
 }
 
-std::vector<float> SimulationFeatures(const CompileFacts& facts, std::string_view device_model) {
+std::vector<float> SimulationFeatures(const CompileFacts& facts, std::string_view device_model,
+                                      std::span<const double> bench_weights) {
   std::vector<float> row(kFeatures, kNoSimulation);
   std::array<double, kFeatures> sums = {};
   const std::vector<const ShapeSimulation*> simulations = SimulationsFor(facts, device_model);
   if (simulations.empty()) return row;
-  for (const ShapeSimulation* shape : simulations) {
-    if (!AddShape(*shape, sums)) return row;
+  const std::vector<double> weights = NormalizedWeights(bench_weights, simulations.size());
+  for (size_t shape = 0; shape < simulations.size(); ++shape) {
+    std::array<double, kFeatures> features = {};
+    if (!AddShape(*simulations[shape], features)) return row;
+    for (size_t i = 0; i < kFeatures; ++i) sums[i] += weights[shape] * features[i];
   }
-  const auto shapes = static_cast<double>(simulations.size());
-  for (size_t i = 0; i < kFeatures; ++i) row[i] = static_cast<float>(sums[i] / shapes);
+  row.assign(sums.begin(), sums.end());
   return row;
 }
 

@@ -40,9 +40,11 @@ std::vector<float> ResourceShares(std::span<const float> simulation_row);
 std::vector<const ShapeSimulation*> SimulationsFor(const CompileFacts& facts,
                                                    std::string_view device_model);
 
-// Features of SimulationsFor. All NaN if there are none, a launch is not supported, or the schema
-// is a different one.
-std::vector<float> SimulationFeatures(const CompileFacts& facts, std::string_view device_model);
+// Features of SimulationsFor, averaged over the bench shapes by their weights (BenchWeights;
+// empty: all are equal). All NaN if there are none, a launch is not supported, or the schema is a
+// different one.
+std::vector<float> SimulationFeatures(const CompileFacts& facts, std::string_view device_model,
+                                      std::span<const double> bench_weights = {});
 
 }  // namespace kernelcast::forecaster
 

@@ -18,10 +18,14 @@ CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& c
   features.facts = ScaledFacts(facts);
   std::vector<float> launch;
   std::vector<float> simulated;
+  const auto target = problem.problem.targets.find(candidate.target);
+  const std::vector<double> weights = target == problem.problem.targets.end()
+                                          ? std::vector<double>()
+                                          : BenchWeights(target->second);
   if (schema->has_launches()) {
     launch = problem.LaunchFeatures(candidate);
     features.facts.insert(features.facts.end(), launch.begin(), launch.end());
-    simulated = SimulationFeatures(facts, device_model);
+    simulated = SimulationFeatures(facts, device_model, weights);
     features.facts.insert(features.facts.end(), simulated.begin(), simulated.end());
   }
   features.has_findings = HasFindings(facts);
@@ -34,7 +38,7 @@ CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& c
         schema->Row(facts, reference_facts, launch, reference_launch->second, work->second);
     if (schema->has_launches()) {
       features.simulation =
-          SimulationRow(simulated, SimulationFeatures(reference_facts, device_model));
+          SimulationRow(simulated, SimulationFeatures(reference_facts, device_model, weights));
       features.failure = FailureRow(facts, reference_facts, device_model);
     }
   }

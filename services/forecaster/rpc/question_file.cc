@@ -106,11 +106,13 @@ Problem WithReference(const Problem* known, const std::string& pack, const std::
     problem.inputs = known->inputs;
     problem.outputs = known->outputs;
     problem.bench_shapes = known->bench_shapes;
+    problem.bench_weights = known->bench_weights;
     problem.flops = known->flops;
     problem.bytes = known->bytes;
     const auto found = known->targets.find(target);
     if (found != known->targets.end()) {
       shown.bench_shapes = found->second.bench_shapes;
+      shown.bench_weights = found->second.bench_weights;
       if (found->second.reference.source == anchor) shown.reference = found->second.reference;
     }
   }

@@ -44,12 +44,16 @@ absl::StatusOr<Language> LanguageOfFile(const std::string& name) {
       "Please provide a Python (.py) or CUDA (.cu / .cuh / .cpp) file");
 }
 
-// The score of a leaderboard: seconds, the geometric mean over the bench shapes. Null: no times.
+// The score of a leaderboard: seconds, the weighted geometric mean over the bench shapes. Null: no
+// times.
 json ScoreOf(const MeasuredOk& ok) {
   if (ok.shapes.empty()) return nullptr;
+  const std::vector<double> weights = ShapeWeights(ok);
   double logs = 0;
-  for (const ShapeTiming& shape : ok.shapes) logs += std::log(shape.candidate.median_ns);
-  const double score = std::exp(logs / static_cast<double>(ok.shapes.size())) * kSecondsPerNs;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    logs += weights[i] * std::log(ok.shapes[i].candidate.median_ns);
+  }
+  const double score = std::exp(logs) * kSecondsPerNs;
   return std::isfinite(score) ? json(score) : json(nullptr);
 }
 

@@ -286,13 +286,14 @@ void WorkerPool::CompileReference(std::shared_ptr<const Problem> problem, const 
 
 void WorkerPool::Measure(const std::string& request_id, std::shared_ptr<const Problem> problem,
                          const Candidate& candidate, const std::string& device_model,
-                         MeasureLevel level, MeasureDone done) {
+                         MeasureSpec spec, MeasureDone done) {
   auto job = std::make_shared<MeasureJob>();
   job->request_id = request_id;
   job->target = candidate.target;
   job->device_model = device_model;
   *job->request.mutable_candidate() = ToProto(candidate);
-  job->request.set_level(ToProto(level));
+  job->request.set_level(ToProto(spec.level));
+  job->request.set_stop_below(spec.stop_below);
   job->problem = std::move(problem);
   job->done = std::move(done);
   impl_->Submit(std::move(job));

@@ -58,6 +58,7 @@ v1::SearchSpec ToProto(const SearchSpec& spec) {
   message.mutable_device_models()->Add(spec.device_models.begin(), spec.device_models.end());
   message.set_gate(ToProto(spec.gate));
   message.set_critic(spec.critic);
+  message.set_time_in_full(spec.time_in_full);
   if (spec.generator == GeneratorKind::kLlm) {
     auto* limits = message.mutable_generator_limits();
     limits->set_max_requests(spec.generator_limits.max_requests);
@@ -129,6 +130,7 @@ absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& message) {
     return absl::InvalidArgumentError("spec.critic: is set, but only generator llm takes it");
   }
   spec.critic = message.critic();
+  spec.time_in_full = message.time_in_full();
   return spec;
 }
 

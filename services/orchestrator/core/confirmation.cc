@@ -123,7 +123,7 @@ std::vector<std::string> NextFinals(std::span<const Screened> screened,
       const Ratio& speedup = screened[i].speedup;
       const double top =
           std::log(speedup.value) + std::max(LogHalfWidth(speedup), kScreeningMargin);
-      const bool may_be_best = top >= reach && !IsNoisy(lead);
+      const bool may_be_best = top >= reach && !IsNoisy(lead) && !screened[i].behind;
       if (i < kLeastCandidates || may_be_best) next.push_back(screened[i].candidate_id);
     }
     return next;

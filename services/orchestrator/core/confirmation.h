@@ -19,6 +19,10 @@ namespace kernelcast::orchestrator {
 //
 // Pure functions of the measurements, so a restart continues with the same candidates.
 
+// The screening of a candidate ends early where its interval lies below the lower end of the
+// incumbent's by this factor. So it could not have been a finalist by its interval.
+inline constexpr double kBehindMargin = 0.94;
+
 // Quantile of the normal distribution for intervals of 95%.
 inline constexpr double kNormal95 = 1.96;
 // Spread of log speedups between processes, where too few measurements show it.
@@ -40,6 +44,9 @@ struct ConfirmationLimits {
 struct Screened {
   Ratio speedup;
   std::string candidate_id;
+  // Timing ended early because it was behind. Such a candidate may be one of the three finalists
+  // that there always are, but no other.
+  bool behind = false;
 };
 
 // One measurement at the final level.

@@ -304,7 +304,7 @@ class Engine {
   void Perform(const Evaluation& evaluation, EvaluationAction action);
   void StartCompile(const Evaluation& evaluation);
   void StartForecast(const Evaluation& evaluation, ForecastQuery query);
-  void StartMeasure(const Evaluation& evaluation, MeasureLevel level);
+  void StartMeasure(const Evaluation& evaluation, MeasureSpec spec);
   // Compiles the reference, if that is not in progress.
   void StartReference(const std::string& problem_id, const std::string& target,
                       const std::string& device_model);

@@ -21,14 +21,14 @@ constexpr int64_t kManyLabelsPauseNs = 100'000'000;
 
 }  // namespace
 
-void Engine::StartMeasure(const Evaluation& evaluation, MeasureLevel level) {
+void Engine::StartMeasure(const Evaluation& evaluation, MeasureSpec spec) {
   acting_.insert(evaluation.request_id);
-  AfterCommit([this, id = evaluation.request_id, candidate = evaluation.candidate, level,
+  AfterCommit([this, id = evaluation.request_id, candidate = evaluation.candidate, spec,
                device_model = evaluation.device_model,
                problem = state_.FindProblem(evaluation.candidate.problem_id)] {
     traces_.BeginStage(id, "kernelcast.measure");
     const TraceScope scope(traces_.Of(id));
-    workers_->Measure(id, problem, candidate, device_model, level,
+    workers_->Measure(id, problem, candidate, device_model, spec,
                       [this, inbox = inbox_, id](absl::StatusOr<MeasureResult> result) {
                         inbox->Post([this, id, result = std::move(result)]() mutable {
                           OnMeasured(id, std::move(result));

@@ -58,7 +58,7 @@ void Engine::Perform(const Evaluation& evaluation, EvaluationAction action) {
     }
     void operator()(DecideCandidate& decide) const { engine.Decide(evaluation, std::move(decide)); }
     void operator()(MeasureCandidate& measure) const {
-      engine.StartMeasure(evaluation, measure.level);
+      engine.StartMeasure(evaluation, measure.spec);
     }
     void operator()(SettlePruned&) const {
       engine.Settle(EvaluationSettled{evaluation.request_id, Pruned{}, false});

@@ -70,6 +70,7 @@ struct SearchSpec {
   GateMode gate = GateMode::kDeclared;
   // A critic names the next step before each request for a kernel. kLlm alone.
   bool critic = false;
+  bool time_in_full = false;
   friend bool operator==(const SearchSpec&, const SearchSpec&) = default;
 };
 

@@ -47,6 +47,18 @@ RejectCandidate RejectAsDecided(const State& state, const Evaluation& evaluation
   return RejectFor(reason, "the reason was lost in a crash");
 }
 
+// MeasureSpec::stop_below of a screening. 0: it is timed in full, because no search asks for less,
+// or because its label must not depend on the incumbent: labels of audits correct the others' bias.
+double StopBelow(const State& state, const Evaluation& evaluation) {
+  const Search* const search = state.FindSearch(evaluation.search_id);
+  if (search == nullptr || search->spec.time_in_full || search->leaders.empty()) return 0;
+  if (search->IsHeldOut(evaluation.candidate) ||
+      (evaluation.decision && evaluation.decision->reason == DecisionReason::kAudit)) {
+    return 0;
+  }
+  return kBehindMargin * search->leaders.front().speedup.low;
+}
+
 EvaluationAction PlanDecision(const State& state, const Evaluation& evaluation, int64_t now_ns) {
   DecideCandidate action{Decide(state, evaluation, now_ns), std::nullopt};
   if (action.decision.kind != DecisionKind::kReject) return action;
@@ -172,8 +184,8 @@ EvaluationAction PlanEvaluation(const State& state, const Evaluation& evaluation
     case Stage::kDecide: return PlanDecision(state, evaluation, now_ns);
     case Stage::kMeasure: break;
   }
-  return MeasureCandidate{evaluation.mode == EvaluateMode::kFinal ? MeasureLevel::kFinal
-                                                                  : MeasureLevel::kScreen};
+  if (evaluation.mode == EvaluateMode::kFinal) return MeasureCandidate{MeasureLevel::kFinal};
+  return MeasureCandidate{{MeasureLevel::kScreen, StopBelow(state, evaluation)}};
 }
 
 bool RepeatsMeasurement(const Evaluation& evaluation, const Measurement& measurement, int retries) {

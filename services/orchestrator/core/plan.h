@@ -69,7 +69,7 @@ struct DecideCandidate {
 
 // Measure the candidate. Event: EvaluationSettled.
 struct MeasureCandidate {
-  MeasureLevel level = MeasureLevel::kScreen;
+  MeasureSpec spec = MeasureLevel::kScreen;
 };
 
 // Settle on the forecast. Event: EvaluationSettled.

@@ -54,7 +54,7 @@ class Workers {
                                 const std::string& device_model, CompileDone done) = 0;
   virtual void Measure(const std::string& request_id, std::shared_ptr<const Problem> problem,
                        const Candidate& candidate, const std::string& device_model,
-                       MeasureLevel level, MeasureDone done) = 0;
+                       MeasureSpec spec, MeasureDone done) = 0;
   // Cancels these evaluations: drops queued work and cancels running work. Each `done` gets
   // CANCELLED, unless its result arrives first.
   virtual void Cancel(const std::vector<std::string>& request_ids) = 0;

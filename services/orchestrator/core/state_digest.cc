@@ -78,7 +78,8 @@ std::string State::Digest() const {
                       h.source != nullptr ? " with source" : "", "\n");
     }
     for (const Screened& leader : s.leaders) {
-      absl::StrAppend(&text, "  leader ", leader.candidate_id, " ", leader.speedup.value, "\n");
+      absl::StrAppend(&text, "  leader ", leader.candidate_id, " ", leader.speedup.value,
+                      leader.behind ? " behind" : "", "\n");
     }
     for (const FinalMeasurement& one : s.finals) {
       absl::StrAppend(&text, "  final ", one.request_id, " of ", one.candidate_id, " ", one.settled,

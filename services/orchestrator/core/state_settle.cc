@@ -33,7 +33,7 @@ EvaluationOutcome OutcomeOf(const std::variant<Measurement, Pruned, Rejection>& 
 }
 
 // If a candidate has several measurements, the first one counts.
-void AddLeader(Search& search, const std::string& candidate_id, const Ratio& speedup) {
+void AddLeader(Search& search, const std::string& candidate_id, const Ratio& speedup, bool behind) {
   std::vector<Screened>& leaders = search.leaders;
   const bool known = std::any_of(leaders.begin(), leaders.end(), [&](const Screened& leader) {
     return leader.candidate_id == candidate_id;
@@ -42,7 +42,7 @@ void AddLeader(Search& search, const std::string& candidate_id, const Ratio& spe
   const auto position = std::find_if(leaders.begin(), leaders.end(), [&](const Screened& leader) {
     return leader.speedup.value < speedup.value;
   });
-  leaders.insert(position, {speedup, candidate_id});
+  leaders.insert(position, {speedup, candidate_id, behind});
   if (leaders.size() > Search::kMaxLeaders) leaders.pop_back();
 }
 
@@ -200,7 +200,7 @@ void State::SettleInSearch(Search& search, int64_t time_ns, const Evaluation& ev
     if (search.generator != nullptr) {
       search.generator->Reward(evaluation.candidate.candidate_id, speedup->value);
     }
-    AddLeader(search, evaluation.candidate.candidate_id, *speedup);
+    AddLeader(search, evaluation.candidate.candidate_id, *speedup, StoppedBehind(*measurement));
     const Ratio* best =
         search.incumbent.has_value() ? MeasuredSpeedup(search.incumbent->measurement) : nullptr;
     if (best == nullptr || speedup->value > best->value) {

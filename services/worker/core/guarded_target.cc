@@ -67,18 +67,18 @@ void GuardedTarget::Announce(const Problem& problem, const CancelToken& cancel) 
 
 absl::StatusOr<Measurement> GuardedTarget::Measure(const Problem& problem,
                                                    const Candidate& candidate,
-                                                   const Artifact& artifact, MeasureLevel level,
+                                                   const Artifact& artifact, MeasureSpec spec,
                                                    const CancelToken& cancel) {
   return Guard(kMeasure, candidate.candidate_id,
-               [&] { return inner_->Measure(problem, candidate, artifact, level, cancel); });
+               [&] { return inner_->Measure(problem, candidate, artifact, spec, cancel); });
 }
 
 absl::StatusOr<Measurement> GuardedTarget::MeasureOn(size_t device, const Problem& problem,
                                                      const Candidate& candidate,
-                                                     const Artifact& artifact, MeasureLevel level,
+                                                     const Artifact& artifact, MeasureSpec spec,
                                                      const CancelToken& cancel) {
   return Guard(kMeasure, candidate.candidate_id, [&] {
-    return inner_->MeasureOn(device, problem, candidate, artifact, level, cancel);
+    return inner_->MeasureOn(device, problem, candidate, artifact, spec, cancel);
   });
 }
 

@@ -38,11 +38,11 @@ class GuardedTarget final : public Target {
   // Does nothing for a problem that was announced at two crashes.
   void Announce(const Problem& problem, const CancelToken& cancel) override;
   absl::StatusOr<Measurement> Measure(const Problem& problem, const Candidate& candidate,
-                                      const Artifact& artifact, MeasureLevel level,
+                                      const Artifact& artifact, MeasureSpec spec,
                                       const CancelToken& cancel) override;
   absl::StatusOr<Measurement> MeasureOn(size_t device, const Problem& problem,
                                         const Candidate& candidate, const Artifact& artifact,
-                                        MeasureLevel level, const CancelToken& cancel) override;
+                                        MeasureSpec spec, const CancelToken& cancel) override;
   absl::StatusOr<Profile> ProfileCandidate(const Problem& problem, const Candidate& candidate,
                                            const Artifact& artifact,
                                            const CancelToken& cancel) override;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/domain/student_t.h"
+#include "services/worker/core/statistics.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -16,6 +17,8 @@ constexpr size_t kTrimmedFrom = 5;
 // Variance of the trimmed mean relative to the plain mean for normal values: exact for five values,
 // approximate for more.
 constexpr double kTrimmedVariance = 1.14;
+// Variance of a median of normal values relative to that of their mean.
+constexpr double kMedianVariance = 1.57;
 // Older observations of the machine's state lose this factor of their weight with each measurement.
 constexpr double kStateMemory = 0.98;
 
@@ -73,6 +76,17 @@ Spread RunnerSpread::Of(const std::string& problem_id) const {
                         : shrink(problem->second, device, options_.problem_degrees),
           .sitting = options_.sitting_deviation * options_.sitting_deviation +
                      options_.state_share * options_.state_share * state_squares_ / state_degrees_};
+}
+
+std::optional<RunnerValue> RunnerValueOf(std::span<const double> ratios,
+                                         const MeasureOptions& options) {
+  const Ratio median = MedianInterval(ratios, options.confidence, options.bootstrap_resamples);
+  if (!(median.value > 0)) return std::nullopt;
+  const double bootstrap =
+      std::log(median.high / median.low) / (2 * NormalQuantile(options.confidence));
+  const double least = options.spread.least_group_noise * options.spread.least_group_noise *
+                       kMedianVariance / static_cast<double>(ratios.size());
+  return RunnerValue{std::log(median.value), std::max(bootstrap * bootstrap, least)};
 }
 
 Ratio SpeedupInterval(std::span<const RunnerValue> runners, Spread spread,

@@ -2,6 +2,7 @@
 #define KERNELCAST_SERVICES_WORKER_CORE_SPEEDUP_INTERVAL_H_
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -70,6 +71,11 @@ struct RunnerValue {
   double log_speedup = 0;
   double noise_variance = 0;
 };
+
+// The value of a runner with one ratio per group. Empty: there are no ratios. The noise is never
+// below what few groups show by chance.
+std::optional<RunnerValue> RunnerValueOf(std::span<const double> ratios,
+                                         const MeasureOptions& options);
 
 // Returns the speedup and its interval. The value is the geometric mean over runners, without the
 // lowest and the highest if there are five or more. Returns a ratio of 0 if there are no runners.

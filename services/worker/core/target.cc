@@ -59,8 +59,8 @@ void Target::Announce(const Problem&, const CancelToken&) {}
 
 absl::StatusOr<Measurement> Target::MeasureOn(size_t, const Problem& problem,
                                               const Candidate& candidate, const Artifact& artifact,
-                                              MeasureLevel level, const CancelToken& cancel) {
-  return Measure(problem, candidate, artifact, level, cancel);
+                                              MeasureSpec spec, const CancelToken& cancel) {
+  return Measure(problem, candidate, artifact, spec, cancel);
 }
 
 absl::StatusOr<Profile> Target::ProfileOn(size_t, const Problem& problem,

@@ -102,7 +102,7 @@ class Target {
   [[nodiscard]] virtual absl::StatusOr<Measurement> Measure(const Problem& problem,
                                                             const Candidate& candidate,
                                                             const Artifact& artifact,
-                                                            MeasureLevel level,
+                                                            MeasureSpec spec,
                                                             const CancelToken& cancel) = 0;
 
   // Compile and CompileReference for devices of one model. An empty model means the first device.
@@ -128,7 +128,7 @@ class Target {
   [[nodiscard]] virtual absl::StatusOr<Measurement> MeasureOn(size_t device, const Problem& problem,
                                                               const Candidate& candidate,
                                                               const Artifact& artifact,
-                                                              MeasureLevel level,
+                                                              MeasureSpec spec,
                                                               const CancelToken& cancel);
   [[nodiscard]] virtual absl::StatusOr<Profile> ProfileOn(size_t device, const Problem& problem,
                                                           const Candidate& candidate,

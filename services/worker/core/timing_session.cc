@@ -18,6 +18,8 @@ constexpr int kFewestRatios = 3;
 constexpr int kRunningResamples = 200;
 // The cap bounds undisturbed time. Wall time is bounded by this many caps.
 constexpr int kWallTimesCap = 4;
+// Numbers of clean groups after which a candidate may be found to be behind.
+constexpr std::array<size_t, 5> kLooks = {3, 6, 12, 24, 48};
 
 int Index(Side side) { return side == Side::kCandidate ? 0 : 1; }
 
@@ -33,8 +35,12 @@ double TimingSession::Group::ratio() const {
 }
 
 TimingSession::TimingSession(const MeasureOptions& options, const PrecisionOptions& precision,
-                             double candidate_call_ns, double reference_call_ns)
-    : options_(options), precision_(precision), call_ns_{candidate_call_ns, reference_call_ns} {}
+                             double candidate_call_ns, double reference_call_ns,
+                             const BehindRule& behind)
+    : options_(options),
+      precision_(precision),
+      behind_(behind),
+      call_ns_{candidate_call_ns, reference_call_ns} {}
 
 TimingSession::Block TimingSession::Next() const {
   if (!stop_reason_.empty()) {
@@ -111,11 +117,27 @@ void TimingSession::FinishGroup() {
       timed_ns >= static_cast<double>(precision_.min_time_ns);
   if (enough && half_width <= (slow ? precision_.slow_half_width : precision_.half_width)) {
     stop_reason_ = "precision";
+  } else if (IsBehind()) {
+    stop_reason_ = kStoppedBehind;
   } else if (capped()) {
     stop_reason_ = "time_cap";
   } else if (enough && HasPlateaued(half_widths_, options_.plateau_groups)) {
     stop_reason_ = "plateau";
   }
+}
+
+bool TimingSession::IsBehind() const {
+  if (!(behind_.stop_below > 0)) return false;
+  const std::vector<double> ratios = RatiosBy(Basis::kCleanGroups);
+  if (std::ranges::find(kLooks, ratios.size()) == kLooks.end()) return false;
+  const std::optional<RunnerValue> value = RunnerValueOf(ratios, options_);
+  if (!value || TwoSidedQuantile(options_.confidence, HUGE_VAL) * std::sqrt(value->noise_variance) >
+                    options_.unstable_half_width) {
+    return false;
+  }
+  const double confidence = 1 - (1 - options_.confidence) / static_cast<double>(std::size(kLooks));
+  return SpeedupInterval({&*value, 1}, behind_.spread, options_.spread, confidence).high <
+         behind_.stop_below;
 }
 
 bool TimingSession::capped() const {

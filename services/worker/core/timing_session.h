@@ -9,10 +9,17 @@
 
 #include "common/domain/measurement.h"
 #include "services/worker/core/options.h"
+#include "services/worker/core/speedup_interval.h"
 
 namespace kernelcast::worker {
 
 enum class Side { kCandidate, kReference };
+
+// Ends the timing of a candidate that is already known to be slower than `stop_below`.
+struct BehindRule {
+  double stop_below = 0;  // 0: never
+  Spread spread = {};     // expected of the problem's kernels
+};
 
 // Controls how one bench shape is timed in one pair of runners: which side runs next and how often,
 // which blocks count, and when to stop. Pure: the caller runs the blocks and adds their times.
@@ -24,11 +31,16 @@ enum class Side { kCandidate, kReference };
 // calls (neither the kernel nor the judge waited for a core) without the longest one in 64. The
 // mean charges a call that does the work of others. Other rare slow calls move the mean of a block,
 // but hardly the median over groups.
+//
+// With a BehindRule, the prediction interval of the speedup, as SpeedupInterval gives it for this
+// runner alone, is looked at after 3, 6, 12, 24 and 48 clean groups. Each look has a fifth of the
+// error probability of the reported interval, so that all looks together have no more than that.
 class TimingSession {
  public:
   // The estimates are the times of one undisturbed call in the warm-up.
+  // Timing ends early where `behind` says so.
   TimingSession(const MeasureOptions& options, const PrecisionOptions& precision,
-                double candidate_call_ns, double reference_call_ns);
+                double candidate_call_ns, double reference_call_ns, const BehindRule& behind = {});
 
   struct Block {
     bool finished = false;
@@ -65,7 +77,7 @@ class TimingSession {
 
   uint32_t blocks() const { return blocks_; }
   uint32_t discarded_blocks() const { return discarded_blocks_; }
-  // "precision", "plateau" or "time_cap"; empty until finished.
+  // "precision", "plateau", "time_cap" or "behind"; empty until finished.
   std::string_view stop_reason() const { return stop_reason_; }
 
  private:
@@ -92,9 +104,11 @@ class TimingSession {
   Basis basis() const;
   std::vector<double> RatiosBy(Basis basis) const;
   void FinishGroup();
+  bool IsBehind() const;
 
   const MeasureOptions options_;
   const PrecisionOptions precision_;
+  const BehindRule behind_;
   double call_ns_[2];
   std::vector<double> clean_means_[2];  // by side
   std::vector<Group> groups_;

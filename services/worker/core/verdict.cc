@@ -11,40 +11,30 @@
 namespace kernelcast::worker {
 namespace {
 
-// Variance of a median of normal values relative to that of their mean.
-constexpr double kMedianVariance = 1.57;
-
 // Runners without a group are left out.
 std::vector<RunnerValue> RunnerValues(const TimedShape& shape, const MeasureOptions& options) {
   std::vector<RunnerValue> values;
   for (const std::vector<double>& ratios : shape.ratios) {
-    const Ratio median = MedianInterval(ratios, options.confidence, options.bootstrap_resamples);
-    if (!(median.value > 0)) {
-      continue;
-    }
-    const double bootstrap =
-        std::log(median.high / median.low) / (2 * TwoSidedQuantile(options.confidence, HUGE_VAL));
-    const double least = options.spread.least_group_noise * options.spread.least_group_noise *
-                         kMedianVariance / static_cast<double>(ratios.size());
-    values.push_back({std::log(median.value), std::max(bootstrap * bootstrap, least)});
+    if (const auto value = RunnerValueOf(ratios, options)) values.push_back(*value);
   }
   return values;
 }
 
-// Geometric mean over shapes, by runner: as many runners as every shape has values for.
-std::vector<RunnerValue> OverShapes(std::span<const std::vector<RunnerValue>> shapes) {
+// Weighted geometric mean over shapes, by runner: as many runners as every shape has values for.
+std::vector<RunnerValue> OverShapes(std::span<const std::vector<RunnerValue>> shapes,
+                                    std::span<const double> weights) {
   std::vector<RunnerValue> runners;
   if (shapes.empty()) {
     return runners;
   }
   size_t count = shapes[0].size();
   for (const std::vector<RunnerValue>& shape : shapes) count = std::min(count, shape.size());
-  const auto share = 1 / static_cast<double>(shapes.size());
   for (size_t i = 0; i < count; ++i) {
     RunnerValue& runner = runners.emplace_back();
-    for (const std::vector<RunnerValue>& shape : shapes) {
-      runner.log_speedup += share * shape[i].log_speedup;
-      runner.noise_variance += share * share * shape[i].noise_variance;
+    for (size_t shape = 0; shape < shapes.size(); ++shape) {
+      const RunnerValue& value = shapes[shape][i];
+      runner.log_speedup += weights[shape] * value.log_speedup;
+      runner.noise_variance += weights[shape] * weights[shape] * value.noise_variance;
     }
   }
   return runners;
@@ -108,6 +98,15 @@ void NameCase(const AxisValues& shape, const std::string& distribution, MeasureO
       outcome);
 }
 
+Determinism CompareOutputs(uint64_t outputs, std::optional<uint64_t>& first, Determinism known) {
+  if (!first) {
+    first = outputs;
+    return known;
+  }
+  return outputs != *first || known == Determinism::kVaries ? Determinism::kVaries
+                                                            : Determinism::kBitwise;
+}
+
 MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions& options,
                         const std::string& problem_id, uint32_t correctness_cases,
                         RunnerSpread& spread) {
@@ -119,8 +118,12 @@ MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions
   uint32_t discarded = 0;
   bool noisy = false;
   std::string too_short;
+  std::vector<double> weights;
+  for (const TimedShape& shape : shapes) weights.push_back(shape.weight);
+  weights = NormalizedWeights(weights, shapes.size());
   for (const TimedShape& shape : shapes) {
     ShapeTiming timing;
+    timing.weight = weights[ok.shapes.size()];
     timing.shape = shape.axes;
     timing.candidate = Summarise(shape.candidate_ns, shape.candidate_cold_ns);
     timing.reference = Summarise(shape.reference_ns, shape.reference_cold_ns);
@@ -158,7 +161,7 @@ MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions
                  options.unstable_half_width;
     ok.shapes.push_back(std::move(timing));
   }
-  const std::vector<RunnerValue> runners = OverShapes(values);
+  const std::vector<RunnerValue> runners = OverShapes(values, weights);
   ok.speedup = SpeedupInterval(runners, expected, options.spread, options.confidence);
   EnvironmentUnstable unstable;
   unstable.discarded_blocks = discarded;

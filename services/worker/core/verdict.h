@@ -2,6 +2,7 @@
 #define KERNELCAST_SERVICES_WORKER_CORE_VERDICT_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,7 +17,8 @@ namespace kernelcast::worker {
 // Timing results of one bench shape of a correct candidate, over all its runners.
 struct TimedShape {
   AxisValues axes = {};
-  double bytes = 0;  // declared traffic and work; 0: not declared
+  double weight = 1;  // relative to the other shapes
+  double bytes = 0;   // declared traffic and work; 0: not declared
   double flops = 0;
   std::string compute = {};  // name of the peak that bounds the arithmetic, see ComputePeak
   std::vector<std::vector<double>> ratios = {};  // by runner, one per group
@@ -38,6 +40,10 @@ Exploit MakeExploit(Exploit::Kind kind, std::string evidence);
 
 // Records the case in which something was seen, in outcomes that have fields for it and name none.
 void NameCase(const AxisValues& shape, const std::string& distribution, MeasureOutcome& outcome);
+
+// What is known of a candidate's determinism after a process whose outputs have this hash. `first`
+// is that of its first process, and is set by it.
+Determinism CompareOutputs(uint64_t outputs, std::optional<uint64_t>& first, Determinism known);
 
 // Returns the outcome: ok, implausibly fast (below the time needed to move the declared bytes), or
 // too noisy to tell. Sets everything of MeasuredOk except the environment. `spread` is that of the

@@ -320,7 +320,7 @@ absl::StatusOr<CpuTarget::Programs> CpuTarget::NativePrograms(const Problem& pro
 }
 
 absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Candidate& candidate,
-                                               const Artifact& artifact, MeasureLevel level,
+                                               const Artifact& artifact, MeasureSpec spec,
                                                const CancelToken& cancel) {
   if (!info_.can_measure) {
     return absl::UnimplementedError(info_.unavailable_reason);
@@ -345,8 +345,8 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
     // The runner's limit counts only memory allocated after loading.
     Crash crash;
     crash.cause = Crash::Cause::kMemoryLimit;
-    return RecordOf(info_, options_.worker_id, kCpuMeasuringProtocol, candidate, artifact, level,
-                    Clock::Real().MonotonicNs(), std::move(crash));
+    return RecordOf(info_, options_.worker_id, kCpuMeasuringProtocol, candidate, artifact,
+                    spec.level, Clock::Real().MonotonicNs(), std::move(crash));
   }
   KC_ASSIGN_OR_RETURN(const TimingLease::Held held, lease_->Acquire(cancel));
   const TimingPriority priority(placement_);
@@ -369,7 +369,7 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
                     ? prepared->TaskReference()
                     : prepared->TaskCandidate(candidate.source);
     }
-    outcome = Judge(*prepared, program, level, spread_, cancel, times);
+    outcome = Judge(*prepared, program, spec, spread_, cancel, times);
     if (!outcome.ok()) {
       prepared_.pop_front();
     }
@@ -381,7 +381,7 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
     ok->environment.clock_min_hz = std::min(clock_start_hz, ClockHz(placement_.runner_cpu));
   }
   Measurement measurement = RecordOf(info_, options_.worker_id, kCpuMeasuringProtocol, candidate,
-                                     artifact, level, start_ns, *std::move(outcome));
+                                     artifact, spec.level, start_ns, *std::move(outcome));
   measurement.preparation_time_ns = prepare_ns;
   Log(LogLevel::kDebug, "measured a candidate",
       {{"candidate_id", candidate.candidate_id},

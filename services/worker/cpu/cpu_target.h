@@ -55,7 +55,7 @@ class CpuTarget final : public Target {
                                                  const CancelToken& cancel) override;
   absl::StatusOr<Artifact> Resolve(const Candidate& candidate, const Artifact& sent) override;
   absl::StatusOr<Measurement> Measure(const Problem& problem, const Candidate& candidate,
-                                      const Artifact& artifact, MeasureLevel level,
+                                      const Artifact& artifact, MeasureSpec spec,
                                       const CancelToken& cancel) override;
 
  private:

@@ -1,9 +1,12 @@
 #include "services/worker/cpu/judge.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,13 +37,15 @@ int64_t NowNs() { return Clock::Real().MonotonicNs(); }
 
 class Judgement {
  public:
-  Judgement(PreparedProblem& prepared, const Program& candidate, MeasureLevel level,
+  Judgement(PreparedProblem& prepared, const Program& candidate, MeasureSpec spec,
             RunnerSpread& spread, const CancelToken& cancel, JudgeTimes& times)
       : prepared_(prepared),
         program_(candidate),
         options_(prepared.options()),
-        precision_(options_.Precision(level)),
-        level_(level),
+        precision_(options_.Precision(spec.level)),
+        spec_(spec),
+        behind_({spec.StopBelow(prepared.bench_shapes().size()),
+                 spread.Of(prepared.problem().problem_id)}),
         spread_(spread),
         cancel_(cancel),
         times_(times),
@@ -52,6 +57,8 @@ class Judgement {
   // Each step returns true to go on, or false when `calls_` holds the outcome.
   bool CheckCorrectness();
   bool CheckCase(PreparedProblem::CheckCase& check, PoisonKind poison);
+  // Checks the largest case once more, and compares its outputs with those of other processes.
+  bool CheckLargestCase();
   bool TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result);
   bool WarmUp(const PreparedProblem::BenchShape& shape, double& candidate_ns, double& reference_ns);
   // `call_ns`: approximate time of one call.
@@ -77,7 +84,8 @@ class Judgement {
   const Program& program_;
   const MeasureOptions& options_;
   const PrecisionOptions& precision_;
-  const MeasureLevel level_;
+  const MeasureSpec spec_;
+  const BehindRule behind_;
   RunnerSpread& spread_;
   const CancelToken& cancel_;
   JudgeTimes& times_;
@@ -89,19 +97,24 @@ class Judgement {
 
   std::vector<TimedShape> results_;
   uint32_t correctness_cases_ = 0;
+  std::optional<uint64_t> first_outputs_;
+  Determinism determinism_ = Determinism::kUnknown;
   std::vector<SlotTimes> slot_times_[2];  // of the shape being timed, by side and block
 };
 
 absl::StatusOr<MeasureOutcome> Judgement::Run() {
+  const std::vector<double> weights =
+      BenchWeights(prepared_.problem().targets.find(kCpuTargetName)->second);
   for (const PreparedProblem::BenchShape& shape : prepared_.bench_shapes()) {
     results_.push_back({.axes = shape.axes,
+                        .weight = weights[results_.size()],
                         .bytes = shape.bytes,
                         .flops = shape.flops,
                         .compute = std::string(ComputePeak(prepared_.problem()))});
   }
   bool going = true;
   for (int round = 0; round < precision_.runners && going; ++round) {
-    if (level_ == MeasureLevel::kFinal) {
+    if (spec_.level == MeasureLevel::kFinal) {
       // A pair of fresh processes on fresh memory: addresses and placement differ between pairs,
       // and the interval must cover that.
       calls_.Stop();
@@ -113,8 +126,10 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
     times_.start_ns += ready_ns - start_ns;
     if (going && round == 0) {
       going = CheckCorrectness();
-      times_.check_ns += NowNs() - ready_ns;
     }
+    // A screening has one process.
+    going = going && (precision_.runners == 1 || CheckLargestCase());
+    times_.check_ns += NowNs() - ready_ns;
     for (size_t i = 0; i < results_.size() && going; ++i) {
       going = TimeShape(prepared_.bench_shapes()[i], results_[i]);
     }
@@ -127,6 +142,7 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
   MeasureOutcome outcome =
       Conclude(results_, options_, prepared_.problem().problem_id, correctness_cases_, spread_);
   if (auto* const ok = std::get_if<MeasuredOk>(&outcome)) {
+    ok->determinism = determinism_;
     ok->rule = prepared_.RuleOf(prepared_.check_cases().front().expected.front().tolerance());
   }
   return outcome;
@@ -207,6 +223,33 @@ bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
   }
   wrong.output = problem.outputs.front().name;
   return !refused || calls_.Settle(wrong);
+}
+
+bool Judgement::CheckLargestCase() {
+  const auto outputs_of = [this](const PreparedProblem::CheckCase& check) {
+    std::vector<std::string_view> outputs;
+    for (size_t i = 0; i < prepared_.problem().outputs.size(); ++i) {
+      const std::span<std::byte> output = prepared_.Output(Owner::kCandidate, check.index, i);
+      outputs.emplace_back(reinterpret_cast<const char*>(output.data()), output.size());
+    }
+    return outputs;
+  };
+  // By the bytes of its outputs, then by its axes: a sum has one output whatever it adds.
+  const auto size_of = [&](const PreparedProblem::CheckCase& check) {
+    size_t bytes = 0;
+    for (const std::string_view output : outputs_of(check)) bytes += output.size();
+    double extent = 1;
+    for (const auto& [axis, size] : check.spec.axes) extent *= static_cast<double>(size);
+    return std::pair(bytes, extent);
+  };
+  const auto largest = std::ranges::max_element(prepared_.check_cases(), {}, size_of);
+  if (!CheckCase(*largest, PoisonKind::kPlausible)) return false;
+  uint64_t hash = 0;
+  for (const std::string_view output : outputs_of(*largest)) {
+    hash = 31 * hash + std::hash<std::string_view>()(output);
+  }
+  determinism_ = CompareOutputs(hash, first_outputs_, determinism_);
+  return true;
 }
 
 bool Judgement::WarmUp(const PreparedProblem::BenchShape& shape, double& candidate_ns,
@@ -355,7 +398,7 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result
 
   calls_.ForgetIdle();
   for (std::vector<SlotTimes>& blocks : slot_times_) blocks.clear();
-  TimingSession session(options_, precision_, candidate_ns, reference_ns);
+  TimingSession session(options_, precision_, candidate_ns, reference_ns, behind_);
   for (TimingSession::Block block = session.Next(); !block.finished; block = session.Next()) {
     TimingSession::BlockTimes times;
     if (!RunBlock(shape, block, session.call_ns(block.side), times)) {
@@ -379,9 +422,9 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result
 }  // namespace
 
 absl::StatusOr<MeasureOutcome> Judge(PreparedProblem& prepared, const Program& candidate,
-                                     MeasureLevel level, RunnerSpread& spread,
+                                     MeasureSpec spec, RunnerSpread& spread,
                                      const CancelToken& cancel, JudgeTimes& times) {
-  return Judgement(prepared, candidate, level, spread, cancel, times).Run();
+  return Judgement(prepared, candidate, spec, spread, cancel, times).Run();
 }
 
 }  // namespace kernelcast::worker

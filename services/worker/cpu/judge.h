@@ -36,7 +36,7 @@ struct JudgeTimes {
 // UNAVAILABLE: the machine could not start a process. Returns the token's status when it is
 // stopped.
 [[nodiscard]] absl::StatusOr<MeasureOutcome> Judge(PreparedProblem& prepared,
-                                                   const Program& candidate, MeasureLevel level,
+                                                   const Program& candidate, MeasureSpec spec,
                                                    RunnerSpread& spread, const CancelToken& cancel,
                                                    JudgeTimes& times);
 

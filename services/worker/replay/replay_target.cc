@@ -100,7 +100,7 @@ absl::StatusOr<Artifact> ReplayTarget::Resolve(const Candidate& candidate, const
 }
 
 absl::StatusOr<Measurement> ReplayTarget::Measure(const Problem&, const Candidate& candidate,
-                                                  const Artifact&, MeasureLevel level,
+                                                  const Artifact&, MeasureSpec spec,
                                                   const CancelToken& cancel) {
   KC_RETURN_IF_ERROR(cancel.Check());
   const auto found = records_.find(candidate.candidate_id);
@@ -109,7 +109,7 @@ absl::StatusOr<Measurement> ReplayTarget::Measure(const Problem&, const Candidat
         absl::StrCat("no measurement of ", candidate.candidate_id, " is recorded"));
   }
   Measurement measurement = *found->second.measurement;
-  measurement.level = level;
+  measurement.level = spec.level;
   if (pace_ > 0) {
     WaitAsLongAs(measurement, cancel);
     KC_RETURN_IF_ERROR(cancel.Check());

@@ -46,7 +46,7 @@ class ReplayTarget final : public Target {
   absl::StatusOr<Artifact> Resolve(const Candidate& candidate, const Artifact& sent) override;
   // FAILED_PRECONDITION: no measurement is recorded.
   absl::StatusOr<Measurement> Measure(const Problem& problem, const Candidate& candidate,
-                                      const Artifact& artifact, MeasureLevel level,
+                                      const Artifact& artifact, MeasureSpec spec,
                                       const CancelToken& cancel) override;
 
   size_t size() const { return records_.size(); }

@@ -1,6 +1,7 @@
 #include "services/worker/rpc/worker_service.h"
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -87,7 +88,7 @@ struct WorkerService::MeasureJob : Job {
   std::shared_ptr<const Problem> problem;
   Candidate candidate;
   std::string device_model;
-  MeasureLevel level = MeasureLevel::kScreen;
+  MeasureSpec spec = MeasureLevel::kScreen;
   bool wants_counters = false;
   // Number of devices that failed under it.
   int failures = 0;
@@ -369,6 +370,10 @@ absl::StatusOr<std::shared_ptr<WorkerService::MeasureJob>> WorkerService::StartJ
     const TraceContext& trace, MeasureDone done) {
   KC_RETURN_IF_ERROR(Available());
   KC_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
+  if (!(request.stop_below() >= 0) || !std::isfinite(request.stop_below())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stop_below: ", request.stop_below(), " is not a finite number of 0 or more"));
+  }
   // Shared by the queues and the call, which cancels it.
   auto job = std::make_shared<MeasureJob>();
   KC_ASSIGN_OR_RETURN(job->candidate, AdmitCandidate(request.candidate()));
@@ -382,7 +387,7 @@ absl::StatusOr<std::shared_ptr<WorkerService::MeasureJob>> WorkerService::StartJ
   }
   job->request_id = request.request_id();
   job->device_model = request.device_model();
-  job->level = FromProto(request.level());
+  job->spec = {FromProto(request.level()), request.stop_below()};
   job->wants_counters = request.want_hardware_counters();
   job->credit = measure_credits_.Take();
   if (job->credit == nullptr) {
@@ -513,7 +518,7 @@ absl::StatusOr<Measurement> WorkerService::RunMeasure(MeasureJob& job, size_t de
   }
   KC_ASSIGN_OR_RETURN(Measurement measurement,
                       job.target->MeasureOn(device, *job.problem, job.candidate, *job.artifact,
-                                            job.level, *job.cancel));
+                                            job.spec, *job.cancel));
   if (job.wants_counters && std::holds_alternative<MeasuredOk>(measurement.outcome)) {
     AddProfile(
         job.target->ProfileOn(device, *job.problem, job.candidate, *job.artifact, *job.cancel),

@@ -104,6 +104,7 @@ void Affine(FakeKernel& kernel, FakeCuda& cuda, const Parameters& parameters) {
   for (int64_t i = 0; i < n && !does("skip"); ++i) {
     double value = kernel.Option("scale", 1) * As<const float>(in)[i] + kernel.Option("add");
     if (does("noise") && i % 2 == 0) value *= 1 + kernel.Option("noise");
+    if (does("drift")) value *= 1 + kernel.Option("drift") * (getpid() % 32);
     if (does("wrong") || unfilled) value = value * 1.5 + 1;
     // Like fmaxf, which hides NaN.
     if (does("reads_shared") && shared > value) value = shared;

@@ -39,6 +39,7 @@ namespace kernelcast::testing {
 // Effects from call number `from` on (counted from 0 at one n):
 //   wrong=1          all values are wrong
 //   noise            relative error of every other value
+//   drift            relative error of every value, times a number below 32 that the process has
 //   nan=1            yields NaN
 //   skip=1           writes nothing
 //   stale=1          writes its first results at that address

@@ -170,16 +170,16 @@ void ReplayWorkers::CompileReference(std::shared_ptr<const Problem>, const std::
 
 void ReplayWorkers::Measure(const std::string& request_id, std::shared_ptr<const Problem>,
                             const Candidate& candidate, const std::string& device_model,
-                            MeasureLevel level, MeasureDone done) {
-  calls_->Add(kOthers, "measure " + request_id, [candidate, device_model, level, done] {
+                            MeasureSpec spec, MeasureDone done) {
+  calls_->Add(kOthers, "measure " + request_id, [candidate, device_model, spec, done] {
     Measurement measurement;
     measurement.candidate_id = candidate.candidate_id;
     measurement.problem_id = candidate.problem_id;
     measurement.target = candidate.target;
-    measurement.level = level;
+    measurement.level = spec.level;
     measurement.device_time_ns = 1'000'000;
     measurement.device.model = device_model;
-    measurement.outcome = Recorded(candidate, level);
+    measurement.outcome = Recorded(candidate, spec.level);
     done(MeasureResult(std::move(measurement)));
   });
 }

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <fstream>
+#include <optional>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -80,6 +82,40 @@ TEST_CASE("A correct faster candidate is measured as faster, with a complete res
   CHECK_FALSE(shape.stop_reason.empty());
 }
 
+TEST_CASE("Bench shapes count by their weights, and timing of several never ends early") {
+  Problem weighted = LoadProblem("tests/candidates/iterated_map");
+  for (ProblemFile& file : weighted.files) {
+    if (file.path != "problem.yaml") continue;
+    const std::string shape = "{rows: 16, cols: 256}";
+    file.content.replace(file.content.find(shape), shape.size(),
+                         "{rows: 16, cols: 256, weight: 3}\n  - {rows: 4, cols: 64}");
+  }
+  weighted = ParseProblem(weighted.files).value();
+  const Candidate source = Shared().Load("vectorised.cc");
+  Candidate candidate = source;
+  candidate.problem_id = weighted.problem_id;
+  candidate.candidate_id = CandidateId(candidate);
+  const worker::CancelToken cancel;
+  const auto compiled = Shared().target().Compile(weighted, candidate, cancel);
+  REQUIRE(compiled.ok());
+  const Artifact& artifact = std::get<worker::CompileSuccess>(compiled->result).artifact;
+  std::optional<MeasuredOk> ok;
+  for (int attempt = 0; attempt < 8 && !ok; ++attempt) {
+    const auto measured = Shared().target().Measure(weighted, candidate, artifact,
+                                                    {MeasureLevel::kScreen, 100}, cancel);
+    REQUIRE(measured.ok());
+    if (const auto* found = std::get_if<MeasuredOk>(&measured->outcome)) ok = *found;
+  }
+  REQUIRE(ok);
+  REQUIRE(ok->shapes.size() == 2);
+  CHECK(ok->shapes[0].weight == 0.75);
+  CHECK(ok->shapes[1].weight == 0.25);
+  CHECK(std::log(ok->speedup.value) == Approx(0.75 * std::log(ok->shapes[0].speedup.value) +
+                                              0.25 * std::log(ok->shapes[1].speedup.value)));
+  CHECK(ok->shapes[0].stop_reason != kStoppedBehind);
+  CHECK(ok->shapes[1].stop_reason != kStoppedBehind);
+}
+
 TEST_CASE("The reference measured as a candidate is indistinguishable from itself") {
   CpuFixture& fixture = Shared();
   const Measurement measurement =
@@ -125,6 +161,31 @@ TEST_CASE("A final measurement spans several pairs of processes") {
   CHECK(ok->runners == 5);
   CHECK(ok->speedup.value > 1.5);
   CHECK(ok->comparison == Comparison::kFaster);
+}
+
+TEST_CASE("A final measurement tells whether processes gave the same bytes") {
+  const auto determinism_of = [](const Candidate& candidate, MeasureLevel level) {
+    const Measurement measurement = MeasureUntilStable(candidate, level);
+    INFO(MeasurementFeedback(measurement));
+    const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
+    REQUIRE(ok != nullptr);
+    return ok->determinism;
+  };
+  const Candidate good = Shared().Load("vectorised.cc");
+  CHECK(determinism_of(good, MeasureLevel::kFinal) == Determinism::kBitwise);
+  CHECK(determinism_of(good, MeasureLevel::kScreen) == Determinism::kUnknown);
+  // Values depend on the address of the stack, which differs between processes.
+  std::string source = good.source;
+  const std::string end = "  return 0;\n}";
+  source.replace(source.rfind(end), end.size(), R"(  int local = 0;
+  const uint64_t place = (uint64_t)(uintptr_t)&local >> 4;
+  for (int64_t k = 0; k < n; ++k) {
+    if (((place + k * 2654435761u) * 0x9E3779B97F4A7C15u) >> 63) y[k] *= 1.0000004f;
+  }
+  return local;
+})");
+  CHECK(determinism_of(Shared().MakeCandidate(source), MeasureLevel::kFinal) ==
+        Determinism::kVaries);
 }
 
 TEST_CASE("Every kind of wrong result is distinguished") {

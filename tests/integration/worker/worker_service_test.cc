@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -255,6 +256,50 @@ TEST_CASE("A worker describes itself, takes a problem, compiles and measures") {
     CHECK((preparing_ns > 1'000'000) == (way == 0));
     CHECK(preparing_ns < Ns(reply.measurement().device_time()));
     CHECK((reply.measurement().has_ok() || reply.measurement().has_environment_unstable()));
+  }
+}
+
+TEST_CASE("A screening ends early below the caller's bound, and a final measurement does not") {
+  Worker worker;
+  const Problem problem = LoadProblem("tests/candidates/iterated_map");
+  worker.Put(problem);
+  const Candidate candidate = MakeCandidate(problem, Good());
+  v1::CompileReply compiled;
+  REQUIRE(worker.Compile(CompileOf(candidate), &compiled).ok());
+  const auto shape_of = [&](v1::MeasureLevel level, double stop_below) {
+    v1::MeasureRequest request = MeasureOf(candidate);
+    request.set_level(level);
+    request.set_stop_below(stop_below);
+    // The machine may be busy.
+    for (int attempt = 0; attempt < 8; ++attempt) {
+      v1::MeasureReply reply;
+      const grpc::Status status = worker.Measure(request, &reply);
+      INFO(status.error_message());
+      REQUIRE(status.ok());
+      if (!reply.measurement().has_ok()) continue;
+      const v1::MeasuredOk& ok = reply.measurement().ok();
+      CHECK(ok.speedup().value() > 1);
+      CHECK(ok.speedup().low() < ok.speedup().value());
+      CHECK(ok.speedup().value() < ok.speedup().high());
+      CHECK(ok.shapes(0).weight() == 1);
+      return ok.shapes(0);
+    }
+    FAIL("the environment stayed unstable");
+    return v1::ShapeTiming();
+  };
+  const v1::ShapeTiming behind = shape_of(v1::MEASURE_LEVEL_SCREEN, 100);
+  CHECK(behind.stop_reason() == kStoppedBehind);
+  const v1::ShapeTiming full = shape_of(v1::MEASURE_LEVEL_SCREEN, 0);
+  CHECK(full.stop_reason() != kStoppedBehind);
+  CHECK(behind.blocks() < full.blocks());
+  CHECK(behind.candidate().samples() < full.candidate().samples());
+  CHECK(shape_of(v1::MEASURE_LEVEL_FINAL, 100).stop_reason() != kStoppedBehind);
+
+  for (const double bad : {-1.0, std::nan(""), HUGE_VAL}) {
+    v1::MeasureRequest request = MeasureOf(candidate);
+    request.set_stop_below(bad);
+    v1::MeasureReply reply;
+    CHECK(worker.Measure(request, &reply).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
   }
 }
 

@@ -204,6 +204,11 @@ class Measurement(_Settled):
         return Ratio(ratio.value, ratio.low, ratio.high, ratio.confidence)
 
     @property
+    def deterministic(self) -> bool | None:
+        """Whether the outputs were the same bytes in several processes. None: not compared, as in a screening."""
+        return {1: True, 2: False}.get(int(self.message.measured.ok.determinism))
+
+    @property
     def reused(self) -> bool:
         """Made for an earlier evaluation of the same candidate."""
         return self.message.reused

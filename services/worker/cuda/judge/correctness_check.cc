@@ -1,5 +1,6 @@
 #include "services/worker/cuda/judge/correctness_check.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <utility>
@@ -24,49 +25,83 @@ bool CorrectnessCheck::Reserve() {
 }
 
 bool CorrectnessCheck::Run() {
+  const std::vector<CudaPreparedProblem::CheckCase>& checks = judgement_.prepared().check_cases();
+  for (const CudaPreparedProblem::CheckCase& check : checks) {
+    if (!judgement_.Must(judgement_.prepared().memory().ResetGuards(
+            judgement_.prepared().cases()[check.index]))) {
+      return false;
+    }
+  }
+  for (const bool plausible : {false, true}) {
+    const uint32_t pattern = plausible ? PlausibleFor(checks) : judgement_.patterns().NextNan();
+    if (!CallAndVerify(checks, pattern, /*finite_first=*/!plausible)) return false;
+  }
+  return CheckGuards();
+}
+
+bool CorrectnessCheck::RunLargest() {
+  const std::vector<Case>& cases = judgement_.prepared().cases();
+  const auto bytes = [&](const CudaPreparedProblem::CheckCase& check) {
+    uint64_t sum = 0;
+    for (const auto* places : {&cases[check.index].inputs, &cases[check.index].outputs}) {
+      for (const CudaPreparedProblem::Place& place : *places) sum += place.bytes;
+    }
+    return sum;
+  };
+  const auto largest = std::ranges::max_element(judgement_.prepared().check_cases(), {}, bytes);
+  const Case& at = cases[largest->index];
+  const Checks checks(&*largest, 1);
+  // What surrounds the outputs must be the same in all processes.
+  if (!first_outputs_) first_pattern_ = PlausibleFor(checks);
+  if (!judgement_.Must(judgement_.prepared().memory().ResetGuards(at)) ||
+      !CallAndVerify(checks, first_pattern_, /*finite_first=*/true)) {
+    return false;
+  }
+  const absl::StatusOr<uint64_t> outputs =
+      judgement_.prepared().OutputsFingerprint(judgement_.OutputsOf(Side::kCandidate), at);
+  if (!outputs.ok()) return judgement_.Fail(outputs.status());
+  determinism_ = CompareOutputs(*outputs, first_outputs_, determinism_);
+  return true;
+}
+
+uint32_t CorrectnessCheck::PlausibleFor(Checks checks) {
+  for (const CudaPreparedProblem::CheckCase& check : checks) {
+    if (!check.expected.empty()) return judgement_.patterns().NextPlausible(check.expected[0]);
+  }
+  return judgement_.patterns().NextNan();
+}
+
+bool CorrectnessCheck::CallAndVerify(Checks checks, uint32_t pattern, bool finite_first) {
   const std::vector<Case>& cases = judgement_.prepared().cases();
   std::vector<OutputVerifier::Look> looks;
   int64_t reference_ns = 0;
-  for (const CudaPreparedProblem::CheckCase& check : judgement_.prepared().check_cases()) {
+  for (const CudaPreparedProblem::CheckCase& check : checks) {
     reference_ns += cases[check.index].reference_ns;
     for (size_t i = 0; i < check.expected.size(); ++i) {
       looks.push_back({check.index, i, &check.expected[i]});
     }
-    if (!judgement_.Must(judgement_.prepared().memory().ResetGuards(cases[check.index]))) {
+    // Overwrite what the reference has left.
+    if (!judgement_.Must(judgement_.prepared().memory().FillOutputs(
+            judgement_.OutputsOf(Side::kCandidate), cases[check.index], pattern))) {
       return false;
     }
   }
   // A kernel as slow as the reference must not be stopped, however long it takes.
   const int64_t limit_ns = judgement_.prepared().CallLimitNs(reference_ns);
-  for (const bool plausible : {false, true}) {
-    const uint32_t pattern = plausible && !looks.empty()
-                                 ? judgement_.patterns().NextPlausible(*looks[0].expected)
-                                 : judgement_.patterns().NextNan();
-    for (const CudaPreparedProblem::CheckCase& check : judgement_.prepared().check_cases()) {
-      // Overwrite what the reference has left.
-      if (!judgement_.Must(judgement_.prepared().memory().FillOutputs(
-              judgement_.OutputsOf(Side::kCandidate), cases[check.index], pattern))) {
-        return false;
-      }
-    }
-    if (!judgement_.Must(judgement_.prepared().memory().FillWorkspace(
-            judgement_.ProgramsOf(Side::kCandidate).max_workspace_bytes, pattern)) ||
-        !CallCases(/*finite_first=*/!plausible, limit_ns) || !judgement_.CheckInputs()) {
-      return false;
-    }
-    verified_ += static_cast<uint32_t>(judgement_.prepared().check_cases().size());
-    if (!verifier_.Verify(looks, {Side::kCandidate, pattern, /*timed=*/false})) {
-      return false;
-    }
+  if (!judgement_.Must(judgement_.prepared().memory().FillWorkspace(
+          judgement_.ProgramsOf(Side::kCandidate).max_workspace_bytes, pattern)) ||
+      !CallCases(checks, finite_first, limit_ns) || !judgement_.CheckInputs()) {
+    return false;
   }
-  return CheckGuards();
+  verified_ += static_cast<uint32_t>(checks.size());
+  return verifier_.Verify(looks, {Side::kCandidate, pattern, /*timed=*/false});
 }
 
-bool CorrectnessCheck::CallCases(bool finite_first, int64_t limit_ns) {
+bool CorrectnessCheck::CallCases(Checks checks, bool finite_first, int64_t limit_ns) {
   HostileMemory& hostile = judgement_.kernels().hostile();
   std::vector<size_t> indices;
   std::vector<RunRecord> runs;
-  for (const CudaPreparedProblem::CheckCase& check : judgement_.prepared().check_cases()) {
+  for (const CudaPreparedProblem::CheckCase& check : checks) {
     const bool finite = (indices.size() % 2 == 0) == finite_first;
     indices.push_back(check.index);
     runs.push_back(HostileMemory::Fill(finite ? HostileMemory::kFinite : HostileMemory::kNan));

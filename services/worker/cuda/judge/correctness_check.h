@@ -2,7 +2,10 @@
 #define KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_CORRECTNESS_CHECK_H_
 
 #include <cstdint>
+#include <optional>
+#include <span>
 
+#include "common/domain/measurement.h"
 #include "services/worker/cuda/judge/judgement.h"
 #include "services/worker/cuda/judge/output_verifier.h"
 
@@ -21,19 +24,34 @@ class CorrectnessCheck {
   bool Reserve();
 
   bool Run();
+  // Calls the candidate once more on the largest case, and verifies it, to compare its outputs with
+  // those of its other processes.
+  bool RunLargest();
+  // What RunLargest has found so far.
+  Determinism determinism() const { return determinism_; }
 
   // Number of calls whose outputs were verified.
   uint32_t verified() const { return verified_; }
 
  private:
-  // Calls each check case once on hostile memory, alternating between NaN and finite values.
-  bool CallCases(bool finite_first, int64_t limit_ns);
+  using Checks = std::span<const CudaPreparedProblem::CheckCase>;
+
+  // Calls each case once on outputs that hold the pattern, and verifies outputs and inputs.
+  bool CallAndVerify(Checks checks, uint32_t pattern, bool finite_first);
+  // Calls each case once on hostile memory, alternating between NaN and finite values.
+  bool CallCases(Checks checks, bool finite_first, int64_t limit_ns);
   bool CheckGuards();
+  // Values that could be results of the cases.
+  uint32_t PlausibleFor(Checks checks);
 
   Judgement& judgement_;
   OutputVerifier& verifier_;
   DeviceBuffer guard_counts_;
   uint32_t verified_ = 0;
+  // Of the first process that RunLargest has called.
+  std::optional<uint64_t> first_outputs_;
+  uint32_t first_pattern_ = 0;
+  Determinism determinism_ = Determinism::kUnknown;
 };
 
 }  // namespace kernelcast::worker

@@ -33,6 +33,18 @@ constexpr int kRunnersToCharge = 3;
 constexpr double kGraphDeviation = 0.005;
 constexpr double kGraphDeviationNs = 500;
 
+// Widens the spread to that of graphs of a reference that takes this long.
+void SpreadGraphs(double reference_ns, MeasureOptions& options) {
+  options.spread.runner_deviation =
+      std::max(options.spread.runner_deviation, kGraphDeviation + kGraphDeviationNs / reference_ns);
+}
+
+// Of calls that the host launches one by one.
+MeasureOptions EagerOptions(MeasureOptions options) {
+  options.spread = SpreadOptions::Cpu();
+  return options;
+}
+
 // Of calls whose graphs are timed precisely.
 PrecisionOptions EagerPrecision(PrecisionOptions precision) {
   constexpr int64_t kCapNs = 20'000'000;
@@ -46,7 +58,7 @@ PrecisionOptions EagerPrecision(PrecisionOptions precision) {
 class CudaJudge {
  public:
   explicit CudaJudge(const CudaJudgeRequest& request)
-      : precision_(request.prepared.options().Precision(request.level)),
+      : precision_(request.prepared.options().Precision(request.spec.level)),
         spread_(request.spread),
         times_(request.times),
         judgement_(request) {}
@@ -67,6 +79,11 @@ class CudaJudge {
   bool GiveUpGraphs(const CudaPreparedProblem::BenchShape& shape, std::string why);
   // The figures of a Python task: those of graphs where there are any, and eager ones.
   MeasureOutcome ConcludeTask();
+
+  // When timing ends early, for device code and for calls without graphs.
+  BehindRule BehindOf() const;
+  // The same for graphs.
+  BehindRule BehindOfGraphs(double reference_ns) const;
 
   // A shape's timed calls in one process.
   struct TimedSession {
@@ -97,8 +114,11 @@ class CudaJudge {
 
 absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
   KC_RETURN_IF_ERROR(judgement_.MakePrograms());
+  const std::vector<double> weights =
+      BenchWeights(judgement_.prepared().problem().targets.find(kCudaTargetName)->second);
   for (const CudaPreparedProblem::BenchShape& shape : judgement_.prepared().bench_shapes()) {
     results_.push_back({.axes = shape.axes,
+                        .weight = weights[results_.size()],
                         .bytes = shape.bytes,
                         .flops = shape.flops,
                         .compute = std::string(ComputePeak(judgement_.prepared().problem()))});
@@ -121,8 +141,10 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
     times_.load_ns += loaded_ns - start_ns;
     if (going && round == 0) {
       going = check_.Run();
-      times_.check_ns += judgement_.NowNs() - loaded_ns;
     }
+    // A screening has one process.
+    going = going && (precision_.runners == 1 || check_.RunLargest());
+    times_.check_ns += judgement_.NowNs() - loaded_ns;
     going = going && CaptureGraphs();
     const int64_t captured_ns = judgement_.NowNs();
     going = going && judgement_.AwaitDevice();
@@ -145,6 +167,7 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
   if (auto* const ok = std::get_if<MeasuredOk>(&outcome)) {
     judgement_.monitor().Look();
     judgement_.monitor().Fill(ok->environment);
+    ok->determinism = check_.determinism();
     const CudaPreparedProblem& prepared = judgement_.prepared();
     ok->rule = prepared.RuleOf(prepared.check_cases().front().expected.front().tolerance);
   }
@@ -185,7 +208,9 @@ bool CudaJudge::TimeShape(size_t shape_index) {
   const int64_t start_ns = judgement_.NowNs();
   const bool has_graphs = !graphs_.empty() && no_graphs_[shape_index].empty();
   std::optional<TimingSession> session =
-      timer_.RunSession(shape_index, has_graphs ? EagerPrecision(precision_) : precision_, result);
+      has_graphs ? timer_.RunSession(shape_index, EagerPrecision(precision_), {}, result)
+                 : timer_.RunSession(
+                       shape_index, precision_, [this](double) { return BehindOf(); }, result);
   if (!session) {
     return false;
   }
@@ -245,7 +270,9 @@ bool CudaJudge::TimeGraphs(size_t shape_index) {
   TimedShape& result = graphs_[shape_index];
   std::string why;
   timer_.set_replays(true);
-  const std::optional<TimingSession> session = timer_.RunSession(shape_index, precision_, result);
+  const std::optional<TimingSession> session = timer_.RunSession(
+      shape_index, precision_, [this](double reference_ns) { return BehindOfGraphs(reference_ns); },
+      result);
   std::optional<NewValuesFound> found;
   if (session) {
     found = timer_.RunFreshRounds(shape_index, *session, result);
@@ -282,9 +309,22 @@ bool CudaJudge::GiveUpGraphs(const CudaPreparedProblem::BenchShape& shape, std::
          judgement_.Must(judgement_.device().Synchronize()) && judgement_.NoteInputs();
 }
 
+BehindRule CudaJudge::BehindOf() const {
+  const std::string& problem_id = judgement_.prepared().problem().problem_id;
+  return {judgement_.spec().StopBelow(results_.size()),
+          graphs_.empty() ? spread_.Of(problem_id)
+                          : RunnerSpread(EagerOptions(judgement_.options()).spread).Of(problem_id)};
+}
+
+BehindRule CudaJudge::BehindOfGraphs(double reference_ns) const {
+  MeasureOptions options = judgement_.options();
+  SpreadGraphs(reference_ns, options);
+  return {judgement_.spec().StopBelow(results_.size()),
+          RunnerSpread(options.spread).Of(judgement_.prepared().problem().problem_id)};
+}
+
 MeasureOutcome CudaJudge::ConcludeTask() {
-  MeasureOptions eager_options = judgement_.options();
-  eager_options.spread = SpreadOptions::Cpu();
+  const MeasureOptions eager_options = EagerOptions(judgement_.options());
   RunnerSpread eager_spread(eager_options.spread);
   const std::string& problem_id = judgement_.prepared().problem().problem_id;
   MeasureOutcome eager =
@@ -295,11 +335,7 @@ MeasureOutcome CudaJudge::ConcludeTask() {
   MeasureOutcome outcome = eager;
   if (lacking == no_graphs_.end()) {
     MeasureOptions options = judgement_.options();
-    for (const TimedShape& shape : graphs_) {
-      options.spread.runner_deviation =
-          std::max(options.spread.runner_deviation,
-                   kGraphDeviation + kGraphDeviationNs / Median(shape.reference_ns));
-    }
+    for (const TimedShape& shape : graphs_) SpreadGraphs(Median(shape.reference_ns), options);
     RunnerSpread spread(options.spread);
     outcome = Conclude(graphs_, options, problem_id, check_.verified(), spread);
   }

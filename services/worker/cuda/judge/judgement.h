@@ -63,7 +63,7 @@ using Quieten = std::function<std::shared_ptr<void>()>;
 struct CudaJudgeRequest {
   CudaPreparedProblem& prepared;
   const CudaProgram& candidate;
-  MeasureLevel level;
+  MeasureSpec spec;
   CudaDevice& device;
   JudgeKernels& kernels;
   CudaRunners runners;
@@ -145,7 +145,8 @@ class Judgement {
   int64_t NowNs() const { return request_.clock.MonotonicNs(); }
   CudaPreparedProblem& prepared() const { return request_.prepared; }
   const CudaProgram& candidate() const { return request_.candidate; }
-  MeasureLevel level() const { return request_.level; }
+  MeasureLevel level() const { return request_.spec.level; }
+  const MeasureSpec& spec() const { return request_.spec; }
   const MeasureOptions& options() const { return prepared().options(); }
   CudaDevice& device() const { return request_.device; }
   JudgeKernels& kernels() const { return request_.kernels; }

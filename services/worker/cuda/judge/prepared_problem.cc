@@ -432,6 +432,19 @@ absl::Status CudaPreparedProblem::AttachObject(CudaRunner& runner, const CancelT
 }
 
 absl::StatusOr<uint64_t> CudaPreparedProblem::InputsFingerprint() {
+  const Region inputs{memory_.inputs(), plan_.inputs_bytes / 8};
+  return FingerprintOf({&inputs, 1});
+}
+
+absl::StatusOr<uint64_t> CudaPreparedProblem::OutputsFingerprint(Arena outputs, const Case& at) {
+  std::vector<Region> regions;
+  for (const Place& place : at.outputs) {
+    regions.push_back({memory_.OutputAddress(outputs, place), (place.bytes + 7) / 8});
+  }
+  return FingerprintOf(regions);
+}
+
+absl::StatusOr<uint64_t> CudaPreparedProblem::FingerprintOf(std::span<const Region> regions) {
   // Kept: a candidate may leave no memory for another.
   if (fingerprint_.address() == 0) {
     KC_ASSIGN_OR_RETURN(fingerprint_, DeviceBuffer::Allocate(device_, sizeof(uint64_t)));
@@ -440,9 +453,11 @@ absl::StatusOr<uint64_t> CudaPreparedProblem::InputsFingerprint() {
   KC_RETURN_IF_ERROR(device_.Check(
       api.MemsetD8Async(fingerprint_.address(), 0, sizeof(uint64_t), device_.stream()),
       "clearing a sum"));
-  KC_RETURN_IF_ERROR(kernels_.Fingerprint(memory_.inputs(),
-                                          static_cast<int64_t>(plan_.inputs_bytes / 8),
-                                          fingerprint_seed_, fingerprint_.address()));
+  for (size_t i = 0; i < regions.size(); ++i) {
+    KC_RETURN_IF_ERROR(kernels_.Fingerprint(regions[i].address,
+                                            static_cast<int64_t>(regions[i].words),
+                                            fingerprint_seed_ + i, fingerprint_.address()));
+  }
   uint64_t fingerprint = 0;
   KC_RETURN_IF_ERROR(device_.Check(api.MemcpyDtoHAsync(&fingerprint, fingerprint_.address(),
                                                        sizeof(fingerprint), device_.stream()),

@@ -116,6 +116,8 @@ class CudaPreparedProblem {
   [[nodiscard]] absl::Status PutBank(const BenchShape& shape, Bank bank);
   // Hash of all inputs. Waits for the result. Device code cannot change inputs.
   [[nodiscard]] absl::StatusOr<uint64_t> InputsFingerprint();
+  // Of the outputs of a case, with up to 7 bytes after each.
+  [[nodiscard]] absl::StatusOr<uint64_t> OutputsFingerprint(Arena outputs, const Case& at);
   // The fingerprint between candidates, with every shape's base bank in place.
   uint64_t base_fingerprint() const { return base_fingerprint_; }
 
@@ -177,6 +179,11 @@ class CudaPreparedProblem {
                                                           uint64_t& end) const;
   // Calls of host code, by case.
   absl::StatusOr<Programs> MakeCalls(Arena outputs) const;
+  struct Region {
+    CUdeviceptr address = 0;
+    uint64_t words = 0;  // of 8 bytes
+  };
+  absl::StatusOr<uint64_t> FingerprintOf(std::span<const Region> regions);
 
   const Problem problem_;
   std::shared_ptr<const PythonTaskPrograms> task_;

@@ -267,6 +267,7 @@ bool ShapeTimer::RunBlock(const BenchShape& shape, const TimingSession::Block& b
 
 std::optional<TimingSession> ShapeTimer::RunSession(size_t shape_index,
                                                     const PrecisionOptions& precision,
+                                                    const BehindRuleAt& behind,
                                                     TimedShape& result) {
   double candidate_ns = 0;
   double reference_ns = 0;
@@ -277,7 +278,8 @@ std::optional<TimingSession> ShapeTimer::RunSession(size_t shape_index,
   if (!WarmUp(shape_index, candidate_ns, reference_ns)) {
     return std::nullopt;
   }
-  TimingSession session(judgement_.options(), precision, candidate_ns, reference_ns);
+  TimingSession session(judgement_.options(), precision, candidate_ns, reference_ns,
+                        behind ? behind(reference_ns) : BehindRule());
   for (TimingSession::Block block = session.Next(); !block.finished; block = session.Next()) {
     TimingSession::BlockTimes times;
     if (!RunBlock(ShapeAt(shape_index), block, times)) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,8 +38,11 @@ class ShapeTimer {
   void set_replays(bool replays) { replays_ = replays; }
 
   // Warm-up and blocks of timed calls. Nothing: as a step that returns false.
+  // `behind` says when timing ends early, by the time of a call of the reference; null: it does
+  // not.
+  using BehindRuleAt = std::function<BehindRule(double reference_ns)>;
   std::optional<TimingSession> RunSession(size_t shape_index, const PrecisionOptions& precision,
-                                          TimedShape& result);
+                                          const BehindRuleAt& behind, TimedShape& result);
   // Calls on new values after a session, after which the base bank is in place again. Adds their
   // times to `result`. Nothing: as a step that returns false.
   std::optional<NewValuesFound> RunFreshRounds(size_t shape_index, const TimingSession& session,

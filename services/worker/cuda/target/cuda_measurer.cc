@@ -243,9 +243,9 @@ void CudaMeasurer::DropBeyond(uint64_t bytes) {
 }
 
 absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
-                                                   const CudaPrograms& programs, MeasureLevel level,
+                                                   const CudaPrograms& programs, MeasureSpec spec,
                                                    const CancelToken& cancel) {
-  if (!ChecksMeanwhile(problem, programs, level)) FinishCandidate();
+  if (!ChecksMeanwhile(problem, programs, spec.level)) FinishCandidate();
   if (!ending_.valid() && lease_ == nullptr) {
     KC_ASSIGN_OR_RETURN(lease_, acquire_());
   }
@@ -295,7 +295,7 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
   };
   auto outcome = JudgeCuda({.prepared = **prepared,
                             .candidate = programs.candidate,
-                            .level = level,
+                            .spec = spec,
                             .device = *device_,
                             .kernels = *kernels_,
                             .runners = runners(),
@@ -321,7 +321,7 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
     }
   }
   if (programs.task != nullptr && outcome.ok() && std::holds_alternative<MeasuredOk>(*outcome) &&
-      level == MeasureLevel::kScreen && runner_ != nullptr && runner_->alive()) {
+      spec.level == MeasureLevel::kScreen && runner_ != nullptr && runner_->alive()) {
     EndOnThread(**prepared);
     times_.end_ns += clock_.MonotonicNs() - judged_ns;
     return outcome;
@@ -383,8 +383,8 @@ void CudaMeasurer::DropDamaged(CudaPreparedProblem& prepared) {
 }
 
 absl::StatusOr<MeasureOutcome> CudaMeasurer::Measure(const Problem& problem,
-                                                     const CudaPrograms& programs,
-                                                     MeasureLevel level, const CancelToken& cancel,
+                                                     const CudaPrograms& programs, MeasureSpec spec,
+                                                     const CancelToken& cancel,
                                                      LoadedCandidate loaded,
                                                      const AcquireLease& acquire) {
   times_ = {};
@@ -392,11 +392,11 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Measure(const Problem& problem,
   loaded_ = std::move(loaded);
   absl::StatusOr<MeasureOutcome> outcome = absl::UnavailableError("not judged");
   for (int attempt = 0; attempt < kAttempts && absl::IsUnavailable(outcome.status()); ++attempt) {
-    outcome = Judge(problem, programs, level, cancel);
+    outcome = Judge(problem, programs, spec, cancel);
     // The workspace may fit once other prepared problems are dropped.
     while (LacksMemory(outcome) && DropOldest()) {
       DropBeyond(0);
-      outcome = Judge(problem, programs, level, cancel);
+      outcome = Judge(problem, programs, spec, cancel);
     }
     if (absl::IsAborted(outcome.status())) {
       // The judge's own context is lost, which the candidate cannot cause.

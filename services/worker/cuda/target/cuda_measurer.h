@@ -115,8 +115,7 @@ class CudaMeasurer {
   // lease before it is timed.
   [[nodiscard]] absl::StatusOr<MeasureOutcome> Measure(const Problem& problem,
                                                        const CudaPrograms& programs,
-                                                       MeasureLevel level,
-                                                       const CancelToken& cancel,
+                                                       MeasureSpec spec, const CancelToken& cancel,
                                                        LoadedCandidate loaded = nullptr,
                                                        const AcquireLease& acquire = NoLease);
 
@@ -143,7 +142,7 @@ class CudaMeasurer {
 
  private:
   absl::StatusOr<MeasureOutcome> Judge(const Problem& problem, const CudaPrograms& programs,
-                                       MeasureLevel level, const CancelToken& cancel);
+                                       MeasureSpec spec, const CancelToken& cancel);
   // Whether a candidate can be checked while the process of the last one ends.
   bool ChecksMeanwhile(const Problem& problem, const CudaPrograms& programs,
                        MeasureLevel level) const;

@@ -501,14 +501,14 @@ absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(Device& device, const Proble
 }
 
 absl::StatusOr<Measurement> CudaTarget::Measure(const Problem& problem, const Candidate& candidate,
-                                                const Artifact& artifact, MeasureLevel level,
+                                                const Artifact& artifact, MeasureSpec spec,
                                                 const CancelToken& cancel) {
-  return MeasureOn(0, problem, candidate, artifact, level, cancel);
+  return MeasureOn(0, problem, candidate, artifact, spec, cancel);
 }
 
 absl::StatusOr<Measurement> CudaTarget::MeasureOn(size_t number, const Problem& problem,
                                                   const Candidate& candidate,
-                                                  const Artifact& artifact, MeasureLevel level,
+                                                  const Artifact& artifact, MeasureSpec spec,
                                                   const CancelToken& cancel) {
   if (!info_.can_measure) {
     return absl::UnimplementedError(info_.unavailable_reason);
@@ -532,7 +532,7 @@ absl::StatusOr<Measurement> CudaTarget::MeasureOn(size_t number, const Problem& 
     return held;
   };
   CudaMeasurer& measurer = *device.measurer;
-  auto outcome = measurer.Measure(problem, programs, level, cancel, std::move(loaded), acquire);
+  auto outcome = measurer.Measure(problem, programs, spec, cancel, std::move(loaded), acquire);
   const int64_t start_ns = begin_ns + waited_ns;
   device.last_times = measurer.times();
   if (absl::IsUnavailable(outcome.status()) && cancel.Check().ok()) {
@@ -543,7 +543,7 @@ absl::StatusOr<Measurement> CudaTarget::MeasureOn(size_t number, const Problem& 
   KC_RETURN_IF_ERROR(outcome.status());
   if (held != nullptr) KC_RETURN_IF_ERROR(held->Check());
   Measurement measurement = RecordOf(info_, options_.worker_id, kCudaMeasuringProtocol, candidate,
-                                     artifact, level, start_ns, *std::move(outcome));
+                                     artifact, spec.level, start_ns, *std::move(outcome));
   measurement.device = device.facts.info;
   measurement.preparation_time_ns = measurer.times().prepare_ns;
   Log(LogLevel::kDebug, "measured a candidate",

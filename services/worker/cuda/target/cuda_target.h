@@ -59,14 +59,14 @@ class CudaTarget final : public Target {
   void Expect(const Problem& problem, const Candidate& candidate) override;
   absl::StatusOr<Artifact> Resolve(const Candidate& candidate, const Artifact& sent) override;
   absl::StatusOr<Measurement> Measure(const Problem& problem, const Candidate& candidate,
-                                      const Artifact& artifact, MeasureLevel level,
+                                      const Artifact& artifact, MeasureSpec spec,
                                       const CancelToken& cancel) override;
   absl::StatusOr<Profile> ProfileCandidate(const Problem& problem, const Candidate& candidate,
                                            const Artifact& artifact,
                                            const CancelToken& cancel) override;
   absl::StatusOr<Measurement> MeasureOn(size_t device, const Problem& problem,
                                         const Candidate& candidate, const Artifact& artifact,
-                                        MeasureLevel level, const CancelToken& cancel) override;
+                                        MeasureSpec spec, const CancelToken& cancel) override;
   absl::StatusOr<Profile> ProfileOn(size_t device, const Problem& problem,
                                     const Candidate& candidate, const Artifact& artifact,
                                     const CancelToken& cancel) override;

@@ -54,6 +54,26 @@ TEST_CASE("The held-out problem is timed at the declared shapes and differs in n
   CHECK_FALSE(HeldOutProblem(problem, "cuda", "s1"));
 }
 
+TEST_CASE("Held-out bench shapes have weights, and drawn ones that of their bench shape") {
+  std::map<std::string, std::string> files = SmallProblem();
+  files["problem.yaml"] =
+      WithPart(files["problem.yaml"], "rows: {held_out: [1, 40]}", "rows: {held_out: [1, 400]}");
+  files["problem.yaml"] =
+      WithPart(files["problem.yaml"], "  - {rows: 256, cols: 1024}\n",
+               "  - {rows: 256, cols: 1024, weight: 0.25}\n  - {rows: 16, cols: 128, weight: 8}\n");
+  const Problem drawn_from = ProblemWith(files);
+  const ProblemTarget drawn = HeldOutProblem(drawn_from, "cpu", "s1")->targets.at("cpu");
+  REQUIRE(drawn.bench_weights.size() == drawn.bench_shapes.size());
+  for (size_t i = 0; i < drawn.bench_shapes.size(); ++i) {
+    CHECK(drawn.bench_weights[i] == (drawn.bench_shapes[i].at("cols") == 1024 ? 0.25 : 8));
+  }
+  const Problem declared = ProblemWith(files, "flops:",
+                                       "held_out_bench_shapes:\n  - {rows: 192, cols: 1000, "
+                                       "weight: 3}\n  - {rows: 300, cols: 1500}\nflops:");
+  CHECK(BenchWeights(HeldOutProblem(declared, "cpu", "")->targets.at("cpu")) ==
+        std::vector<double>{0.75, 0.25});
+}
+
 TEST_CASE("A target's own held-out shapes replace the problem's") {
   std::map<std::string, std::string> files = SmallProblem();
   files["problem.yaml"] =

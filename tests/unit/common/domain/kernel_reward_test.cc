@@ -97,6 +97,9 @@ TEST_CASE("The speed of light is the mean score of all bench shapes", "[reward]"
   CHECK_FALSE(RewardKernel(spec, Evaluation(&measurement)).value.has_value());
   ok.shapes[1].roofline.emplace().score = 0.8;
   CHECK(RewardKernel(spec, Evaluation(&measurement)).value == Approx(0.7));
+  ok.shapes[0].weight = 0.75;
+  ok.shapes[1].weight = 0.25;
+  CHECK(RewardKernel(spec, Evaluation(&measurement)).value == Approx(0.65));
   spec.baseline_speedup = 2;
   CHECK_FALSE(ValidateRewardSpec(spec).ok());
 }

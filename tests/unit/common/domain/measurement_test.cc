@@ -93,6 +93,17 @@ TEST_CASE("Feedback on an ok outcome gives the speedup, its certainty and where 
              "was throttled: power, heat."));
 }
 
+TEST_CASE("Feedback gives the weights of shapes where they differ", "[measurement]") {
+  MeasuredOk ok;
+  ok.shapes = {Timing({{"n", 8}}, 1'000, 2'000), Timing({{"n", 9}}, 1'000, 3'000)};
+  CHECK_THAT(FeedbackFor(ok), !Contains("weight"));
+  CHECK(ShapeWeights(ok) == std::vector<double>{0.5, 0.5});
+  ok.shapes[0].weight = 0.75;
+  ok.shapes[1].weight = 0.25;
+  CHECK_THAT(FeedbackFor(ok), Contains("At n=8 (weight 0.75) a call takes 1 us"));
+  CHECK(ShapeWeights(ok) == std::vector<double>{0.75, 0.25});
+}
+
 TEST_CASE("Feedback tells CUDA graphs from calls with the cost of launching", "[measurement]") {
   ShapeTiming timing = Timing({}, 50'000, 80'000);
   timing.eager.emplace();

@@ -263,6 +263,69 @@ TEST_CASE("An axis has its declared type or int64 by default", "[problem]") {
                "36: bench_shapes[0].rows: 256 is not a whole number from 0 to 255"}});
 }
 
+TEST_CASE("A bench shape may have a weight", "[problem]") {
+  const auto parse = [](const std::string& shapes) {
+    return ParseProblem(
+        AsFiles(WithReplaced("problem.yaml", "  - {rows: 256, cols: 1024}\n", shapes)));
+  };
+  const auto plain = parse("  - {rows: 256, cols: 1024}\n  - {rows: 64, cols: 128}\n");
+  REQUIRE(plain.ok());
+  CHECK(plain->bench_weights.empty());
+  CHECK(BenchWeights(plain->targets.at("cpu")) == std::vector<double>{0.5, 0.5});
+  // A shape without a weight has weight 1.
+  const auto weighted =
+      parse("  - {rows: 256, cols: 1024, weight: 3}\n  - {rows: 64, cols: 128}\n");
+  INFO(weighted.status());
+  REQUIRE(weighted.ok());
+  CHECK(weighted->bench_shapes == plain->bench_shapes);
+  CHECK(weighted->bench_weights == std::vector<double>{3, 1});
+  CHECK(BenchWeights(weighted->targets.at("cpu")) == std::vector<double>{0.75, 0.25});
+  CHECK(weighted->problem_id != plain->problem_id);
+
+  const auto refused = [](const std::string& weight) {
+    return std::vector<Edit>{{"{rows: 256, cols: 1024}",
+                              "{rows: 256, cols: 1024, weight: " + weight + "}",
+                              "36: bench_shapes[0].weight: "}};
+  };
+  for (const char* weight : {"0", "0.0009", "-1", "1001", "nan", "inf", "heavy", "[1]"}) {
+    INFO(weight);
+    CheckEdits("problem.yaml", refused(weight));
+  }
+  CheckEdits("problem.yaml",
+             {{"{rows: 256, cols: 1024}", "{rows: 256, cols: 1024, weight: 1001}",
+               "36: bench_shapes[0].weight: '1001' is not a number from 0.001 to "
+               "1000"},
+              {"{rows: 7, cols: 128}", "{rows: 7, cols: 128, weight: 1}",
+               "34: check_shapes[1]: unknown key 'weight'; allowed are rows, cols"}});
+}
+
+TEST_CASE("A target's own bench shapes have their own weights", "[problem]") {
+  FileMap files =
+      WithReplaced("problem.yaml", "{rows: 256, cols: 1024}", "{rows: 256, cols: 1024, weight: 2}");
+  std::string& yaml = files["problem.yaml"];
+  yaml.replace(yaml.find("    flags: [-O2]\n"), 17,
+               "    flags: [-O2]\n    bench_shapes: [{rows: 8, cols: 64}, {rows: 8, cols: 32}]\n");
+  const absl::StatusOr<Problem> problem = ParseProblem(AsFiles(files));
+  INFO(problem.status());
+  REQUIRE(problem.ok());
+  CHECK(problem->bench_weights == std::vector<double>{2});
+  CHECK(BenchWeights(problem->targets.at("cpu")) == std::vector<double>{0.5, 0.5});
+}
+
+TEST_CASE("An axis may be named weight, and is no weight then", "[problem]") {
+  FileMap files = SmallProblem();
+  for (auto& [path, content] : files) {
+    for (size_t at = 0; (at = content.find("cols", at)) != std::string::npos; at += 6) {
+      content.replace(at, 4, "weight");
+    }
+  }
+  const absl::StatusOr<Problem> problem = ParseProblem(AsFiles(files));
+  INFO(problem.status());
+  REQUIRE(problem.ok());
+  CHECK(problem->bench_shapes == std::vector<AxisValues>{{{"rows", 256}, {"weight", 1024}}});
+  CHECK(problem->bench_weights.empty());
+}
+
 TEST_CASE("Integer outputs are exact by default", "[problem]") {
   FileMap files =
       WithReplaced("problem.yaml", "    tolerance: {atol: 1.0e-6, rtol: 1e-5, normwise: 0}\n", "");

@@ -299,20 +299,21 @@ class FakeWorkers final : public Workers {
     });
   }
   void Measure(const std::string& request_id, std::shared_ptr<const Problem>,
-               const Candidate& candidate, const std::string& device_model, MeasureLevel level,
+               const Candidate& candidate, const std::string& device_model, MeasureSpec spec,
                MeasureDone done) override {
-    auto run = [this, candidate, device_model, level, done] {
+    auto run = [this, candidate, device_model, spec, done] {
       Measurement measurement;
       measurement.candidate_id = candidate.candidate_id;
       measurement.problem_id = candidate.problem_id;
       measurement.target = candidate.target;
-      measurement.level = level;
+      measurement.level = spec.level;
       measurement.device_time_ns = 1'000'000;
       measurement.device.model = device_model;
       measurement.outcome = measure_on ? measure_on(candidate, device_model) : measure(candidate);
       {
         std::lock_guard lock(mutex_);
         ++measured_[candidate.candidate_id];
+        specs_[candidate.candidate_id].push_back(spec);
         ++measurements_;
       }
       done(MeasureResult(std::move(measurement)));
@@ -370,6 +371,12 @@ class FakeWorkers final : public Workers {
     return measurements_;
   }
 
+  // What was asked for, by candidate.
+  std::map<std::string, std::vector<MeasureSpec>> specs() const {
+    std::lock_guard lock(mutex_);
+    return specs_;
+  }
+
   static CompileFacts Facts() {
     const FactSchema& schema = *FindFactSchema(kCpuAssemblySchemaId).value();
     return CompileFacts{std::string(schema.id), std::vector<double>(schema.names.size(), 1.0)};
@@ -393,6 +400,7 @@ class FakeWorkers final : public Workers {
   mutable std::mutex mutex_;
   std::vector<Device> devices_ = {{"cpu", "fake cpu", 1}};
   std::map<std::string, int> measured_;
+  std::map<std::string, std::vector<MeasureSpec>> specs_;
   std::vector<Held> held_;
   int measurements_ = 0;
 };

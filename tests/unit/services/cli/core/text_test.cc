@@ -35,6 +35,19 @@ TEST_CASE("Figures are written in a readable form") {
   CHECK(FormatAxes({{"rows", 7}, {"cols", 129}}) == "cols=129 rows=7");
 }
 
+TEST_CASE("A shape shows its weight where weights differ, and determinism where it is known") {
+  MeasuredOk ok;
+  ok.shapes.resize(2);
+  ok.shapes[0].shape = {{"n", 7}};
+  ok.shapes[0].weight = ok.shapes[1].weight = 0.5;
+  CHECK(FormatShape(ok, ok.shapes[0]) == "n=7");
+  ok.shapes[0].weight = 0.25;
+  CHECK(FormatShape(ok, ok.shapes[0]) == "n=7, weight 0.25");
+  CHECK(DeterminismPhrase(Determinism::kUnknown).empty());
+  CHECK(DeterminismPhrase(Determinism::kVaries) ==
+        "outputs vary between processes, within the tolerance");
+}
+
 TEST_CASE("An interval has enough digits to distinguish its ends") {
   CHECK(FormatInterval({3.42, 3.38, 3.46, 0.95}) == "[3.38, 3.46]");
   CHECK(FormatInterval({1.3301, 1.3291, 1.3311, 0.95}) == "[1.329, 1.331]");

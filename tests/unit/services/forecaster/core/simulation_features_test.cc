@@ -75,6 +75,9 @@ TEST_CASE("Launches are summed and shapes are averaged", "[forecaster][simulatio
   const std::vector<float> shapes =
       SimulationFeatures(Facts({{Launch(4096, 0, 1)}, {Launch(16384, 0, 1)}}), "NVIDIA H200");
   CHECK(shapes[kSimulatedTimeFeature] == 13);
+  const std::vector<double> weights = {0.25, 0.75};
+  CHECK(SimulationFeatures(Facts({{Launch(4096, 0, 1)}, {Launch(16384, 0, 1)}}), "NVIDIA H200",
+                           weights)[kSimulatedTimeFeature] == 13.5);
 }
 
 TEST_CASE("Shares of time are those of the candidate and their change from the reference",

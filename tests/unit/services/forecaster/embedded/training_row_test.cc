@@ -60,6 +60,18 @@ TEST_CASE("Device code features include its launches", "[forecaster][training_ro
   CHECK(both.simulation[0] == 1);
   CHECK(both.facts.size() == features.facts.size());
   CHECK(MakeFeatures(context, candidate, simulated(1000), facts, "NVIDIA H200").simulation.empty());
+
+  // Two shapes, with a simulated speedup of 1 at the first and of 4 at the second.
+  Problem weighted = context.problem;
+  weighted.targets["cuda"].bench_shapes.push_back(weighted.bench_shapes.front());
+  weighted.targets["cuda"].bench_weights = {1, 3};
+  const auto twice = [&](double second_ns) {
+    CompileFacts with = simulated(1000);
+    with.simulations.push_back(simulated(second_ns).simulations.front());
+    return with;
+  };
+  CHECK(MakeFeatures(ProblemContext(weighted), candidate, twice(1000), twice(4000), "NVIDIA H200")
+            .simulation[0] == 1.5);
 }
 
 TEST_CASE("Levels whose facts are missing stay empty", "[forecaster][training_row]") {

@@ -87,6 +87,19 @@ TEST_CASE("popcorn: a submission to a leaderboard is polled until it has a score
   CHECK(scored["start_time"] == "1970-01-01T00:00:01.000Z");
 }
 
+TEST_CASE("popcorn: the score counts the weights of shapes", "[gateway][popcorn]") {
+  PopcornWorld world;
+  const json id =
+      world.Upload("/submission/small/B200/leaderboard", "a.cu", "int x;\n").body["details"]["id"];
+  Verdict verdict = testing::OkVerdict();
+  auto& ok = std::get<MeasuredOk>(verdict.measurement->outcome);
+  ok.shapes[0].weight = 0.25;
+  ok.shapes[1].weight = 0.75;
+  world.evaluator.Answer(std::move(verdict));
+  // 1 ms and 4 ms: 4^0.75 ms.
+  CHECK(world.Details(id)["runs"][2]["score"].get<double>() == Approx(1e-3 * std::exp2(1.5)));
+}
+
 TEST_CASE("popcorn: each mode has its runs", "[gateway][popcorn]") {
   PopcornWorld world;
   const std::pair<const char*, size_t> modes[] = {{"test", 1}, {"benchmark", 2}};

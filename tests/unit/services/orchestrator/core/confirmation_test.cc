@@ -37,6 +37,25 @@ TEST_CASE("Candidates distinguishable from the best are not remeasured, except f
   CHECK(NextFinals({}, {}, {}).empty());
 }
 
+TEST_CASE("A candidate that stopped behind is no finalist by its interval", "[confirmation]") {
+  const auto names = [](bool behind) {
+    const std::vector<Screened> screened = {{RatioAt(4, 0.04), "a"},
+                                            {RatioAt(3.95), "b"},
+                                            {RatioAt(3.9), "c"},
+                                            {RatioAt(3.6, 0.1), "d", behind}};
+    return NextFinals(screened, {}, {});
+  };
+  CHECK(names(false) == Names{"a", "b", "c", "d"});
+  CHECK(names(true) == Names{"a", "b", "c"});
+  // With the leader that it was behind, it would not have been one by its interval either.
+  const double bound = kBehindMargin * RatioAt(4, 0.04).low;
+  const std::vector<Screened> far = {{RatioAt(4, 0.04), "a"},
+                                     {RatioAt(3.95), "b"},
+                                     {RatioAt(3.9), "c"},
+                                     {RatioAt(bound / 1.001, 0.001), "d"}};
+  CHECK(NextFinals(far, {}, {}) == Names{"a", "b", "c"});
+}
+
 TEST_CASE("Clearly slower candidates drop out and the others get another round", "[confirmation]") {
   const std::vector<Screened> screened = {
       {RatioAt(4), "a"}, {RatioAt(3.9), "b"}, {RatioAt(2), "c"}};

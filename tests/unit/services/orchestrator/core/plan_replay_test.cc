@@ -71,6 +71,7 @@ class Comparison {
                                      stored.event.body);
                           REQUIRE(state_.Apply(stored).ok());
                           last_ = stored.event.body;
+                          NoteSpec(stored.event);
                           return absl::OkStatus();
                         })
                 .ok());
@@ -81,6 +82,8 @@ class Comparison {
     CHECK(state_.evaluations().empty());
   }
 
+  // How the candidates were to be measured when that was decided.
+  std::map<std::string, std::vector<MeasureSpec>> specs;
   // Number of events that a plan contained, by kind.
   std::map<std::string, int> planned;
 
@@ -93,6 +96,16 @@ class Comparison {
       const auto* settled = std::get_if<EvaluationSettled>(&next.body);
       REQUIRE((decided != nullptr || settled != nullptr));
       CHECK((decided != nullptr ? decided->request_id : settled->request_id) == id);
+    }
+  }
+
+  void NoteSpec(const Event& event) {
+    const auto* decided = std::get_if<EvaluationDecided>(&event.body);
+    if (decided == nullptr) return;
+    const Evaluation& evaluation = *state_.FindEvaluation(decided->request_id);
+    const EvaluationAction action = PlanAt(evaluation, event.time_ns);
+    if (const auto* measure = std::get_if<MeasureCandidate>(&action)) {
+      specs[evaluation.candidate.candidate_id].push_back(measure->spec);
     }
   }
 
@@ -302,6 +315,29 @@ TEST_CASE("The engine follows the plan in a template search") {
   CHECK(comparison.planned["final"] > 0);
   CHECK(comparison.planned["finished"] == 1);
   CHECK(comparison.planned["closed"] == 1);
+}
+
+TEST_CASE("Workers are asked to stop below the bound that follows from the log") {
+  World world;
+  world.Start();
+  SearchSpec spec = TemplateSearch(world.PutToy(), 40);
+  spec.measure_everything = true;
+  spec.time_in_full = GENERATE(false, true);
+  REQUIRE(world.StartSearch("s1", spec).ok());
+  world.WaitForEnd("s1");
+  world.engine->Stop();
+  Comparison comparison(world.engine_options, false);
+  comparison.Run(*world.store);
+  CHECK(comparison.specs == world.workers.specs());
+  size_t bounded = 0;
+  for (const auto& [candidate_id, specs] : comparison.specs) {
+    for (const MeasureSpec& one : specs) {
+      bounded += one.stop_below > 0 ? 1 : 0;
+      CHECK((one.level == MeasureLevel::kScreen || one.stop_below == 0));
+    }
+  }
+  // All but the first one, or the few that were measured with it.
+  CHECK((spec.time_in_full ? bounded == 0 : bounded >= 30));
 }
 
 TEST_CASE("The engine follows the plan at held-out shapes") {

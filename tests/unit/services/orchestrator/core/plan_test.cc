@@ -36,7 +36,7 @@ std::string Text(const EvaluationAction& action) {
              (decide.rejection ? ": " + decide.rejection->detail : "");
     }
     std::string operator()(const MeasureCandidate& measure) const {
-      return measure.level == MeasureLevel::kFinal ? "measure finally" : "measure";
+      return measure.spec.level == MeasureLevel::kFinal ? "measure finally" : "measure";
     }
     std::string operator()(const SettlePruned&) const { return "settle as pruned"; }
     std::string operator()(const RejectCandidate& reject) const {
@@ -428,6 +428,56 @@ TEST_CASE("A search finishes, measures its best again and closes") {
   CHECK(plan() == "close with 's1/confirm/1'");
   history.Add(SearchClosed{"s1", "s1/confirm/1", false, ""});
   CHECK(plan() == "wait");
+}
+
+TEST_CASE("A screening of a search may end below its best, a final and an audit may not") {
+  EventHistory history;
+  const std::string problem = history.PutProblem();
+  SearchSpec spec = history.Spec(problem);
+  history.StartSearch(spec);
+  spec.time_in_full = true;
+  history.StartSearch(spec, "full");
+  const auto stop_below = [&](const std::string& id, DecisionReason reason,
+                              const std::string& search = "s1",
+                              EvaluateMode mode = EvaluateMode::kRoute) {
+    if (search.empty()) {
+      history.Accept(id, problem, "// " + id + "\n", search, mode);
+    } else {
+      history.Propose(id, *history.search(search).generator->Next(), search, mode);
+    }
+    history.Compile(id);
+    history.Abstain(id);
+    history.Decide(id, reason);
+    return std::get<MeasureCandidate>(history.Plan(id)).spec.stop_below;
+  };
+  // Nothing to be behind of.
+  CHECK(stop_below("s1/1", DecisionReason::kNoForecast) == 0);
+  history.Measure("s1/1", 2);
+  CHECK(stop_below("s1/2", DecisionReason::kNoForecast) == Approx(kBehindMargin * 2 * 0.99));
+  history.Measure("s1/2", 3);
+  CHECK(stop_below("s1/3", DecisionReason::kSelected) == Approx(kBehindMargin * 3 * 0.99));
+  history.Measure("s1/3", 1);
+  CHECK(stop_below("s1/4", DecisionReason::kSelected) == Approx(kBehindMargin * 3 * 0.99));
+  CHECK(stop_below("s1/5", DecisionReason::kAudit) == 0);
+  // What the log does not have cannot matter: the same events give the same bound.
+  State replayed;
+  for (const StoredEvent& event : history.events()) REQUIRE(replayed.Apply(event).ok());
+  EvaluationInputs inputs;
+  inputs.now_ns = history.now_ns() + 1;
+  CHECK(
+      std::get<MeasureCandidate>(PlanEvaluation(replayed, *replayed.FindEvaluation("s1/4"), inputs))
+          .spec == MeasureSpec(MeasureLevel::kScreen, kBehindMargin * (3 * 0.99)));
+
+  CHECK(stop_below("full/1", DecisionReason::kNoForecast, "full") == 0);
+  history.Measure("full/1", 2);
+  CHECK(stop_below("full/2", DecisionReason::kNoForecast, "full") == 0);
+  CHECK(stop_below("r1", DecisionReason::kRequested, "") == 0);
+  const Candidate best = history.evaluation("s1/4").candidate;
+  history.Propose("s1/confirm/1", best, "s1", EvaluateMode::kFinal);
+  history.Compile("s1/confirm/1");
+  history.Decide("s1/confirm/1", DecisionReason::kRequested);
+  CHECK(std::get<MeasureCandidate>(history.Plan("s1/confirm/1")).spec ==
+        MeasureSpec(MeasureLevel::kFinal));
 }
 
 TEST_CASE("A search that measured nothing closes without a result") {

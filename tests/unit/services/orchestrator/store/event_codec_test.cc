@@ -30,6 +30,7 @@ std::vector<EventBody> EveryKind() {
   spec.strategy_parameters = {{"children", 8}};
   spec.budget.max_measurements = 3;
   spec.gate = GateMode::kDrawn;
+  spec.time_in_full = true;
   SearchSpec advised = spec;
   advised.generator = GeneratorKind::kLlm;
   advised.critic = true;

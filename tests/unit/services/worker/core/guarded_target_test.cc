@@ -33,7 +33,7 @@ class FragileTarget final : public Target {
     return Artifact();
   }
   absl::StatusOr<Measurement> Measure(const Problem&, const Candidate& candidate, const Artifact&,
-                                      MeasureLevel, const CancelToken&) override {
+                                      MeasureSpec, const CancelToken&) override {
     Die(candidate.candidate_id);
     return Measurement();
   }

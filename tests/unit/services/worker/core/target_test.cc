@@ -25,7 +25,7 @@ class PlainTarget final : public Target {
     return absl::UnimplementedError("");
   }
   absl::StatusOr<Measurement> Measure(const Problem&, const Candidate&, const Artifact&,
-                                      MeasureLevel, const CancelToken&) override {
+                                      MeasureSpec, const CancelToken&) override {
     return absl::UnimplementedError("");
   }
 };

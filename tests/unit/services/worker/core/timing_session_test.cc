@@ -180,6 +180,84 @@ TEST_CASE("A clearly slow kernel is settled sooner except at final level") {
   CHECK(screen.Estimate().value == Approx(0.1).epsilon(0.03));
 }
 
+// Runs at screening level where kernels do not differ between processes by more than 1%.
+TimingSession Screen(double ratio, double noise, double stop_below, uint64_t seed = 1) {
+  MeasureOptions options;
+  options.spread = SpreadOptions::Cuda();
+  Simulation simulation = PlantedTimes(200'000, ratio, noise);
+  simulation.seed = seed;
+  TimingSession session(options, options.screen, 200'000 / ratio, 200'000,
+                        {stop_below, RunnerSpread(options.spread).Of("problem")});
+  Random random(seed);
+  for (auto block = session.Next(); !block.finished; block = session.Next()) {
+    TimingSession::BlockTimes times;
+    for (int i = 0; i < block.calls; ++i) {
+      times.calls_ns.push_back(simulation.call(block.side, 0, random));
+      times.elapsed_ns += static_cast<int64_t>(times.calls_ns.back());
+    }
+    session.Add(times);
+  }
+  return session;
+}
+
+TEST_CASE("Timing ends at the first look that finds the whole interval below the bound") {
+  const TimingSession behind = Screen(1, 0.01, 1.25);
+  CHECK(behind.stop_reason() == kStoppedBehind);
+  CHECK(behind.blocks() == 12);  // three groups
+  CHECK(Screen(1, 0.01, 0).blocks() >= 32);
+  CHECK(Screen(1, 0.01, 0).stop_reason() == "precision");
+  // A value below the bound is not enough.
+  CHECK(Screen(1, 0.01, 1.01).stop_reason() == "precision");
+  CHECK(Screen(1.5, 0.01, 1.25).stop_reason() == "precision");
+}
+
+TEST_CASE("Noise of more than 10% delays the end to the next look") {
+  MeasureOptions options;
+  options.spread = SpreadOptions::Cuda();
+  TimingSession session(options, options.screen, 200'000, 200'000,
+                        {1.25, RunnerSpread(options.spread).Of("problem")});
+  // The median of the first three lies between 0.9 and 1.18.
+  const std::vector<double> ratios = {0.9, 1, 1.18, 1, 1, 1};
+  const auto run_group = [&](double ratio) {
+    for (int i = 0; i < 4; ++i) {
+      const auto block = session.Next();
+      REQUIRE_FALSE(block.finished);
+      TimingSession::BlockTimes times;
+      times.calls_ns.assign(20, block.side == Side::kCandidate ? 200'000 / ratio : 200'000);
+      times.elapsed_ns = 4'000'000;
+      session.Add(times);
+    }
+  };
+  for (size_t i = 0; i < 5; ++i) run_group(ratios[i]);
+  CHECK(session.stop_reason().empty());
+  run_group(ratios[5]);
+  CHECK(session.stop_reason() == kStoppedBehind);
+}
+
+TEST_CASE("Repeated looks find a candidate behind that is not in at most 5% of sessions") {
+  // The value that a later measurement would have is exactly at the bound.
+  int behind = 0;
+  constexpr int kSessions = 400;
+  for (uint64_t seed = 1; seed <= kSessions; ++seed) {
+    behind += Screen(1, 0.03, 1, seed).stop_reason() == kStoppedBehind ? 1 : 0;
+  }
+  CHECK(behind <= kSessions / 20);
+}
+
+TEST_CASE("The interval of few groups is wider than that of many") {
+  const MeasureOptions options;
+  RunnerSpread spread(SpreadOptions::Cuda());
+  const auto width = [&](double stop_below) {
+    const std::vector<double> ratios = Screen(1, 0.05, stop_below).Ratios();
+    const RunnerValue value = RunnerValueOf(ratios, options).value();
+    return SpeedupInterval({&value, 1}, spread.Of("problem"), SpreadOptions::Cuda(), 0.95);
+  };
+  const Ratio behind = width(2);
+  const Ratio full = width(0);
+  CHECK(behind.high / behind.low > full.high / full.low);
+  CHECK(behind.high < 2);
+}
+
 TEST_CASE("Very short calls fill a block, within bounds") {
   const MeasureOptions options;
   const TimingSession session(options, options.screen, 1, 500);

@@ -86,6 +86,45 @@ TEST_CASE("Several shapes combine as a geometric mean per runner") {
   CHECK(ok.shapes[0].speedup.value == Approx(std::sqrt(2 * 2.2)));
 }
 
+TEST_CASE("Weights of shapes count in the speedup and in its noise") {
+  // Groups of a shape scatter by the same factor around 2 and 8.
+  const auto scattered = [](double ratio, double weight) {
+    TimedShape shape = Shape(1001, 300);
+    shape.weight = weight;
+    shape.ratios = {{}};
+    for (int i = 0; i < 16; ++i) shape.ratios[0].push_back(ratio * std::exp(0.01 * (i % 5 - 2)));
+    return shape;
+  };
+  const auto noise = [](const Ratio& ratio) { return std::pow(ratio.within_deviation, 2); };
+  const auto ok = std::get<MeasuredOk>(ConcludeOn({scattered(2, 3), scattered(8, 1)}));
+  CHECK(ok.shapes[0].weight == 0.75);
+  CHECK(ok.shapes[1].weight == 0.25);
+  // exp(3/4 log 2 + 1/4 log 8) = 2^(3/4 + 3/4).
+  CHECK(ok.speedup.value == Approx(std::exp2(1.5)));
+  CHECK(noise(ok.speedup) == Approx(0.75 * 0.75 * noise(ok.shapes[0].speedup) +
+                                    0.25 * 0.25 * noise(ok.shapes[1].speedup)));
+  // Nearly all weight on one shape: the figures of that shape.
+  const auto first = std::get<MeasuredOk>(ConcludeOn({scattered(2, 1000), scattered(8, 0.001)}));
+  CHECK(first.speedup.value == Approx(2).epsilon(1e-5));
+  CHECK(first.speedup.low == Approx(first.shapes[0].speedup.low).epsilon(1e-4));
+  const auto equal = std::get<MeasuredOk>(ConcludeOn({scattered(2, 5), scattered(8, 5)}));
+  CHECK(equal.speedup.value == Approx(4));
+  CHECK(equal.shapes[0].weight == 0.5);
+}
+
+TEST_CASE("Outputs vary if one process differs from the first") {
+  std::optional<uint64_t> first;
+  Determinism known = Determinism::kUnknown;
+  const auto after = [&](uint64_t outputs) {
+    known = CompareOutputs(outputs, first, known);
+    return known;
+  };
+  CHECK(after(7) == Determinism::kUnknown);
+  CHECK(after(7) == Determinism::kBitwise);
+  CHECK(after(8) == Determinism::kVaries);
+  CHECK(after(7) == Determinism::kVaries);
+}
+
 TEST_CASE("A shape without a ratio makes the whole unknown, and a runner without one is ignored") {
   TimedShape missing = Shape(1001, 300);
   missing.ratios = {{}};

@@ -45,16 +45,16 @@ class Court {
   }
 
   absl::StatusOr<MeasureOutcome> Judge(CudaProgram candidate,
-                                       MeasureLevel level = MeasureLevel::kScreen) {
+                                       MeasureSpec spec = MeasureLevel::kScreen) {
     const CudaPrograms programs{testing::FakeJudgeCubins(), MapProgram(reference),
                                 MapProgram(kMapOracle), std::move(candidate)};
-    return measurer_->Measure(problem, programs, level, cancel);
+    return measurer_->Measure(problem, programs, spec, cancel);
   }
 
   // Requires an outcome of this kind and a correct measurement of the next candidate.
   template <class Outcome>
-  Outcome JudgeAs(CudaProgram candidate, MeasureLevel level = MeasureLevel::kScreen) {
-    const auto outcome = Judge(std::move(candidate), level);
+  Outcome JudgeAs(CudaProgram candidate, MeasureSpec spec = MeasureLevel::kScreen) {
+    const auto outcome = Judge(std::move(candidate), spec);
     INFO(outcome.status().ToString());
     REQUIRE(outcome.ok());
     INFO(Feedback(*outcome));
@@ -63,8 +63,8 @@ class Court {
     return std::get<Outcome>(*outcome);
   }
   template <class Outcome>
-  Outcome JudgeAs(const std::string& options, MeasureLevel level = MeasureLevel::kScreen) {
-    return JudgeAs<Outcome>(MapProgram(options), level);
+  Outcome JudgeAs(const std::string& options, MeasureSpec spec = MeasureLevel::kScreen) {
+    return JudgeAs<Outcome>(MapProgram(options), spec);
   }
 
   void CheckNext() {
@@ -197,6 +197,35 @@ TEST_CASE("A final result spans five fresh runners") {
   CHECK(ok.runners == 5);
   CHECK(ok.speedup.value == Approx(2).epsilon(0.005));
   CHECK(ok.shapes[0].candidate.samples >= 150);
+}
+
+TEST_CASE("A screening ends early below the caller's bound") {
+  Court court;
+  const std::string noisy = "scale=2 add=1 ns=50000 jitter=0.05";
+  const auto behind = court.JudgeAs<MeasuredOk>(noisy, {MeasureLevel::kScreen, 2.5});
+  CHECK(behind.shapes[0].stop_reason == kStoppedBehind);
+  CHECK(behind.speedup.high < 2.5);
+  CHECK(behind.speedup.value == Approx(2).epsilon(0.05));
+  const auto full = court.JudgeAs<MeasuredOk>(noisy);
+  CHECK(behind.shapes[0].blocks < full.shapes[0].blocks);
+  CHECK(behind.speedup.high / behind.speedup.low > full.speedup.high / full.speedup.low);
+  CHECK(court.JudgeAs<MeasuredOk>(noisy, {MeasureLevel::kScreen, 1.9}).shapes[0].stop_reason !=
+        kStoppedBehind);
+  CHECK(court.JudgeAs<MeasuredOk>(noisy, {MeasureLevel::kFinal, 2.5}).shapes[0].stop_reason !=
+        kStoppedBehind);
+  // A wrong candidate is wrong, however far behind.
+  court.JudgeAs<WrongResult>(Good("wrong=1"), {MeasureLevel::kScreen, 100});
+}
+
+TEST_CASE("A final result tells whether processes gave the same bytes") {
+  Court court;
+  CHECK(court.JudgeAs<MeasuredOk>(kGood, MeasureLevel::kFinal).determinism ==
+        Determinism::kBitwise);
+  // Within the tolerance of 1e-5.
+  CHECK(court.JudgeAs<MeasuredOk>(Good("drift=0.00000015"), MeasureLevel::kFinal).determinism ==
+        Determinism::kVaries);
+  // A screening has one process.
+  CHECK(court.JudgeAs<MeasuredOk>(kGood).determinism == Determinism::kUnknown);
 }
 
 TEST_CASE("Wrong, unwritten and infinite values and reduced precision are distinguished") {
