@@ -74,7 +74,7 @@ const std::vector<Variants>& AllVariants() {
         {"block_1024", {}},
         {"block_4096", {{"BLOCK=1024", "BLOCK=4096"}}},
         {"one_warp", {{"BLOCK=1024, num_warps=8", "BLOCK=128, num_warps=1"}}},
-        {"torch", {{"class Model(", "class Unused("}, {"class ModelNew(", "class Triton("}}}}},
+        {"torch", {{"class ModelNew(", "class Triton("}, {"class Model(", "class ModelNew("}}}}},
       {"softmax",
        {{"1024, 1000", "8192, 4000"}},
        {{"warps_1", {{"num_warps=4", "num_warps=1"}}},

@@ -1,5 +1,5 @@
-// Times of Python candidates on a GPU beside those of KernelBench's harness, and how well they
-// repeat.
+// Times of Python candidates on a GPU compared with those of KernelBench's harness, and how well
+// they repeat.
 //
 //   bench_gpu_python_times [--only NAME] [--trials 100] [--json FILE]
 //   bench_gpu_python_times --repeat 20 ...
@@ -264,7 +264,7 @@ absl::Status Run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   kernelcast::testing::Flags flags;
-  CLI::App app("Times of Python candidates beside those of KernelBench's harness");
+  CLI::App app("Times of Python candidates compared with those of KernelBench's harness");
   app.add_option("--python", flags.python, "Interpreter with PyTorch for CUDA and Triton")
       ->capture_default_str();
   app.add_option("--only", flags.only, "Part of TASK/CANDIDATE of those to take");

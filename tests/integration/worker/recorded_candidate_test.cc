@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -364,6 +365,19 @@ def get_init_inputs():
                       "\"operations\": 1, \"unit\": \"float32\", \"count\": 1}]}''')\n"
                       "os._exit(0)"));
   CHECK_THAT(NotCovered(forged), Catch::Contains("touches 1 bytes"));
+}
+
+TEST_CASE("Variants of tasks are different candidates of their format") {
+  const std::vector<TaskExample> variants = MakeTaskVariants();
+  CHECK(variants.size() == 40);
+  std::set<std::string> ids;
+  for (const TaskExample& variant : variants) {
+    INFO(variant.task << "/" << variant.name);
+    ids.insert(CandidateOf(variant).candidate_id);
+    CHECK_THAT(variant.source, Catch::Contains("\nclass ModelNew("));
+    CHECK_THAT(variant.problem->task->source, Catch::Contains("\nclass Model("));
+  }
+  CHECK(ids.size() == variants.size());
 }
 
 // One in three, because each takes 1 s. KERNELCAST_ALL_EXAMPLES=1: all of them.

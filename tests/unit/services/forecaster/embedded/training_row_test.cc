@@ -67,21 +67,9 @@ TEST_CASE("A recorded candidate has the features of its simulation alone",
           "[forecaster][training_row]") {
   const PlantedProblem problem;
   const Candidate& candidate = problem.candidates()[0];
-  // A launch for each time.
-  const auto recorded = [](const std::vector<double>& times_ns) {
-    CompileFacts facts{std::string(kPythonSourceSchemaId), std::vector<double>(5, 1.0)};
-    const FactSchema& simulation = **FindSimulationSchema(kCudaSimulationSchemaId);
-    ShapeSimulation shape{std::string(kCudaSimulationSchemaId), "NVIDIA H200", {}};
-    for (const double ns : times_ns) {
-      LaunchSimulation& launch = shape.launches.emplace_back();
-      launch.values.assign(simulation.names.size(), 0.0);
-      launch.values.back() = ns;  // estimated_ns
-    }
-    facts.simulations = {shape};
-    return facts;
-  };
-  const CandidateFeatures features = MakeFeatures(
-      *problem.context(), candidate, recorded({1000, 3000}), recorded({2000}), "NVIDIA H200");
+  const CandidateFeatures features =
+      MakeFeatures(*problem.context(), candidate, RecordedFacts({1000, 3000}),
+                   RecordedFacts({2000}), "NVIDIA H200");
   CHECK(features.is_recorded);
   REQUIRE(features.simulation.size() == SimulationRowNames().size());
   CHECK(features.simulation[0] == -1);
@@ -89,10 +77,10 @@ TEST_CASE("A recorded candidate has the features of its simulation alone",
   CHECK(features.shared.empty());
   CHECK(features.failure.empty());
 
-  CompileFacts not_covered = recorded({1000});
+  CompileFacts not_covered = RecordedFacts({1000});
   not_covered.simulations[0].launches = {{"the candidate", {}, "reads values of a tensor (item)"}};
-  for (const auto& [own, reference] :
-       {std::pair{not_covered, recorded({2000})}, std::pair{recorded({2000}), not_covered}}) {
+  for (const auto& [own, reference] : {std::pair{not_covered, RecordedFacts({2000})},
+                                       std::pair{RecordedFacts({2000}), not_covered}}) {
     const CandidateFeatures none =
         MakeFeatures(*problem.context(), candidate, own, reference, "NVIDIA H200");
     CHECK_FALSE(none.is_recorded);
