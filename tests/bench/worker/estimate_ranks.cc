@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -15,6 +16,9 @@ namespace kernelcast::testing {
 namespace {
 
 using Json = nlohmann::json;
+
+// Two candidates have one of two orders.
+constexpr size_t kLeastRanked = 3;
 
 // Over the first shapes.
 double MeanLog2(std::span<const double> values, size_t shapes) {
@@ -81,6 +85,7 @@ absl::StatusOr<std::vector<MeasuredExample>> ParseMeasuredExamples(std::string_v
 }
 
 double TaskRanks::Spearman() const {
+  if (measured_log2_ns.size() < kLeastRanked) return std::numeric_limits<double>::quiet_NaN();
   return kernelcast::Spearman(estimated_log2_ns, measured_log2_ns);
 }
 

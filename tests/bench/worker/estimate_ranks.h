@@ -49,7 +49,7 @@ struct TaskRanks {
   std::vector<double> log2_speedups;
   std::vector<double> log2_errors;
 
-  // Between the times. NaN for fewer than two candidates.
+  // Between the times. NaN for fewer than three candidates.
   double Spearman() const;
 };
 

@@ -126,7 +126,7 @@ void PrintRanks(std::span<const ComparedExample> compared) {
   std::vector<double> errors;
   std::vector<double> speedups;
   std::vector<double> measured_speedups;
-  std::printf("\n%-44s %10s %9s %22s\n", "task", "candidates", "Spearman", "error of the speedup");
+  std::printf("\n%-64s %10s %9s %22s\n", "task", "candidates", "Spearman", "error of the speedup");
   for (const TaskRanks& task : RankTasks(compared)) {
     std::vector<double> own;
     for (size_t i = 0; i < task.log2_errors.size(); ++i) {
@@ -137,7 +137,7 @@ void PrintRanks(std::span<const ComparedExample> compared) {
     errors.insert(errors.end(), own.begin(), own.end());
     const double spearman = task.Spearman();
     if (!std::isnan(spearman)) ranks.push_back(spearman);
-    std::printf("%-44s %10zu %9.3f", task.task.c_str(), task.measured_log2_ns.size(), spearman);
+    std::printf("%-64s %10zu %9.3f", task.task.c_str(), task.measured_log2_ns.size(), spearman);
     if (!own.empty()) std::printf(" %21.2fx", std::exp2(worker::Median(own)));
     std::printf("\n");
   }
@@ -196,7 +196,7 @@ absl::Status CompareWithMeasured(const MeasuredEstimatesOptions& options) {
   std::set<std::string> unknown;
   int recorded = 0;
   int python = 0;
-  std::printf("%-60s %12s %12s\n", "candidate", "measured us", "estimated us");
+  std::printf("%-78s %12s %12s\n", "candidate", "measured us", "estimated us");
   for (const MeasuredExample& one : measured) {
     const auto found = examples.find(absl::StrCat(one.task, "/", one.name));
     if (found == examples.end()) {
@@ -222,7 +222,7 @@ absl::Status CompareWithMeasured(const MeasuredEstimatesOptions& options) {
       ++python;
       if (estimated) ++recorded;
     }
-    std::printf("%-60s ", name.c_str());
+    std::printf("%-78s ", name.c_str());
     if (one.candidate_ns.empty()) {
       std::printf("%12s ", one.outcome.c_str());
     } else {

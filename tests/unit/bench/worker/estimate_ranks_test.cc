@@ -29,13 +29,14 @@ TEST_CASE("Estimates are ranked within their task", "[bench]") {
       Compared("b", {4000}, {}, {}),
       // The first of two shapes was estimated, and the reference was not.
       Compared("a", {16000, 1}, {8000}, {}),
+      Compared("a", {8000}, {4000}, {}),
       // A crash.
       Compared("a", {}, {8000}, {8000}),
   };
   const std::vector<TaskRanks> ranks = RankTasks(compared);
   REQUIRE(ranks.size() == 2);
   CHECK(ranks[0].task == "a");
-  CHECK(ranks[0].measured_log2_ns == std::vector<double>{std::log2(16000)});
+  CHECK(ranks[0].measured_log2_ns == std::vector<double>{std::log2(16000), std::log2(8000)});
   CHECK(ranks[0].log2_errors.empty());
   CHECK(std::isnan(ranks[0].Spearman()));
   CHECK(ranks[1].measured_log2_ns.size() == 3);
