@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -251,6 +252,66 @@ TEST_CASE("up measures on the GPUs given by --gpus", "[e2e]") {
   CHECK(models == std::vector<std::string>{"Fake GPU B"});
   up.Signal(SIGINT);
   CHECK(up.Wait(60).exit_code == 0);
+}
+
+TEST_CASE("Python candidates are forecast by their recorded launches without a GPU", "[e2e]") {
+  const std::string python = "/usr/bin/python3";
+  if (std::system((python + " -c 'import torch' 2>/dev/null").c_str()) != 0) {
+    WARN("no PyTorch in " << python << ": nothing is tested (install python3-torch)");
+    return;
+  }
+  const TemporaryFolder home("recorded");
+  const auto write = [&](const std::string& file, const std::string& body) {
+    std::ofstream(home.File(file)) << "import torch\n\nsilu = torch.nn.functional.silu\n\n" << body;
+  };
+  write("gate.py",
+        "class Model(torch.nn.Module):\n"
+        "    def forward(self, gate, value):\n"
+        "        return silu(gate) * value\n\n"
+        "def get_inputs():\n"
+        "    return [torch.randn(4096, 4096), torch.randn(4096, 4096)]\n\n"
+        "def get_init_inputs():\n"
+        "    return []\n");
+  fs::create_directories(home.path() / "candidates");
+  const auto candidate = [&](const std::string& name, const std::string& result) {
+    write("candidates/" + name + ".py",
+          "class ModelNew(torch.nn.Module):\n"
+          "    def forward(self, gate, value):\n"
+          "        return " +
+              result + "\n");
+  };
+  candidate("in_place", "silu(gate).mul_(value)");
+  candidate("twice", "silu(gate.clone()).clone() * value.clone()");
+  candidate("reads", "silu(gate) * value if gate.sum().item() < 1e9 else gate");
+  const Outcome outcome = Run(home,
+                              {"forecast", home.File("gate.py"), "--target", "cuda", "--candidates",
+                               home.File("candidates"), "--python", python, "--json"},
+                              {{"CUDA_HOME", KERNELCAST_CUDA_HOME}});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.exit_code == 0);
+  std::map<std::string, json> forecasts;
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) {
+    const json one = json::parse(line);
+    if (one.contains("forecast")) forecasts[one.at("name")] = one.at("forecast");
+  }
+  REQUIRE(forecasts.size() == 3);
+  const auto expected = [&](const std::string& name) {
+    return forecasts[name].value("expected_log2_speedup", 0.0);
+  };
+  // As many bytes as the reference: five times the size of a tensor. Then 11, of which none is
+  // computed.
+  CHECK(expected("in_place") == Approx(0).margin(0.05));
+  CHECK(expected("twice") == Approx(-0.9 * std::log2(11 / 5.0)).margin(0.1));
+  CHECK(expected("reads") == 0);
+  // P(more than twice as slow) of each.
+  const auto slow = [&](const std::string& name) {
+    const json& bins = forecasts[name].at("bin_probabilities");
+    return bins.at(0).get<double>() + bins.at(1).get<double>();
+  };
+  CHECK(slow("in_place") < slow("reads"));
+  CHECK(slow("reads") < slow("twice"));
+  CHECK(forecasts["in_place"].at("backend") == "embedded");
 }
 #endif
 

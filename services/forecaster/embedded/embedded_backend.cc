@@ -114,7 +114,8 @@ kernelcast::Forecast EmbeddedBackend::ForecastNow(const ForecastInput& input) co
     std::lock_guard lock(mutex_);
     snapshot = snapshot_;
   }
-  static const ProblemModel kNothingKnown;
+  static const ProblemModel kNothingKnown =
+      ProblemModel::Train(TunableEncoder(), {}, nullptr, ProblemModelOptions());
   const ProblemModel* model = &kNothingKnown;
   ScaleCalibration calibration;
   const GroupKey key{input.problem->problem.problem_id,

@@ -21,11 +21,28 @@ constexpr int kMembersForManyRows = 6;
 // Prior mean and standard deviation of the share taught by labels of another device model.
 constexpr double kTaughtShare = 0.5;
 constexpr double kTaughtShareError = 0.5;
+// Assumed scale of the errors of recorded candidates' estimates, in log2 speedup: half of them are
+// within a factor of 1.5. It grows by this share of what is claimed.
+constexpr double kRecordedError = 0.75;
+constexpr double kClaimError = 0.5;
+// A label that differs by more from the estimate says that the recording is of something else.
+constexpr double kMostRecordedError = 3;
+// Template of recorded candidates, which have none. Their errors are unlike those of candidates
+// without a recording.
+constexpr int kRecordedTemplate = -2;
 
 std::vector<float> EnsembleRow(const CandidateFeatures& features, size_t columns) {
   std::vector<float> row = features.tunables;
   row.insert(row.end(), features.facts.begin(), features.facts.end());
   row.resize(columns, std::numeric_limits<float>::quiet_NaN());
+  return row;
+}
+
+// The row without its recording.
+TrainingRow WithoutRecording(TrainingRow row) {
+  row.features.is_recorded = false;
+  row.features.simulation.clear();
+  row.features.facts.clear();
   return row;
 }
 
@@ -47,9 +64,19 @@ double StackingWeight(std::span<const double> a, std::span<const double> b) {
 
 }  // namespace
 
-double ProblemModel::Offset(const CandidateFeatures& features) const {
-  if (shared_ == nullptr || !shared_->Covers(features)) return 0;
-  return shared_->trust() * shared_->Predict(features);
+ProblemModel::Expected ProblemModel::ExpectedOf(const CandidateFeatures& features) const {
+  const double scale = shared_ != nullptr ? shared_->process_prior().scale : kPrior.scale;
+  const bool simulates = shared_ != nullptr && shared_->uses_simulations();
+  if (features.is_recorded) {
+    const double slope = simulates ? shared_->simulated_slope() : SharedModel::kUsualSlope;
+    const double claimed = features.simulation[0];
+    return {slope * claimed, std::hypot(kRecordedError, kClaimError * claimed) / scale};
+  }
+  if (shared_ != nullptr && shared_->Covers(features)) {
+    return {shared_->trust() * shared_->Predict(features), shared_->Width(features)};
+  }
+  // Errors of simulations say nothing about candidates without one.
+  return {0, simulates ? kPrior.scale / scale : 1};
 }
 
 ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
@@ -61,12 +88,19 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
   model.shared_ = std::move(shared);
   model.other_ = std::move(other.model);
   if (rows.size() > kMaxRows) rows = rows.last(kMaxRows);
+  std::vector<TrainingRow> contradicted;
+  contradicted.reserve(rows.size());
   std::vector<SpacePosition> all_positions;
   std::vector<const TrainingRow*> correct;
   std::vector<SpacePosition> positions;
   std::vector<const TrainingRow*> all(other.rows.begin(), other.rows.end());
   for (const TrainingRow* row : all) all_positions.push_back(PositionOf(encoder, row->features));
   for (const TrainingRow* row : rows) {
+    if (row->features.is_recorded && row->log2_speedup.has_value() &&
+        std::abs(*row->log2_speedup - model.ExpectedOf(row->features).log2_speedup) >
+            kMostRecordedError) {
+      row = &contradicted.emplace_back(WithoutRecording(*row));
+    }
     all.push_back(row);
     all_positions.push_back(model.Position(encoder, row->features));
     if (!row->log2_speedup.has_value()) continue;
@@ -151,8 +185,10 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
 SpacePosition ProblemModel::Position(const TunableEncoder& encoder,
                                      const CandidateFeatures& features) const {
   SpacePosition position = PositionOf(encoder, features);
-  position.predicted = Offset(features);
-  if (shared_ != nullptr && shared_->Covers(features)) position.width = shared_->Width(features);
+  if (features.is_recorded) position.template_index = kRecordedTemplate;
+  const Expected expected = ExpectedOf(features);
+  position.predicted = expected.log2_speedup;
+  position.width = expected.width;
   if (other_ != nullptr && other_->process_.has_value()) {
     position.taught = other_->Residual(other_->Position(encoder, features), features).location;
   }
@@ -190,7 +226,8 @@ ProblemModel::Prediction ProblemModel::Predict(const TunableEncoder& encoder,
   out = Residual(position, features);
   out.location += position.predicted + kTaughtShare * position.taught;
   // Candidates that the shared model does not cover keep the default prior.
-  if (shared_ != nullptr && !shared_->Covers(features) && labels_ == 0 && other_ == nullptr) {
+  if (shared_ != nullptr && !shared_->Covers(features) && !features.is_recorded && labels_ == 0 &&
+      other_ == nullptr) {
     out = kPrior;
   }
   return prediction;

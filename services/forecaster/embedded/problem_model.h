@@ -27,9 +27,10 @@ struct ProblemModelOptions {
   double column_share = 0.5;
 };
 
-// Model of one problem on one target: the prediction from other problems (SharedModel), corrected
-// by a Gaussian process and a boosted ensemble over tunables and facts. The two are weighted by how
-// well they predict labels that they were not given. Immutable and thread-safe.
+// Model of one problem on one target: the prediction from other problems (SharedModel), or from the
+// recording of a Python candidate, corrected by a Gaussian process and a boosted ensemble over
+// tunables and facts. The two are weighted by how well they predict labels that they were not
+// given. Immutable and thread-safe.
 class ProblemModel {
  public:
   // Maximum number of labels used. The oldest are left out.
@@ -78,11 +79,17 @@ class ProblemModel {
   double process_weight() const { return process_weight_; }
 
  private:
-  // Log2 speedup predicted by the shared model, or 0 if it does not cover the candidate.
-  double Offset(const CandidateFeatures& features) const;
+  // Log2 speedup predicted without labels, and the width of its errors as in SpacePosition. For
+  // recorded candidates the prediction is the simulated one; for others that the shared model does
+  // not cover, 0.
+  struct Expected {
+    double log2_speedup = 0;
+    double width = 1;
+  };
+  Expected ExpectedOf(const CandidateFeatures& features) const;
   // Position with `predicted` and `taught` set.
   SpacePosition Position(const TunableEncoder& encoder, const CandidateFeatures& features) const;
-  // The correction by the labels to Offset and to the default share of `taught`.
+  // The correction by the labels to ExpectedOf and to the default share of `taught`.
   StudentT Residual(const SpacePosition& position, const CandidateFeatures& features) const;
 
   uint64_t labels_ = 0;

@@ -24,8 +24,7 @@ constexpr double kPriorProblemsSimulated = 0.1;
 // learn it from.
 constexpr double kOtherDeviceError = 1.25;
 constexpr size_t kLeastModelRows = 8;
-// Default slope on simulated speedups, and its strength in problems times squared octaves.
-constexpr double kUsualSlope = 0.9;
+// Strength of the usual slope, in problems times squared octaves.
 constexpr double kSlopePrior = 1;
 
 BoosterOptions SharedOptions(uint64_t seed) {

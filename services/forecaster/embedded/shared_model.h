@@ -32,8 +32,11 @@ class SharedModel {
 
   static constexpr size_t kMaxRowsPerProblem = 200;
   static constexpr size_t kMaxRows = 4000;
+  // Factor of simulated log2 speedups before anything is learnt.
+  static constexpr double kUsualSlope = 0.9;
 
-  // Whether the candidate has the features of the model.
+  // Whether the candidate has the features of the model. Recorded candidates have not: their
+  // simulations have PyTorch's operations, which no label of the model has.
   bool Covers(const CandidateFeatures& features) const;
   // Expected log2 speedup. The candidate must be covered.
   double Predict(const CandidateFeatures& features) const;
@@ -76,7 +79,9 @@ class SharedModel {
   static std::vector<std::vector<float>> CentresOf(const Data& data);
   static absl::StatusOr<Core> Learn(const Data& data, const std::vector<char>& left_out,
                                     int members, uint64_t seed);
+  // Empty: not covered.
   std::span<const float> RowOf(const CandidateFeatures& features) const {
+    if (features.is_recorded) return {};
     return uses_simulations_ ? features.simulation : features.shared;
   }
 

@@ -1,5 +1,7 @@
 #include "services/forecaster/embedded/training_row.h"
 
+#include <utility>
+
 #include "services/forecaster/core/failure_features.h"
 #include "services/forecaster/core/feature_schema.h"
 #include "services/forecaster/core/simulation_features.h"
@@ -13,6 +15,14 @@ CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& c
   const TunableEncoder& encoder = problem.EncoderFor(candidate.target);
   features.template_index = encoder.TemplateIndex(candidate);
   features.tunables = encoder.Encode(candidate);
+  if (facts.schema == kPythonSourceSchemaId && reference_facts.schema == facts.schema) {
+    std::vector<float> simulated = SimulationFeatures(facts, device_model);
+    features.simulation =
+        SimulationRow(simulated, SimulationFeatures(reference_facts, device_model));
+    features.is_recorded = !features.simulation.empty();
+    if (features.is_recorded) features.facts = std::move(simulated);
+    return features;
+  }
   const FeatureSchema* schema = FeatureSchema::ForFacts(facts.schema);
   if (schema == nullptr || facts.values.size() != schema->facts()) return features;
   features.facts = ScaledFacts(facts);

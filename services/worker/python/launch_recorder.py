@@ -78,12 +78,14 @@ def make_modes():
         @staticmethod
         def count(function, name, args, kwargs, result):
             outputs = list(tensors([result]))
+            inputs = list(tensors([list(args), kwargs]))
+            note_storages(inputs, outputs)
             if not outputs or name.startswith(NO_WORK):
                 return
-            inputs = list(tensors([list(args), kwargs]))
             note_range(name, args, inputs, outputs)
             if any(r.alias_info is not None and not r.alias_info.is_write for r in function._schema.returns):
                 return  # a view
+            note_reads(name, args, inputs)
             memory = {}
             for tensor in inputs + outputs:
                 key = (storage_of(tensor)._cdata, tensor.storage_offset(), tensor.shape)
@@ -102,6 +104,38 @@ def make_modes():
                 RECORDER.refuse(f"has more than {MAX_OPERATIONS} different operations")
 
     return FakeTensor, FakeTensorMode(), Count()
+
+
+def note_storages(inputs, outputs):
+    for tensor in inputs:
+        key = storage_of(tensor)._cdata
+        if key not in RECORDER.made:
+            RECORDER.given.setdefault(key, [tensor, 0])
+    for tensor in outputs:
+        key = storage_of(tensor)._cdata
+        if key not in RECORDER.given:
+            RECORDER.made.setdefault(key, tensor)
+
+
+# They read a part of their first tensor that depends on values.
+GATHERS = ("embedding", "_embedding_bag", "index", "index_select", "gather", "take")
+
+
+def note_reads(name, args, inputs):
+    for tensor in inputs:
+        read = RECORDER.given.get(storage_of(tensor)._cdata)
+        if read is not None and not (name in GATHERS and tensor is args[0]):
+            read[1] = max(read[1], bytes_of(tensor))
+
+
+def needed_bytes(outputs):
+    """What the call reads of what it was given, and its results, each counted once."""
+    results = {}
+    for tensor in tensors(outputs):
+        key = storage_of(tensor)._cdata
+        if key in RECORDER.made:
+            results[key] = max(results.get(key, 0), bytes_of(tensor))
+    return sum(read for _, read in RECORDER.given.values()) + sum(results.values())
 
 
 def note_range(name, args, inputs, outputs):
@@ -242,7 +276,9 @@ def record(given):
                 result = whole_task.reference()(*inputs)
                 places = [torch.empty_like(output) for output in whole_task.outputs_of(result)]
             RECORDER.start()
-            model(*inputs, *places)
+            result = model(*inputs, *places)
+        if given["role"] == "reference":
+            RECORDER.needed = needed_bytes(list(whole_task.outputs_of(result)))
     if not RECORDER.launches and not RECORDER.operations:
         RECORDER.refuse("launches nothing")
 
@@ -265,6 +301,7 @@ def result_of(given):
         "tensors": RECORDER.tensors,
         "launches": RECORDER.launches,
         "operations": operations,
+        "needed": RECORDER.needed,
     }
 
 

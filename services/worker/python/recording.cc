@@ -233,6 +233,8 @@ absl::StatusOr<Recording> ReadRecording(const std::string& text) {
   for (const Json& operation : *operations) {
     KC_ASSIGN_OR_RETURN(recording.operations.emplace_back(), ReadOperation(operation));
   }
+  KC_ASSIGN_OR_RETURN(recording.needed_bytes,
+                      ReadAmount(Field(json, "needed"), "number of needed bytes"));
   if (recording.launches.empty() && recording.operations.empty()) {
     return Malformed("neither launches nor operations");
   }

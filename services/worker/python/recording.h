@@ -43,6 +43,9 @@ struct Recording {
   // Arguments are names of tensors (RecordedTensorName) and values with their types.
   std::vector<Launch> launches;
   std::vector<RecordedOperation> operations;
+  // Of the task's reference: bytes that it reads of its inputs and weights, and of its outputs,
+  // each counted once. What is gathered by an index does not count. 0: not known.
+  double needed_bytes = 0;
 };
 
 inline constexpr int64_t kMaxRecordingBytes = 4 << 20;
@@ -64,7 +67,8 @@ std::string RecordedTensorName(size_t index);
 //                  "arguments": [{"tensor": 0}, {"int": 5}, {"float": 0.5}, ...],
 //                  "constants": {"BLOCK": {"kind": "int", "value": 256}, ...}}, ...],
 //    "operations": [{"name": "mm", "bytes": 4096, "operations": 65536, "unit": "float32",
-//                    "count": 1}, ...]}
+//                    "count": 1}, ...],
+//    "needed": 8192}
 [[nodiscard]] absl::StatusOr<Recording> ReadRecording(const std::string& text);
 
 }  // namespace kernelcast::worker

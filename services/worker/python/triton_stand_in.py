@@ -18,10 +18,14 @@ class Recorder:
     def __init__(self):
         self.reason = None  # the first one; a candidate may catch the exception
         self.ranges = {}  # of integers, by storage
+        self.needed = 0  # bytes, of a reference
         self.start()
 
     def start(self):
         self.launches, self.operations, self.kept, self.buffers, self.tensors = [], {}, [], {}, []
+        # By storage, each with a tensor, so that its address is not used again: what the call was given, with the bytes
+        # that it reads of it, and what it made.
+        self.given, self.made = {}, {}
 
     def refuse(self, reason):
         self.reason = self.reason or reason

@@ -41,12 +41,15 @@
 #include "services/worker/core/statistics.h"
 #include "services/worker/cuda/api/nvml_api.h"
 #include "services/worker/cuda/target/cuda_target.h"
+#include "tests/bench/gpu/variation.h"
 #include "tests/support/services.h"
 
 namespace kernelcast::worker {
 namespace {
 
 namespace fs = std::filesystem;
+
+using testing::Variation;
 
 struct Options {
   std::string problems;
@@ -66,16 +69,6 @@ struct Item {
   std::optional<Artifact> artifact;  // empty: does not compile
   int64_t compile_ns = 0;
 };
-
-// The coefficient of variation.
-double Variation(const std::vector<double>& values) {
-  double sum = 0;
-  double squares = 0;
-  for (const double value : values) sum += value;
-  const double mean = sum / static_cast<double>(values.size());
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  return std::sqrt(squares / static_cast<double>(values.size() - 1)) / mean;
-}
 
 absl::StatusOr<std::vector<Problem>> ReadProblems(const Options& options) {
   std::vector<fs::path> folders;

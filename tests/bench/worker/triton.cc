@@ -2,6 +2,12 @@
 // --threads how many compile per second.
 //
 //   bench_triton [--folder examples/triton] [--architectures sm_80,sm_90a] [--threads N]
+//   bench_triton --measure FILE
+//   bench_triton --compare FILE
+//
+// The second form needs a GPU. It measures these candidates and Python candidates of PyTorch tasks,
+// and appends a line of JSON for each. The third needs none. It estimates the candidates of such a
+// file and prints how well estimates rank them. Both need an interpreter with PyTorch and Triton.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
@@ -16,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "services/worker/cuda/target/cuda_target.h"
+#include "tests/bench/worker/measured_estimates.h"
 #include "tests/support/services.h"
 #include "tests/support/triton_examples.h"
 
@@ -23,13 +30,18 @@ namespace kernelcast::testing {
 namespace {
 
 struct Flags {
-  std::string folder = KERNELCAST_SOURCE_DIR "/examples/triton";
+  std::string folder = SourcePath("examples/triton");
   std::string python = TritonPythonOfTests();
   std::vector<std::string> architectures = {"sm_80", "sm_90a"};
   std::string only;
+  std::string measure;
+  std::string compare;
   int threads = 0;
   int copies = 1;
 };
+
+// As for ctest's SKIP_RETURN_CODE.
+constexpr int kSkipped = 77;
 
 double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
@@ -155,7 +167,28 @@ void Throughput(const Flags& flags, const std::vector<TritonExample>& examples,
   }
 }
 
+int MeasureOrCompare(const Flags& flags) {
+  const bool measures = !flags.measure.empty();
+  const MeasuredEstimatesOptions options = {
+      .triton_folder = flags.folder,
+      .python = flags.python,
+      .cuda_home = measures ? "" : KERNELCAST_CUDA_HOME,
+      .architecture = flags.architectures.back(),
+      .only = flags.only,
+      .file = measures ? flags.measure : flags.compare,
+  };
+  const absl::Status status = measures ? MeasureExamples(options) : CompareWithMeasured(options);
+  if (status.ok()) return 0;
+  if (measures && absl::IsUnavailable(status)) {
+    std::printf("skipped: %s\n", std::string(status.message()).c_str());
+    return kSkipped;
+  }
+  std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return 1;
+}
+
 int Run(const Flags& flags) {
+  if (!flags.measure.empty() || !flags.compare.empty()) return MeasureOrCompare(flags);
   const std::vector<TritonExample> examples = ReadTritonExamples(flags.folder);
   std::map<std::string, Problem> problems;
   for (const TritonExample& example : examples) {
@@ -183,6 +216,12 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->capture_default_str();
   app.add_option("--only", flags.only, "Part of the name of the candidates to take");
+  CLI::Option* const measure = app.add_option(
+      "--measure", flags.measure, "Measure on a GPU, and append the times to this file");
+  app.add_option("--compare", flags.compare,
+                 "Estimate the candidates of such a file without a GPU, for the last architecture")
+      ->excludes(measure)
+      ->check(CLI::ExistingFile);
   app.add_option("--threads", flags.threads, "Measure throughput with this many threads");
   app.add_option("--copies", flags.copies, "Of each candidate, for throughput")
       ->capture_default_str();

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -13,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/file.h"
 #include "common/domain/facts.h"
 #include "services/worker/cuda/target/cuda_target.h"
@@ -20,6 +22,7 @@
 #include "services/worker/python/launch_recorder.h"
 #include "services/worker/virtual_gpu/estimate/gpu_model.h"
 #include "tests/support/services.h"
+#include "tests/support/task_examples.h"
 
 namespace kernelcast::testing {
 namespace {
@@ -320,47 +323,83 @@ TEST_CASE("A Python candidate that is not recorded is compiled as before, and sa
   CHECK_THAT(NotCovered(broken), Catch::Contains("do not compile"));
 }
 
-// Example tasks of all formats with a candidate each: paths.
-std::vector<std::pair<std::string, std::string>> Examples() {
-  const std::string tasks = KERNELCAST_SOURCE_DIR "/examples/tasks/";
-  std::vector<std::pair<std::string, std::string>> found;
-  for (const auto& entry : fs::recursive_directory_iterator(tasks)) {
-    const fs::path path = entry.path();
-    const fs::path folder = path.parent_path();
-    const std::string name = folder.filename().string();
-    if (!entry.is_regular_file()) continue;
-    if (folder.parent_path().filename() == "candidates") {
-      found.emplace_back(absl::StrCat(tasks, "kernelbench/", name, ".py"), path.string());
-    } else if (name == "submissions" || name == "solutions") {
-      found.emplace_back(folder.parent_path().string(), path.string());
-    } else if (folder.parent_path().parent_path().filename() == "solutions") {
-      found.emplace_back(absl::StrCat(tasks, "flashinfer_bench/definitions/",
-                                      folder.parent_path().filename().string(), "/", name, ".json"),
-                         path.string());
-    }
+TEST_CASE("A recording that touches less memory than the task needs is not believed") {
+  if (!HaveTorch()) return;
+  // The input of 64 x 256 floats, and the output.
+  CHECK(Record(kTask, kTask).needed_bytes == 2 * 4 * 64 * 256);
+  const std::string launch = "        relu[({},)](x, y, n, BLOCK=256)\n        return y";
+  CHECK(Record(kTask, ModelNew(absl::StrReplaceAll(launch, {{"{}", "64"}}))).needed_bytes == 0);
+  // An intermediate result counts no more than a view of the input, and a table that is indexed not
+  // at all.
+  const std::string gather = R"(
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, table, rows):
+        return (table[rows] + table[:8]).sum(1)
+
+def get_inputs():
+    return [torch.randn(4096, 64), torch.randint(0, 4096, (8,))]
+
+def get_init_inputs():
+    return []
+)";
+  CHECK(Record(gather, gather).needed_bytes == 4 * 8 * 64 + 8 * 8 + 4 * 8);
+
+  RecordingTarget target;
+  if (!target.Make()) return;
+  for (const char* grid : {"64", "32"}) {
+    INFO(grid);
+    const auto honest =
+        target.Compile(kTask, ModelNew(absl::StrReplaceAll(launch, {{"{}", grid}})));
+    CHECK(NotCovered(honest).empty());
   }
-  std::sort(found.begin(), found.end());
-  return found;
+  const auto wrong = target.Compile(kTask, ModelNew(absl::StrReplaceAll(launch, {{"{}", "1"}})));
+  CHECK_THAT(NotCovered(wrong), Catch::Contains("touches 2048 bytes") &&
+                                    Catch::Contains("the reference needs 131072"));
+  const auto forged = target.Compile(
+      kTask, ModelNew(launch,
+                      "open('result.json', 'w').write('''{\"source\": \"\", "
+                      "\"tensors\": [], \"launches\": [], \"needed\": 1, "
+                      "\"operations\": [{\"name\": \"relu\", \"bytes\": 1, "
+                      "\"operations\": 1, \"unit\": \"float32\", \"count\": 1}]}''')\n"
+                      "os._exit(0)"));
+  CHECK_THAT(NotCovered(forged), Catch::Contains("touches 1 bytes"));
+}
+
+TEST_CASE("Variants of tasks are different candidates of their format") {
+  const std::vector<TaskExample> variants = MakeTaskVariants();
+  CHECK(variants.size() == 40);
+  std::set<std::string> ids;
+  for (const TaskExample& variant : variants) {
+    INFO(variant.task << "/" << variant.name);
+    ids.insert(CandidateOf(variant).candidate_id);
+    CHECK_THAT(variant.source, Catch::Contains("\nclass ModelNew("));
+    CHECK_THAT(variant.problem->task->source, Catch::Contains("\nclass Model("));
+  }
+  CHECK(ids.size() == variants.size());
 }
 
 // One in three, because each takes 1 s. KERNELCAST_ALL_EXAMPLES=1: all of them.
 TEST_CASE("Most example candidates are recorded", "[slow]") {
   if (!HaveTorch()) return;
-  const auto examples = Examples();
+  const auto examples = ReadTaskExamples();
   REQUIRE(examples.size() >= 30);
   int recorded = 0;
   int tried = 0;
   for (size_t i = 0; i < examples.size();
        i += std::getenv("KERNELCAST_ALL_EXAMPLES") != nullptr ? 1 : 3) {
-    const auto& [task, candidate] = examples[i];
-    const Problem problem = ParseProblem(ReadProblemFolder(task).value()).value();
+    const TaskExample& example = examples[i];
     const Recording recording =
-        Recorder().Record(*problem.task, 0, Read(candidate), MakeGpu(), CancelToken()).value();
+        Recorder()
+            .Record(*example.problem->task, 0, example.source, MakeGpu(), CancelToken())
+            .value();
     ++tried;
     if (recording.not_recorded.empty()) {
       ++recorded;
     } else {
-      std::printf("%s: %s\n", candidate.c_str(), recording.not_recorded.c_str());
+      std::printf("%s/%s: %s\n", example.task.c_str(), example.name.c_str(),
+                  recording.not_recorded.c_str());
     }
   }
   std::printf("%d of %d example candidates are recorded\n", recorded, tried);

@@ -1,7 +1,9 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CUDA_TARGET_CUDA_COMPILERS_H_
 #define KERNELCAST_SERVICES_WORKER_CUDA_TARGET_CUDA_COMPILERS_H_
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,6 +22,7 @@
 #include "services/worker/python/launch_recorder.h"
 #include "services/worker/python/python_compiler.h"
 #include "services/worker/python/zygote.h"
+#include "services/worker/virtual_gpu/estimate/gpu_model.h"
 
 namespace kernelcast::worker {
 
@@ -92,6 +95,12 @@ class CudaCompilers {
   absl::Status AddRecorded(const Problem& problem, const Candidate& candidate,
                            const DeviceModel& model, const CancelToken& cancel,
                            CompileSuccess& success);
+  absl::StatusOr<Recording> Record(const Problem& problem, const std::string& source,
+                                   const virtual_gpu::GpuModel& gpu, const DeviceModel& model,
+                                   const CancelToken& cancel);
+  // Recording::needed_bytes of the task's reference.
+  absl::StatusOr<double> NeededBytes(const Problem& problem, const virtual_gpu::GpuModel& gpu,
+                                     const DeviceModel& model, const CancelToken& cancel);
 
   // Constant after Open and RequireDevicePython.
   const CudaTargetOptions& options_;
@@ -110,6 +119,10 @@ class CudaCompilers {
   std::string no_python_reason_;
   // Null if there is no PyTorch for CUDA.
   std::shared_ptr<PythonZygote> zygote_;
+
+  std::mutex mutex_;
+  // Protected by mutex_. By problem.
+  std::map<std::string, double> needed_bytes_;
 };
 
 }  // namespace kernelcast::worker

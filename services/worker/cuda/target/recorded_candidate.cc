@@ -1,4 +1,8 @@
 // How CudaCompilers estimates Python candidates without a GPU.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <variant>
@@ -12,6 +16,53 @@
 #include "services/worker/virtual_gpu/estimate/gpu_model.h"
 
 namespace kernelcast::worker {
+namespace {
+
+// Candidates that touch less than this share of what the reference needs are not believed. Some
+// need less than the reference, for example half of a triangular matrix.
+constexpr double kLeastTouchedShare = 0.5;
+// Of the problems in memory.
+constexpr size_t kMaxProblems = 256;
+
+// The first case that is timed.
+size_t CaseToRecord(const Problem& problem) {
+  const AxisValues& timed = problem.targets.at(std::string(kCudaTargetName)).bench_shapes.front();
+  const auto& cases = problem.task->cases;
+  const auto found =
+      std::ranges::find_if(cases, [&](const PythonTask::Case& of) { return of.axes == timed; });
+  return found == cases.end() ? 0 : static_cast<size_t>(found - cases.begin());
+}
+
+}  // namespace
+
+absl::StatusOr<Recording> CudaCompilers::Record(const Problem& problem, const std::string& source,
+                                                const virtual_gpu::GpuModel& gpu,
+                                                const DeviceModel& model,
+                                                const CancelToken& cancel) {
+  const auto capability = static_cast<int>(ArchitectureNumber(model.architecture));
+  return recorder_->Record(*problem.task, CaseToRecord(problem), source,
+                           {.name = std::string(gpu.name),
+                            .multiprocessors = gpu.multiprocessors,
+                            .capability_major = capability / 10,
+                            .capability_minor = capability % 10},
+                           cancel);
+}
+
+absl::StatusOr<double> CudaCompilers::NeededBytes(const Problem& problem,
+                                                  const virtual_gpu::GpuModel& gpu,
+                                                  const DeviceModel& model,
+                                                  const CancelToken& cancel) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = needed_bytes_.find(problem.problem_id);
+    if (known != needed_bytes_.end()) return known->second;
+  }
+  KC_ASSIGN_OR_RETURN(const Recording reference,
+                      Record(problem, problem.task->source, gpu, model, cancel));
+  const std::lock_guard lock(mutex_);
+  if (needed_bytes_.size() >= kMaxProblems) needed_bytes_.clear();
+  return needed_bytes_.insert({problem.problem_id, reference.needed_bytes}).first->second;
+}
 
 absl::Status CudaCompilers::AddRecorded(const Problem& problem, const Candidate& candidate,
                                         const DeviceModel& model, const CancelToken& cancel,
@@ -19,14 +70,8 @@ absl::Status CudaCompilers::AddRecorded(const Problem& problem, const Candidate&
   const virtual_gpu::GpuModel* const gpu =
       virtual_gpu::FindGpuModel(model.name, model.architecture);
   if (gpu == nullptr) return absl::OkStatus();
-  const auto capability = static_cast<int>(ArchitectureNumber(model.architecture));
   KC_ASSIGN_OR_RETURN(const Recording recording,
-                      recorder_->Record(*problem.task, 0, candidate.source,
-                                        {.name = std::string(gpu->name),
-                                         .multiprocessors = gpu->multiprocessors,
-                                         .capability_major = capability / 10,
-                                         .capability_minor = capability % 10},
-                                        cancel));
+                      Record(problem, candidate.source, *gpu, model, cancel));
   const auto not_simulated = [&](std::string reason) {
     success.facts.simulations = {NotSimulated(*gpu, std::move(reason))};
     return absl::OkStatus();
@@ -54,7 +99,17 @@ absl::Status CudaCompilers::AddRecorded(const Problem& problem, const Candidate&
   if (!recording.operations.empty()) {
     simulations.front().launches.push_back(SimulateOperations(recording.operations, *gpu));
   }
-  success.log = DescribeShares(simulations.front(), recording.operations);
+  const std::string log = DescribeShares(simulations.front(), recording.operations);
+  if (!log.empty() && candidate.source != problem.task->source) {
+    KC_ASSIGN_OR_RETURN(const double needed, NeededBytes(problem, *gpu, model, cancel));
+    const double touched = TouchedBytes(simulations.front());
+    if (touched < kLeastTouchedShare * needed) {
+      return not_simulated(absl::StrCat("it touches ", std::llround(touched),
+                                        " bytes of memory, and the reference needs ",
+                                        std::llround(needed)));
+    }
+  }
+  success.log = log;
   success.facts.simulations = std::move(simulations);
   return absl::OkStatus();
 }

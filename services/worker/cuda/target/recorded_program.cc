@@ -65,10 +65,10 @@ KnownAmounts AmountsOf(const RecordedOperation& operation) {
   return amounts;
 }
 
-// Index of the estimated time among the facts of a launch.
-size_t TimeIndex() {
+// Index among the facts of a launch.
+size_t FactIndex(std::string_view name) {
   const auto& names = (*FindSimulationSchema(kCudaSimulationSchemaId))->names;
-  return static_cast<size_t>(std::ranges::find(names, "estimated_ns") - names.begin());
+  return static_cast<size_t>(std::ranges::find(names, name) - names.begin());
 }
 
 }  // namespace
@@ -126,9 +126,18 @@ ShapeSimulation NotSimulated(const virtual_gpu::GpuModel& gpu, std::string reaso
   return simulation;
 }
 
+double TouchedBytes(const ShapeSimulation& simulation) {
+  const size_t index = FactIndex("unique_bytes");
+  double bytes = 0;
+  for (const LaunchSimulation& launch : simulation.launches) {
+    if (index < launch.values.size()) bytes += launch.values[index];
+  }
+  return bytes;
+}
+
 std::string DescribeShares(const ShapeSimulation& simulation,
                            std::span<const RecordedOperation> operations) {
-  const size_t index = TimeIndex();
+  const size_t index = FactIndex("estimated_ns");
   double all_ns = 0;
   double own_ns = 0;
   for (const LaunchSimulation& launch : simulation.launches) {

@@ -38,6 +38,10 @@ ShapeSimulation EmptySimulation(const virtual_gpu::GpuModel& gpu);
 // The one simulation of a candidate of which nothing is known, for the reason.
 ShapeSimulation NotSimulated(const virtual_gpu::GpuModel& gpu, std::string reason);
 
+// Bytes that the launches touch, each byte counted once per launch. Of operations of PyTorch: that
+// they read and write. Launches that are not covered touch nothing.
+double TouchedBytes(const ShapeSimulation& simulation);
+
 // Says which share of the estimated time is PyTorch's, in one line. "": not all is estimated.
 std::string DescribeShares(const ShapeSimulation& simulation,
                            std::span<const RecordedOperation> operations);

@@ -43,6 +43,9 @@ class PlantedProblem {
   std::vector<Candidate> candidates_;
 };
 
+// Facts of a recorded Python candidate whose launches are estimated to take these times.
+CompileFacts RecordedFacts(const std::vector<double>& times_ns);
+
 // A standard normal number from a seed.
 double NormalDraw(uint64_t seed);
 

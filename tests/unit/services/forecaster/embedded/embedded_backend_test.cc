@@ -98,6 +98,30 @@ TEST_CASE("Forecasts are wide before any label and say so", "[forecaster][embedd
   CHECK(forecast.expected_log2_speedup == 0);
 }
 
+TEST_CASE("Recorded candidates are forecast by their estimates before any label",
+          "[forecaster][embedded][recorded]") {
+  const PlantedProblem problem;
+  const EmbeddedBackend backend(QuickOptions());
+  ForecastInput input = Input(problem, 5);
+  input.reference_facts = RecordedFacts({2000, 2000});
+  const auto forecast = [&](const CompileFacts& facts) {
+    input.facts = facts;
+    const Forecast made = backend.ForecastNow(input);
+    CheckForecast(made);
+    return made;
+  };
+  CHECK(forecast(RecordedFacts({4000})).expected_log2_speedup == Approx(0).margin(1e-6));
+  CHECK(forecast(RecordedFacts({4000, 4000})).expected_log2_speedup == Approx(-0.9));
+  const Forecast fast = forecast(RecordedFacts({1000}));
+  CHECK(fast.expected_log2_speedup == Approx(1.8));
+  CompileFacts not_covered = RecordedFacts({1000});
+  not_covered.simulations[0].launches = {{"the candidate", {}, "reads values of a tensor (item)"}};
+  const Forecast unknown = forecast(not_covered);
+  CHECK(unknown.expected_log2_speedup == 0);
+  CHECK(unknown.stddev_log2_speedup == Approx(StandardDeviation(kPrior)));
+  CHECK(fast.stddev_log2_speedup < unknown.stddev_log2_speedup);
+}
+
 TEST_CASE("Forecasts are always simplexes", "[forecaster][embedded][property]") {
   const PlantedProblem problem;
   EmbeddedBackend backend(QuickOptions());

@@ -2,10 +2,16 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "common/domain/scoring.h"
 #include "common/domain/student_t.h"
+#include "services/forecaster/core/simulation_features.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
 
 namespace kernelcast::forecaster {
@@ -150,6 +156,135 @@ TEST_CASE("Training depends only on labels, order and seed", "[forecaster][probl
     CHECK(sample.Predict(one, candidate).location == sample.Predict(two, candidate).location);
     CHECK(sample.Predict(one, candidate).scale == sample.Predict(two, candidate).scale);
   }
+}
+
+// Of a Python candidate whose estimated time is that of the reference / 2^claimed.
+CandidateFeatures Recorded(double claimed) {
+  CandidateFeatures features;
+  features.is_recorded = true;
+  features.simulation.assign(SimulationRowNames().size(), 0.0f);
+  features.simulation[0] = static_cast<float>(claimed);
+  const double seed = 1e6 + 1000 * claimed;
+  for (size_t i = 0; i < SimulationFeatureNames().size(); ++i) {
+    features.facts.push_back(static_cast<float>(NormalDraw(i + static_cast<uint64_t>(seed))));
+  }
+  return features;
+}
+
+// Learnt from device code whose speedups are as simulated, within 10%.
+std::shared_ptr<const SharedModel> SimulationsOfDeviceCode() {
+  static const std::shared_ptr<const SharedModel> kModel = [] {
+    std::vector<std::vector<TrainingRow>> problems(4);
+    for (size_t p = 0; p < problems.size(); ++p) {
+      for (uint64_t i = 0; i < 30; ++i) {
+        TrainingRow& row = problems[p].emplace_back();
+        row.features = Recorded(NormalDraw(100 * p + i));
+        row.features.is_recorded = false;
+        row.features.shared = {0};
+        row.log2_speedup = row.features.simulation[0] + 0.14 * NormalDraw(1000 + 100 * p + i);
+      }
+    }
+    std::map<std::string, ProblemRows> rows;
+    for (size_t p = 0; p < problems.size(); ++p) {
+      for (const TrainingRow& row : problems[p]) {
+        rows["p" + std::to_string(p)].rows.push_back(&row);
+      }
+    }
+    return std::make_shared<const SharedModel>(SharedModel::Train(rows, 1).value());
+  }();
+  return kModel;
+}
+
+ProblemModel TrainOnRecorded(std::span<const TrainingRow> rows,
+                             std::shared_ptr<const SharedModel> shared) {
+  std::vector<const TrainingRow*> pointers;
+  for (const TrainingRow& row : rows) pointers.push_back(&row);
+  return ProblemModel::Train(TunableEncoder(), pointers, std::move(shared), {});
+}
+
+StudentT PredictRecorded(const ProblemModel& model, const CandidateFeatures& features) {
+  return model.Predict(TunableEncoder(), features).log2_speedup;
+}
+
+TEST_CASE("Recorded candidates are forecast by their estimates, and wide",
+          "[forecaster][problem_model][recorded]") {
+  for (const auto& shared : {std::shared_ptr<const SharedModel>(), SimulationsOfDeviceCode()}) {
+    const double slope = shared == nullptr ? 0.9 : shared->simulated_slope();
+    CAPTURE(slope);
+    const ProblemModel model = TrainOnRecorded({}, shared);
+    const StudentT slower = PredictRecorded(model, Recorded(-1));
+    const StudentT same = PredictRecorded(model, Recorded(0));
+    const StudentT faster = PredictRecorded(model, Recorded(2));
+    CHECK(slower.location == Approx(-slope));
+    CHECK(same.location == Approx(0).margin(1e-9));
+    CHECK(faster.location == Approx(2 * slope));
+    CHECK(same.scale == Approx(0.75).epsilon(0.02));
+    CHECK(faster.scale == Approx(std::hypot(0.75, 1)).epsilon(0.05));
+    // A claim of 1000x: it may well be slower than the reference.
+    const StudentT claims_much = PredictRecorded(model, Recorded(10));
+    CHECK(StudentTUpperTail(claims_much.location / claims_much.scale,
+                            claims_much.degrees_of_freedom) > 0.05);
+    // Without a recording, nothing is known.
+    const StudentT unknown = PredictRecorded(model, CandidateFeatures());
+    CHECK(unknown.location == 0);
+    CHECK(unknown.scale == Approx(kPrior.scale));
+  }
+  // Device code is forecast by the shared model, as narrow as its errors.
+  CandidateFeatures device = Recorded(1);
+  device.is_recorded = false;
+  device.shared = {0};
+  const ProblemModel model = TrainOnRecorded({}, SimulationsOfDeviceCode());
+  CHECK(PredictRecorded(model, device).scale < 0.3);
+}
+
+TEST_CASE("Labels correct the estimates of recorded candidates",
+          "[forecaster][problem_model][recorded]") {
+  // All are an octave slower than estimated, because the reference's estimate is too long.
+  std::vector<TrainingRow> rows;
+  for (uint64_t i = 0; i < 8; ++i) {
+    TrainingRow& row = rows.emplace_back();
+    row.features = Recorded(NormalDraw(i));
+    row.log2_speedup = row.features.simulation[0] - 1 + 0.1 * NormalDraw(50 + i);
+  }
+  for (const auto& shared : {std::shared_ptr<const SharedModel>(), SimulationsOfDeviceCode()}) {
+    const ProblemModel model = TrainOnRecorded(rows, shared);
+    const StudentT corrected = PredictRecorded(model, Recorded(1));
+    CAPTURE(corrected.scale, shared != nullptr);
+    CHECK(corrected.location == Approx(0).margin(0.25));
+    CHECK(corrected.scale < 0.7);  // without labels: 0.9
+  }
+}
+
+TEST_CASE("A label of a forged recording has little influence on other candidates",
+          "[forecaster][problem_model][recorded]") {
+  TrainingRow forged;
+  forged.features = Recorded(8);
+  forged.log2_speedup = 0;
+  TrainingRow not_recorded;
+  not_recorded.log2_speedup = 1.5;
+  for (const auto& shared : {std::shared_ptr<const SharedModel>(), SimulationsOfDeviceCode()}) {
+    CAPTURE(shared != nullptr);
+    const StudentT before = PredictRecorded(TrainOnRecorded({}, shared), Recorded(1));
+    for (const TrainingRow& row : {forged, not_recorded}) {
+      const StudentT after = PredictRecorded(TrainOnRecorded({&row, 1}, shared), Recorded(1));
+      CAPTURE(before.location, after.location, after.scale);
+      CHECK(std::abs(after.location - before.location) < 0.5);
+      CHECK(after.scale < 2 * before.scale);
+    }
+  }
+}
+
+TEST_CASE("Recorded candidates do not teach the model of device code",
+          "[forecaster][problem_model][recorded]") {
+  std::vector<TrainingRow> rows(40);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i].features = Recorded(NormalDraw(i));
+    rows[i].log2_speedup = 0;
+  }
+  ProblemRows of_problem;
+  for (const TrainingRow& row : rows) of_problem.rows.push_back(&row);
+  CHECK(absl::IsNotFound(SharedModel::Train({{"task", of_problem}}, 1).status()));
+  CHECK_FALSE(SimulationsOfDeviceCode()->Covers(rows[0].features));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <utility>
+#include <vector>
 
 #include "services/forecaster/core/feature_schema.h"
 #include "services/forecaster/core/simulation_features.h"
@@ -72,6 +73,32 @@ TEST_CASE("Device code features include its launches", "[forecaster][training_ro
   };
   CHECK(MakeFeatures(ProblemContext(weighted), candidate, twice(1000), twice(4000), "NVIDIA H200")
             .simulation[0] == 1.5);
+}
+
+TEST_CASE("A recorded candidate has the features of its simulation alone",
+          "[forecaster][training_row]") {
+  const PlantedProblem problem;
+  const Candidate& candidate = problem.candidates()[0];
+  const CandidateFeatures features =
+      MakeFeatures(*problem.context(), candidate, RecordedFacts({1000, 3000}),
+                   RecordedFacts({2000}), "NVIDIA H200");
+  CHECK(features.is_recorded);
+  REQUIRE(features.simulation.size() == SimulationRowNames().size());
+  CHECK(features.simulation[0] == -1);
+  CHECK(features.facts.size() == SimulationFeatureNames().size());
+  CHECK(features.shared.empty());
+  CHECK(features.failure.empty());
+
+  CompileFacts not_covered = RecordedFacts({1000});
+  not_covered.simulations[0].launches = {{"the candidate", {}, "reads values of a tensor (item)"}};
+  for (const auto& [own, reference] : {std::pair{not_covered, RecordedFacts({2000})},
+                                       std::pair{RecordedFacts({2000}), not_covered}}) {
+    const CandidateFeatures none =
+        MakeFeatures(*problem.context(), candidate, own, reference, "NVIDIA H200");
+    CHECK_FALSE(none.is_recorded);
+    CHECK(none.simulation.empty());
+    CHECK(none.facts.empty());
+  }
 }
 
 TEST_CASE("Levels whose facts are missing stay empty", "[forecaster][training_row]") {

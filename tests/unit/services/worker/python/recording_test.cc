@@ -25,7 +25,8 @@ Json Example() {
                                 "E": {"kind": "type", "value": "float32"},
                                 "F": {"kind": "text", "value": "relu"}}}],
     "operations": [{"name": "mm", "bytes": 4096, "operations": 65536, "unit": "matrix_half",
-                    "count": 3}]})");
+                    "count": 3}],
+    "needed": 8192})");
 }
 
 std::string ErrorOf(const Json& json) {
@@ -59,6 +60,7 @@ TEST_CASE("A recording is read as launches of a Triton candidate") {
   REQUIRE(recording->operations.size() == 1);
   CHECK(recording->operations[0].unit == RecordedOperation::Unit::kHalf);
   CHECK(recording->operations[0].count == 3);
+  CHECK(recording->needed_bytes == 8192);
 }
 
 TEST_CASE("A reason why nothing is recorded is one short line") {
@@ -126,6 +128,8 @@ TEST_CASE("A recording that a candidate forged is refused, whatever it holds") {
       {"/operations/0/count", 0},
       {"/operations/0/count", 1 << 30},
       {"/operations/0/name", std::string(100, 'x')},
+      {"/needed", -1},
+      {"/needed", nullptr},
   };
   for (const Damage& damage : damages) {
     Json json = Example();
