@@ -51,12 +51,12 @@ elseif(NOT KERNELCAST_SANITIZER STREQUAL "")
   message(FATAL_ERROR "KERNELCAST_SANITIZER is '${KERNELCAST_SANITIZER}'; it may be address, thread or empty")
 endif()
 
-# Headers take most of the time to compile, above all gRPC's. This compiles the sources of a target
-# in batches, each of which parses a header once. So names in the anonymous namespaces of a target
-# must differ. Without it, each source is compiled alone.
-option(KERNELCAST_UNITY "Compile the sources of a target in batches" OFF)
+# Headers and the templates that sources instantiate from them take most of the time to compile. This
+# compiles the sources of a target as one, which parses and instantiates each once. So names in the
+# anonymous namespaces of a target must differ. Without it, each source is compiled alone.
+option(KERNELCAST_UNITY "Compile the sources of a target as one" OFF)
 set(CMAKE_UNITY_BUILD ${KERNELCAST_UNITY})
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 0)
 if(KERNELCAST_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # A type may have members of types local to its source, which is an included file here. Collecting
   # garbage below 1 GB of memory takes a tenth of the compiler's time.

@@ -15,7 +15,7 @@ namespace kernelcast {
 namespace {
 
 constexpr double kMaxRatio = 1e9;
-constexpr size_t kMaxLabelBytes = 4 << 10;
+constexpr size_t kMaxShortTextBytes = 4 << 10;
 constexpr size_t kMaxTextBytes = 1 << 20;
 constexpr size_t kMaxItems = 10'000;
 constexpr size_t kMaxFacts = 10'000;
@@ -54,7 +54,7 @@ class Checker {
     Amount(absl::StrCat(std::string(field), ".between_deviation"), ratio.between_deviation);
   }
   void Name(std::string_view field, const std::string& text) {
-    Require(text.size() <= kMaxLabelBytes, field, "short enough");
+    Require(text.size() <= kMaxShortTextBytes, field, "short enough");
   }
   void Text(std::string_view field, const std::string& text) {
     Require(text.size() <= kMaxTextBytes, field, "short enough");

@@ -24,7 +24,7 @@
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
-#include "services/cli/core/cuda_findings.h"
+#include "services/cli/core/cuda_checks.h"
 #include "services/cli/core/table.h"
 #include "services/cli/launch/kept_addresses.h"
 #include "services/cli/rpc/channel.h"
@@ -46,11 +46,11 @@ class Examination {
   void Missing(const std::string& name, const std::string& detail) {
     checks_.push_back({name, Verdict::kMissing, detail});
   }
-  void Add(Finding finding) { checks_.push_back(std::move(finding)); }
-  const std::vector<Finding>& checks() const { return checks_; }
+  void Add(Check check) { checks_.push_back(std::move(check)); }
+  const std::vector<Check>& checks() const { return checks_; }
 
  private:
-  std::vector<Finding> checks_;
+  std::vector<Check> checks_;
 };
 
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -219,8 +219,8 @@ void CheckCuda(Examination& examination, const std::string& folder) {
   const absl::StatusOr<std::unique_ptr<ChildProcess>> child = ChildProcess::Spawn(options);
   const std::string output =
       child.ok() ? (*child)->Wait(kProbeTimeoutNs).output : std::string(child.status().message());
-  for (Finding& finding : CudaFindings(output)) {
-    examination.Add(std::move(finding));
+  for (Check& check : CudaChecks(output)) {
+    examination.Add(std::move(check));
   }
 }
 
@@ -408,7 +408,7 @@ absl::StatusOr<ExitCode> RunDoctor(Context& context, const DoctorFlags& flags) {
   bool all_good = true;
   Table table({{""}, {"what"}, {"finding", Table::Align::kLeft, false, true}});
   const Style& style = console.style();
-  for (const Finding& check : examination.checks()) {
+  for (const Check& check : examination.checks()) {
     const char* word = check.verdict == Verdict::kGood   ? "ok"
                        : check.verdict == Verdict::kNote ? "note"
                                                          : "missing";

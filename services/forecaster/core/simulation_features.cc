@@ -16,13 +16,13 @@ constexpr std::string_view kTimes[] = {
     "dram_ns", "l2_ns",      "load_store_ns", "issue_ns",  "float32_ns", "integer_ns", "float64_ns",
     "half_ns", "special_ns", "conversion_ns", "tensor_ns", "atomics_ns", "latency_ns"};
 // Averaged over launches without transformation.
-constexpr std::string_view kRatios[] = {"load_efficiency",
-                                        "store_efficiency",
-                                        "shared_load_conflicts",
-                                        "shared_store_conflicts",
-                                        "divergent_share",
-                                        "active_lane_share",
-                                        "l2_reuse"};
+constexpr std::string_view kLaunchRatios[] = {"load_efficiency",
+                                              "store_efficiency",
+                                              "shared_load_conflicts",
+                                              "shared_store_conflicts",
+                                              "divergent_share",
+                                              "active_lane_share",
+                                              "l2_reuse"};
 // Averaged as log2(1 + value).
 constexpr std::string_view kAmounts[] = {"loads_in_flight", "bytes_in_flight", "resident_blocks",
                                          "block_warps"};
@@ -41,7 +41,7 @@ constexpr std::string_view kSums[] = {"instructions",
                                       "local_sectors"};
 
 constexpr size_t kFeatures =
-    1 + std::size(kTimes) + 6 + std::size(kRatios) + std::size(kAmounts) + std::size(kSums);
+    1 + std::size(kTimes) + 6 + std::size(kLaunchRatios) + std::size(kAmounts) + std::size(kSums);
 
 // Index of the first of kTimes among the features.
 constexpr size_t kFirstTime = 1;
@@ -56,7 +56,7 @@ constexpr double kWarpsOfAMultiprocessor = 64;
 // Indices of the facts among the schema's values.
 struct Positions {
   std::array<size_t, std::size(kTimes)> times;
-  std::array<size_t, std::size(kRatios)> ratios;
+  std::array<size_t, std::size(kLaunchRatios)> ratios;
   std::array<size_t, std::size(kAmounts)> amounts;
   std::array<size_t, std::size(kSums)> sums;
   size_t estimated_ns, waves, resident_blocks, block_warps;
@@ -69,7 +69,7 @@ struct Positions {
                                  schema.names.begin());
     };
     std::transform(std::begin(kTimes), std::end(kTimes), times.begin(), find);
-    std::transform(std::begin(kRatios), std::end(kRatios), ratios.begin(), find);
+    std::transform(std::begin(kLaunchRatios), std::end(kLaunchRatios), ratios.begin(), find);
     std::transform(std::begin(kAmounts), std::end(kAmounts), amounts.begin(), find);
     std::transform(std::begin(kSums), std::end(kSums), sums.begin(), find);
     estimated_ns = find("estimated_ns");
@@ -95,7 +95,7 @@ bool AddShape(const ShapeSimulation& shape, std::array<double, kFeatures>& featu
     total += launch.values[at.estimated_ns];
   }
   std::array<double, std::size(kTimes)> times = {};
-  std::array<double, std::size(kRatios)> ratios = {};
+  std::array<double, std::size(kLaunchRatios)> ratios = {};
   std::array<double, std::size(kAmounts)> amounts = {};
   std::array<double, std::size(kSums)> sums = {};
   double largest = 0;
@@ -145,7 +145,7 @@ std::span<const std::string_view> SimulationFeatureNames() {
     names.insert(names.end(), std::begin(kTimes), std::end(kTimes));
     names.insert(names.end(),
                  {"largest_share", "occupancy", "waves", "tail", "launch_overhead", "launches"});
-    names.insert(names.end(), std::begin(kRatios), std::end(kRatios));
+    names.insert(names.end(), std::begin(kLaunchRatios), std::end(kLaunchRatios));
     names.insert(names.end(), std::begin(kAmounts), std::end(kAmounts));
     names.insert(names.end(), std::begin(kSums), std::end(kSums));
     return names;

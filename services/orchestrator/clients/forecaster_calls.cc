@@ -9,7 +9,7 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-using Async = v1::Forecaster::StubInterface::async_interface;
+using AsyncForecaster = v1::Forecaster::StubInterface::async_interface;
 
 }  // namespace
 
@@ -23,7 +23,7 @@ ForecasterPeer::ForecasterPeer(std::string peer_address,
 
 void ForecasterPeer::Describe(absl::Duration timeout, std::stop_token stop, Done done) {
   StartUnaryCall(
-      stub->async(), &Async::Describe, {}, {.timeout = timeout, .stop = std::move(stop)},
+      stub->async(), &AsyncForecaster::Describe, {}, {.timeout = timeout, .stop = std::move(stop)},
       [this, done = std::move(done)](const absl::Status& status, v1::ForecasterDescription& reply) {
         if (status.ok()) told = std::move(reply);
         done(status);
@@ -35,7 +35,7 @@ void ForecasterPeer::PutProblem(const Problem& problem, absl::Duration timeout,
   v1::PutProblemRequest put;
   *put.mutable_problem() = ProblemFilesToProto(problem);
   StartUnaryCall(
-      stub->async(), &Async::PutProblem, std::move(put),
+      stub->async(), &AsyncForecaster::PutProblem, std::move(put),
       {.timeout = timeout, .stop = std::move(stop)},
       [done = std::move(done)](const absl::Status& status, const auto&) { done(status); });
 }
@@ -48,7 +48,7 @@ void ForecastJob::Send(Peer& peer, std::stop_token stop, Peer::Done ended) {
     return;
   }
   StartUnaryCall(
-      forecaster.stub->async(), &Async::Forecast, request,
+      forecaster.stub->async(), &AsyncForecaster::Forecast, request,
       {timeout, std::move(stop), "kernelcast.v1.Forecaster/Forecast", forecaster.address, trace},
       [this, ended = std::move(ended)](const absl::Status& status, v1::ForecastReply& answer) {
         reply = std::move(answer);
@@ -90,8 +90,8 @@ void ForecastJob::Finish(const absl::Status& status) {
 
 void ObserveJob::Send(Peer& peer, std::stop_token stop, Peer::Done ended) {
   StartUnaryCall(
-      static_cast<ForecasterPeer&>(peer).stub->async(), &Async::Observe, std::move(request),
-      {.timeout = timeout, .stop = std::move(stop)},
+      static_cast<ForecasterPeer&>(peer).stub->async(), &AsyncForecaster::Observe,
+      std::move(request), {.timeout = timeout, .stop = std::move(stop)},
       [ended = std::move(ended)](const absl::Status& status, const auto&) { ended(status); });
 }
 

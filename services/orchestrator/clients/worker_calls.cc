@@ -11,7 +11,7 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-using Async = v1::Worker::StubInterface::async_interface;
+using AsyncWorker = v1::Worker::StubInterface::async_interface;
 
 void LogRefusedReply(const Peer& worker, const absl::Status& why) {
   Log(LogLevel::kWarning, "a worker's reply is refused",
@@ -29,7 +29,7 @@ WorkerPeer::WorkerPeer(std::string peer_address, const std::shared_ptr<grpc::Cha
 
 void WorkerPeer::Describe(absl::Duration timeout, std::stop_token stop, Done done) {
   StartUnaryCall(
-      stub->async(), &Async::Describe, {}, {.timeout = timeout, .stop = std::move(stop)},
+      stub->async(), &AsyncWorker::Describe, {}, {.timeout = timeout, .stop = std::move(stop)},
       [this, done = std::move(done)](const absl::Status& status, v1::WorkerDescription& reply) {
         if (status.ok()) told = std::move(reply);
         done(status);
@@ -41,7 +41,7 @@ void WorkerPeer::PutProblem(const Problem& problem, absl::Duration timeout, std:
   v1::PutProblemRequest request;
   *request.mutable_problem() = ProblemFilesToProto(problem);
   StartUnaryCall(
-      stub->async(), &Async::PutProblem, std::move(request),
+      stub->async(), &AsyncWorker::PutProblem, std::move(request),
       {.timeout = timeout, .stop = std::move(stop)},
       [done = std::move(done)](const absl::Status& status, const auto&) { done(status); });
 }
@@ -58,7 +58,7 @@ void CompileJob::Send(Peer& peer, std::stop_token stop, Peer::Done ended) {
     SendInBatch(worker, std::move(ended));
     return;
   }
-  StartUnaryCall(worker.stub->async(), &Async::Compile, request,
+  StartUnaryCall(worker.stub->async(), &AsyncWorker::Compile, request,
                  {timeout, std::move(stop), "kernelcast.v1.Worker/Compile", worker.address, trace},
                  [this, &worker, ended = std::move(ended)](const absl::Status& status,
                                                            const v1::CompileReply& reply) {
@@ -106,7 +106,7 @@ void CompileJob::Finish(const absl::Status& status) {
 
 void MeasureJob::Send(Peer& peer, std::stop_token stop, Peer::Done ended) {
   auto& worker = static_cast<WorkerPeer&>(peer);
-  StartUnaryCall(worker.stub->async(), &Async::Measure, request,
+  StartUnaryCall(worker.stub->async(), &AsyncWorker::Measure, request,
                  {timeout, std::move(stop), "kernelcast.v1.Worker/Measure", worker.address, trace},
                  [this, &worker, ended = std::move(ended)](const absl::Status& status,
                                                            const v1::MeasureReply& reply) {

@@ -24,7 +24,7 @@
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "tests/unit/common/rpc/test_certificates.h"
 
-namespace kernelcast {
+namespace kernelcast::access_test {
 namespace {
 
 // All methods of all services, unimplemented: a permitted call returns UNIMPLEMENTED.
@@ -458,4 +458,4 @@ TEST_CASE("A server does not start with an unusable token file", "[access]") {
   CHECK_THAT(Message(status), Catch::Contains("tokens.yaml"));
 }
 
-}  // namespace kernelcast
+}  // namespace kernelcast::access_test

@@ -23,7 +23,7 @@
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "tests/unit/common/rpc/event.h"
 
-namespace kernelcast {
+namespace kernelcast::batch_test {
 namespace {
 
 using Caller = BatchCaller<CompileBatches>;
@@ -358,4 +358,4 @@ TEST_CASE("A full server stops reading until it has answered") {
 }
 
 }  // namespace
-}  // namespace kernelcast
+}  // namespace kernelcast::batch_test

@@ -20,7 +20,7 @@
 #include "common/rpc/unary_reactor.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 
-namespace kernelcast {
+namespace kernelcast::compression_test {
 namespace {
 
 constexpr int kMaxMessageBytes = 1 << 20;
@@ -202,4 +202,4 @@ TEST_CASE("A client does not inflate what a server compresses", "[server]") {
 }
 
 }  // namespace
-}  // namespace kernelcast
+}  // namespace kernelcast::compression_test

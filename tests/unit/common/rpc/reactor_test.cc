@@ -20,7 +20,7 @@
 #include "tests/support/one_by_one.h"
 #include "tests/unit/common/rpc/event.h"
 
-namespace kernelcast {
+namespace kernelcast::reactor_test {
 namespace {
 
 using testing::OneByOne;
@@ -731,4 +731,4 @@ TEST_CASE("A shutdown lets active calls finish within the grace period", "[serve
   CHECK(status.ok());
 }
 
-}  // namespace kernelcast
+}  // namespace kernelcast::reactor_test

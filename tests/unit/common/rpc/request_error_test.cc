@@ -5,7 +5,7 @@
 
 #include "kernelcast/v1/worker.pb.h"
 
-namespace kernelcast {
+namespace kernelcast::request_error_test {
 namespace {
 
 v1::RequestError Sent(const absl::Status& status) {
@@ -52,4 +52,4 @@ TEST_CASE("A peer's retry hint is limited", "[request_error]") {
 }
 
 }  // namespace
-}  // namespace kernelcast
+}  // namespace kernelcast::request_error_test

@@ -16,7 +16,7 @@
 #include "common/rpc/unary_reactor.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 
-namespace kernelcast {
+namespace kernelcast::server_test {
 namespace {
 
 // Answers a Compile with its request's size and a log of the length given by the request id.
@@ -338,4 +338,4 @@ TEST_CASE("Shutdown may be requested twice and drains immediately when idle", "[
   SUCCEED("returned");
 }
 
-}  // namespace kernelcast
+}  // namespace kernelcast::server_test

@@ -12,7 +12,7 @@
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "tests/support/eventually.h"
 
-namespace kernelcast {
+namespace kernelcast::stream_limit_test {
 namespace {
 
 class SilentStream final : public BatchStream<MeasureBatches> {
@@ -107,4 +107,4 @@ TEST_CASE("A stream beyond the limit ends with a retry delay and earlier ones co
 }
 
 }  // namespace
-}  // namespace kernelcast
+}  // namespace kernelcast::stream_limit_test

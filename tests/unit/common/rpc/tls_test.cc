@@ -20,7 +20,7 @@
 #include "tests/unit/common/rpc/event.h"
 #include "tests/unit/common/rpc/test_certificates.h"
 
-namespace kernelcast {
+namespace kernelcast::tls_test {
 namespace {
 
 // Files of an authority with a server and a client certificate, and of an unrelated authority.
@@ -378,4 +378,4 @@ TEST_CASE("A chain expires with its first certificate to expire", "[tls]") {
   CHECK(none.Text().find("kernelcast_tls") == std::string::npos);
 }
 
-}  // namespace kernelcast
+}  // namespace kernelcast::tls_test

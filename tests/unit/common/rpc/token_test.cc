@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace kernelcast {
+namespace kernelcast::token_test {
 namespace {
 
 std::string Hash(const std::string& token) { return TokenHashText(HashToken(token)); }
@@ -114,4 +114,4 @@ TEST_CASE("A token file holds only the token", "[token]") {
 }
 
 }  // namespace
-}  // namespace kernelcast
+}  // namespace kernelcast::token_test

@@ -1,4 +1,4 @@
-#include "services/cli/core/cuda_findings.h"
+#include "services/cli/core/cuda_checks.h"
 
 #include <nlohmann/json.hpp>
 
@@ -42,7 +42,7 @@ std::vector<std::string> Texts(const Json& list) {
   return texts;
 }
 
-Finding OfDriver(const Json& report, size_t gpus) {
+Check OfDriver(const Json& report, size_t gpus) {
   const Json driver = Object(report, "driver");
   const std::string version = Text(driver, "version");
   const std::string cuda = Text(driver, "cuda_version");
@@ -62,7 +62,7 @@ Finding OfDriver(const Json& report, size_t gpus) {
   return {"gpu driver", Verdict::kGood, shown};
 }
 
-Finding OfGpu(const Json& gpu, size_t index) {
+Check OfGpu(const Json& gpu, size_t index) {
   std::string detail =
       absl::StrCat(Text(gpu, "name"), ", ", Text(gpu, "architecture"), ", ",
                    FormatBytes(Number(gpu, "memory_bytes")), ", ",
@@ -100,8 +100,8 @@ Finding OfGpu(const Json& gpu, size_t index) {
   return {absl::StrCat("gpu ", index), concerns.empty() ? Verdict::kGood : Verdict::kNote, detail};
 }
 
-Finding OfTool(const Json& report, const char* name, const std::string& use,
-               const std::string& remedy) {
+Check OfTool(const Json& report, const char* name, const std::string& use,
+             const std::string& remedy) {
   const Json tool = Object(report, name);
   if (IsTrue(tool, "found")) {
     const std::string version = Text(tool, "version");
@@ -114,45 +114,44 @@ Finding OfTool(const Json& report, const char* name, const std::string& use,
 
 }  // namespace
 
-std::vector<Finding> CudaFindings(std::string_view probe_output) {
+std::vector<Check> CudaChecks(std::string_view probe_output) {
   const Json report = ParseBoundedJson<Json>(probe_output);
   if (!report.is_object()) {
     return {{"gpu driver", Verdict::kNote,
              absl::StrCat("kernelcast-cuda-probe failed: ", OneLine(probe_output.substr(0, 300)))}};
   }
   const Json gpus = List(report, "gpus");
-  std::vector<Finding> findings = {OfDriver(report, gpus.size())};
+  std::vector<Check> checks = {OfDriver(report, gpus.size())};
   for (size_t i = 0; i < gpus.size(); ++i) {
     if (gpus[i].is_object()) {
-      findings.push_back(OfGpu(gpus[i], i));
+      checks.push_back(OfGpu(gpus[i], i));
     }
   }
-  Finding nvrtc =
-      OfTool(report, "nvrtc", "device CUDA cannot be compiled without it",
-             "scripts/setup.sh downloads it, or set CUDA_HOME to a toolkit of CUDA 12.8 "
-             "or later");
+  Check nvrtc = OfTool(report, "nvrtc", "device CUDA cannot be compiled without it",
+                       "scripts/setup.sh downloads it, or set CUDA_HOME to a toolkit of CUDA 12.8 "
+                       "or later");
   const auto architectures = Texts(List(Object(report, "nvrtc"), "architectures"));
   if (!architectures.empty()) {
     absl::StrAppend(&nvrtc.detail, ", for ", architectures.front(), " to ", architectures.back());
   }
-  findings.push_back(std::move(nvrtc));
+  checks.push_back(std::move(nvrtc));
   // The rest is useful only with GPUs.
   if (gpus.empty()) {
-    return findings;
+    return checks;
   }
-  findings.push_back(OfTool(report, "nvcc", "host-launched candidates for cuda need it",
-                            "install NVIDIA's CUDA toolkit and set CUDA_HOME"));
-  findings.push_back(OfTool(report, "cupti", "hardware counters are not read without it",
-                            "install NVIDIA's CUDA toolkit and set CUDA_HOME"));
+  checks.push_back(OfTool(report, "nvcc", "host-launched candidates for cuda need it",
+                          "install NVIDIA's CUDA toolkit and set CUDA_HOME"));
+  checks.push_back(OfTool(report, "cupti", "hardware counters are not read without it",
+                          "install NVIDIA's CUDA toolkit and set CUDA_HOME"));
   const Json counters = Object(report, "counters");
   const bool permitted = IsTrue(counters, "permitted");
-  findings.push_back(
+  checks.push_back(
       {"gpu counters", permitted ? Verdict::kGood : Verdict::kNote,
        absl::StrCat(Text(counters, "reason"), IsTrue(counters, "restricted")
                                                   ? "; to allow it, load the nvidia module with "
                                                     "NVreg_RestrictProfilingToAdminUsers=0"
                                                   : "")});
-  return findings;
+  return checks;
 }
 
 }  // namespace kernelcast::cli

@@ -1,4 +1,4 @@
-#include "services/cli/core/cuda_findings.h"
+#include "services/cli/core/cuda_checks.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -7,11 +7,11 @@
 namespace kernelcast::cli {
 namespace {
 
-const Finding& Named(const std::vector<Finding>& findings, const std::string& name) {
-  const auto found = std::find_if(findings.begin(), findings.end(),
-                                  [&](const Finding& finding) { return finding.name == name; });
+const Check& Named(const std::vector<Check>& checks, const std::string& name) {
+  const auto found = std::find_if(checks.begin(), checks.end(),
+                                  [&](const Check& check) { return check.name == name; });
   INFO(name);
-  REQUIRE(found != findings.end());
+  REQUIRE(found != checks.end());
   return *found;
 }
 
@@ -34,25 +34,25 @@ constexpr const char* kServer = R"({
                "restricted": true}})";
 
 TEST_CASE("GPUs, tools and counters are found, with possible improvements") {
-  const auto findings = CudaFindings(kServer);
-  CHECK(Named(findings, "gpu driver").verdict == Verdict::kGood);
-  CHECK(Named(findings, "gpu driver").detail == "NVIDIA driver 580.82.07, for CUDA up to 13.0");
-  const Finding& good = Named(findings, "gpu 0");
+  const auto checks = CudaChecks(kServer);
+  CHECK(Named(checks, "gpu driver").verdict == Verdict::kGood);
+  CHECK(Named(checks, "gpu driver").detail == "NVIDIA driver 580.82.07, for CUDA up to 13.0");
+  const Check& good = Named(checks, "gpu 0");
   CHECK(good.verdict == Verdict::kGood);
   CHECK(good.detail ==
         "NVIDIA H200, sm_90, 140 GiB, 132 multiprocessors, 345 of 1980 MHz, 31 C, GPU-1");
-  const Finding& busy = Named(findings, "gpu 1");
+  const Check& busy = Named(checks, "gpu 1");
   CHECK(busy.verdict == Verdict::kNote);
   CHECK_THAT(busy.detail, Catch::Contains("MIG") &&
                               Catch::Contains("2 processes compute on it with 1.00 GiB") &&
                               Catch::Contains("power_cap"));
-  CHECK_THAT(Named(findings, "nvrtc").detail,
+  CHECK_THAT(Named(checks, "nvrtc").detail,
              Catch::StartsWith("13.0, /opt/cuda/lib64") && Catch::Contains("sm_75 to sm_121"));
-  CHECK(Named(findings, "nvcc").verdict == Verdict::kNote);
-  CHECK_THAT(Named(findings, "nvcc").detail, Catch::Contains("install"));
-  CHECK(Named(findings, "cupti").verdict == Verdict::kGood);
-  CHECK(Named(findings, "gpu counters").verdict == Verdict::kNote);
-  CHECK_THAT(Named(findings, "gpu counters").detail,
+  CHECK(Named(checks, "nvcc").verdict == Verdict::kNote);
+  CHECK_THAT(Named(checks, "nvcc").detail, Catch::Contains("install"));
+  CHECK(Named(checks, "cupti").verdict == Verdict::kGood);
+  CHECK(Named(checks, "gpu counters").verdict == Verdict::kNote);
+  CHECK_THAT(Named(checks, "gpu counters").detail,
              Catch::Contains("NVreg_RestrictProfilingToAdminUsers=0"));
 }
 
@@ -60,43 +60,42 @@ TEST_CASE("Limits that no driver setting would change are not blamed on one") {
   std::string report = kServer;
   const std::string restricted = "\"restricted\": true";
   report.replace(report.find(restricted), restricted.size(), "\"restricted\": false");
-  const auto findings = CudaFindings(report);
-  CHECK(Named(findings, "gpu counters").verdict == Verdict::kNote);
-  CHECK(Named(findings, "gpu counters").detail == "the driver lets administrators only read them");
+  const auto checks = CudaChecks(report);
+  CHECK(Named(checks, "gpu counters").verdict == Verdict::kNote);
+  CHECK(Named(checks, "gpu counters").detail == "the driver lets administrators only read them");
 }
 
 TEST_CASE("A machine without a GPU gets only advice on compiling for one") {
-  const auto findings = CudaFindings(
+  const auto checks = CudaChecks(
       R"({"driver": {"found": false, "version": "", "cuda_version": "",
                      "error": "libcuda.so.1: cannot open"},
           "gpus": [], "nvrtc": {"found": false, "error": "/usr: no libnvrtc.so"}})");
-  REQUIRE(findings.size() == 2);
-  CHECK(findings[0].verdict == Verdict::kNote);
-  CHECK_THAT(findings[0].detail, Catch::StartsWith("none"));
-  CHECK(findings[1].name == "nvrtc");
-  CHECK_THAT(findings[1].detail,
+  REQUIRE(checks.size() == 2);
+  CHECK(checks[0].verdict == Verdict::kNote);
+  CHECK_THAT(checks[0].detail, Catch::StartsWith("none"));
+  CHECK(checks[1].name == "nvrtc");
+  CHECK_THAT(checks[1].detail,
              Catch::Contains("/usr: no libnvrtc.so") && Catch::Contains("scripts/setup.sh"));
 }
 
 TEST_CASE("A driver that is present but broken reports why") {
-  const auto findings = CudaFindings(
+  const auto checks = CudaChecks(
       R"({"driver": {"found": false, "version": "580", "cuda_version": "13.0",
                      "error": "cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"}})");
-  CHECK_THAT(findings.at(0).detail, Catch::Contains("does not work: cuInit: CUDA_ERROR_SYSTEM"));
+  CHECK_THAT(checks.at(0).detail, Catch::Contains("does not work: cuInit: CUDA_ERROR_SYSTEM"));
 }
 
 TEST_CASE("Any probe output is handled and none of it controls the terminal") {
   for (const char* output : {"", "Segmentation fault", "[]", "null", "{}", R"({"gpus": [1, {}]})",
                              R"({"gpus": {}, "nvrtc": [], "driver": 7})"}) {
     INFO(output);
-    const auto findings = CudaFindings(output);
-    REQUIRE_FALSE(findings.empty());
-    for (const Finding& finding : findings) {
-      CHECK(finding.verdict != Verdict::kMissing);
+    const auto checks = CudaChecks(output);
+    REQUIRE_FALSE(checks.empty());
+    for (const Check& check : checks) {
+      CHECK(check.verdict != Verdict::kMissing);
     }
   }
-  const auto odd =
-      CudaFindings(R"({"driver": {"found": true}, "gpus": [{"name": "a\u001b[2Jb"}]})");
+  const auto odd = CudaChecks(R"({"driver": {"found": true}, "gpus": [{"name": "a\u001b[2Jb"}]})");
   CHECK(Named(odd, "gpu 0").detail.find('\x1b') == std::string::npos);
 }
 
