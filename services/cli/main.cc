@@ -50,6 +50,7 @@ int Main(int argc, char** argv) {
   AddEvalCommand(app, context);
   AddCalibrateCommand(app, context);
   AddTrainCommand(app, context);
+  AddLessonsCommand(app, context);
   AddWorkerCommands(app, context);
   AddProblemsCommand(app, context);
   AddTokenCommand(app, context);

@@ -25,7 +25,7 @@ struct Command {
   std::vector<Flag> flags;
   bool takes_problem = false;
   bool takes_file = false;
-  std::vector<std::string> words;  // allowed positional words
+  std::vector<std::string> words;  // allowed positional words, or subcommands
 };
 
 // Parses "{a,b,c}", CLI11's notation for a set of choices.
@@ -43,30 +43,41 @@ std::vector<std::string> ChoicesOf(const std::string& type_name) {
   return choices;
 }
 
+// Adds the options of a command, each name once.
+void AddOptions(const CLI::App& app, Command& command) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    if (option->get_positional() && option->get_lnames().empty()) {
+      const std::string name = option->get_name(true);
+      command.takes_problem = command.takes_problem || name == "PROBLEM";
+      command.takes_file = command.takes_file || name.find("FILE") == 0 || name == "DIR";
+      for (const std::string& word : ChoicesOf(type)) command.words.push_back(word);
+      continue;
+    }
+    Flag flag;
+    for (const std::string& name : option->get_lnames()) flag.names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) flag.names.push_back("-" + name);
+    flag.description = option->get_description();
+    flag.takes_value = option->get_items_expected_max() > 0;
+    flag.choices = ChoicesOf(type);
+    flag.file = type.find("FILE") != std::string::npos || type.find("PATH") != std::string::npos;
+    flag.folder = type.find("DIR") != std::string::npos;
+    const bool known = std::ranges::any_of(
+        command.flags, [&](const Flag& other) { return other.names == flag.names; });
+    if (!known) command.flags.push_back(std::move(flag));
+  }
+}
+
 std::vector<Command> CommandsOf(const CLI::App& app) {
   std::vector<Command> commands;
   for (const CLI::App* sub : app.get_subcommands({})) {
     Command command;
     command.name = sub->get_name();
     command.description = sub->get_description();
-    for (const CLI::Option* option : sub->get_options()) {
-      const std::string type = option->get_type_name();
-      if (option->get_positional() && option->get_lnames().empty()) {
-        const std::string name = option->get_name(true);
-        command.takes_problem = command.takes_problem || name == "PROBLEM";
-        command.takes_file = command.takes_file || name.find("FILE") == 0 || name == "DIR";
-        for (const std::string& word : ChoicesOf(type)) command.words.push_back(word);
-        continue;
-      }
-      Flag flag;
-      for (const std::string& name : option->get_lnames()) flag.names.push_back("--" + name);
-      for (const std::string& name : option->get_snames()) flag.names.push_back("-" + name);
-      flag.description = option->get_description();
-      flag.takes_value = option->get_items_expected_max() > 0;
-      flag.choices = ChoicesOf(type);
-      flag.file = type.find("FILE") != std::string::npos || type.find("PATH") != std::string::npos;
-      flag.folder = type.find("DIR") != std::string::npos;
-      command.flags.push_back(std::move(flag));
+    AddOptions(*sub, command);
+    for (const CLI::App* action : sub->get_subcommands({})) {
+      command.words.push_back(action->get_name());
+      AddOptions(*action, command);
     }
     commands.push_back(std::move(command));
   }

@@ -39,6 +39,7 @@ void AddExportCommand(CLI::App& app, Context& context);
 void AddCalibrateCommand(CLI::App& app, Context& context);
 void AddTrainCommand(CLI::App& app, Context& context);
 void AddRecordCommands(CLI::App& app, Context& context);  // report, searches, stop
+void AddLessonsCommand(CLI::App& app, Context& context);
 void AddProblemsCommand(CLI::App& app, Context& context);
 void AddTokenCommand(CLI::App& app, Context& context);
 void AddDoctorCommand(CLI::App& app, Context& context);

@@ -18,6 +18,7 @@
 #include "services/cli/commands/context.h"
 #include "services/cli/commands/problem_argument.h"
 #include "services/cli/commands/reporting.h"
+#include "services/cli/commands/search_lessons.h"
 #include "services/cli/core/progress.h"
 #include "services/cli/core/search_tree.h"
 #include "services/cli/rpc/channel.h"
@@ -74,6 +75,7 @@ struct SearchFlags {
   uint64_t forecast_tokens = 0;
   std::vector<std::string> device_models;
   std::string gate = "declared";
+  LessonFlags lessons;
   std::string search_id;
   std::string report;
   bool no_report = false;
@@ -422,6 +424,7 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
         "candidates in with kernelcast evaluate"));
   }
   KC_RETURN_IF_ERROR(SetBudget(flags, loaded.problem, context.console, spec));
+  KC_RETURN_IF_ERROR(SetLessons(context, flags.lessons, loaded.problem, spec));
 
   Connection connection(context, flags.connection, Needs::kOrchestrator);
   connection.PrepareFor(loaded.problem);
@@ -432,6 +435,9 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
     v1::PutProblemReply known;
     KC_RETURN_IF_ERROR(Call(stub, &v1::Orchestrator::Stub::PutProblem, put, &known));
     spec.set_problem_id(known.definition().problem_id());
+    if (!flags.search_id.empty() && !flags.lessons.file.empty()) {
+      KC_RETURN_IF_ERROR(KeepLessons(stub, start));
+    }
     return Call(stub, &v1::Orchestrator::Stub::StartSearch, start, &started);
   };
   KC_RETURN_IF_ERROR(connection.AskOrchestrator(begin));
@@ -439,7 +445,10 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
   for (v1::Search& search : searches) {
     if (search.problem_name().empty()) search.set_problem_name(loaded.problem.name);
   }
-  return FollowAll(context, connection, searches, &loaded.problem, flags);
+  KC_ASSIGN_OR_RETURN(const ExitCode result,
+                      FollowAll(context, connection, searches, &loaded.problem, flags));
+  KC_RETURN_IF_ERROR(LearnAtEnd(context, connection, flags.lessons, searches, loaded.problem));
+  return result;
 }
 
 absl::StatusOr<ExitCode> RunWatch(Context& context, const SearchFlags& flags) {
@@ -555,6 +564,7 @@ void AddSearchCommands(CLI::App& app, Context& context) {
                    "declares none, at shapes near the bench shapes; off: not at all [declared]")
       ->check(CLI::IsMember({"off", "declared", "drawn"}))
       ->type_name("MODE");
+  AddLessonFlags(*search, flags->lessons);
   search
       ->add_option("--search-id", flags->search_id,
                    "Id of the search; an existing search is continued")

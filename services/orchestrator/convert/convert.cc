@@ -2,10 +2,12 @@
 
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
+#include "common/convert/convert_lesson.h"
 
 namespace kernelcast::orchestrator {
 
@@ -29,6 +31,23 @@ absl::StatusOr<uint64_t> NonNegative(std::string_view field, int64_t value) {
         absl::StrCat(std::string(field), ": is ", value, "; zero or more is allowed"));
   }
   return static_cast<uint64_t>(value);
+}
+
+absl::StatusOr<std::vector<Lesson>> LessonsFromProto(const v1::SearchSpec& spec) {
+  if (static_cast<size_t>(spec.lessons_size()) > kMaxLessons) {
+    return absl::InvalidArgumentError(absl::StrCat("spec.lessons: are ", spec.lessons_size(),
+                                                   "; at most ", kMaxLessons, " are allowed"));
+  }
+  std::vector<Lesson> lessons;
+  for (const v1::Lesson& lesson : spec.lessons()) {
+    lessons.push_back(FromProto(lesson));
+    const absl::Status valid = ValidateLesson(lessons.back());
+    if (!valid.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("spec.lessons[", lessons.size() - 1, "].", std::string(valid.message())));
+    }
+  }
+  return lessons;
 }
 
 }  // namespace
@@ -59,6 +78,7 @@ v1::SearchSpec ToProto(const SearchSpec& spec) {
   message.set_gate(ToProto(spec.gate));
   message.set_critic(spec.critic);
   message.set_time_in_full(spec.time_in_full);
+  for (const Lesson& lesson : spec.lessons) *message.add_lessons() = ToProto(lesson);
   if (spec.generator == GeneratorKind::kLlm) {
     auto* limits = message.mutable_generator_limits();
     limits->set_max_requests(spec.generator_limits.max_requests);
@@ -131,6 +151,7 @@ absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& message) {
   }
   spec.critic = message.critic();
   spec.time_in_full = message.time_in_full();
+  KC_ASSIGN_OR_RETURN(spec.lessons, LessonsFromProto(message));
   return spec;
 }
 

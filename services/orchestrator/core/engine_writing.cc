@@ -8,9 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/domain/niche.h"
 #include "services/orchestrator/core/candidate_source.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/engine_inbox.h"
+#include "services/orchestrator/core/lesson_use.h"
 #include "services/orchestrator/core/novelty.h"
 
 namespace kernelcast::orchestrator {
@@ -18,6 +20,8 @@ namespace {
 
 // Number of failed kernels shown to a model.
 constexpr size_t kReportedSetbacks = 6;
+// Number of lessons shown to it.
+constexpr size_t kReportedLessons = 8;
 
 // The kernel that the parent was made from: the reference, or one that the archive has.
 std::optional<Attempt> MadeFrom(const Archive& archive, const Attempt& parent,
@@ -59,6 +63,9 @@ GenerationQuery Engine::QueryFor(const Search& search, uint64_t number) {
   query.setbacks = archive.Setbacks(parent_id, kReportedSetbacks);
   query.unusable_answers.assign(generation.reasons.begin(), generation.reasons.end());
   query.advice = request.advice.value_or("");
+  query.lessons = MostUseful(search.spec.lessons, query.target, query.device_model,
+                             BoundName(query.parent ? query.parent->facts : query.reference_facts),
+                             kReportedLessons);
   int64_t left_ns = absl::ToInt64Nanoseconds(options_.generation_timeout);
   if (search.spec.budget.max_wall_time_ns > 0) {
     left_ns =

@@ -12,6 +12,7 @@
 #include "common/domain/decision.h"
 #include "common/domain/facts.h"
 #include "common/domain/forecast.h"
+#include "common/domain/lesson.h"
 #include "common/domain/measurement.h"
 #include "common/domain/problem.h"
 
@@ -71,6 +72,7 @@ struct SearchSpec {
   // A critic names the next step before each request for a kernel. kLlm alone.
   bool critic = false;
   bool time_in_full = false;
+  std::vector<Lesson> lessons = {};
   friend bool operator==(const SearchSpec&, const SearchSpec&) = default;
 };
 

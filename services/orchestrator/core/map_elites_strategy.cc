@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/domain/niche.h"
 #include "services/orchestrator/core/draws.h"
-#include "services/orchestrator/core/niche.h"
 #include "services/orchestrator/core/search_strategy.h"
 
 namespace kernelcast::orchestrator {

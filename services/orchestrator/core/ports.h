@@ -17,6 +17,7 @@
 #include "common/domain/decision.h"
 #include "common/domain/facts.h"
 #include "common/domain/forecast.h"
+#include "common/domain/lesson.h"
 #include "common/domain/measurement.h"
 #include "common/domain/problem.h"
 #include "services/orchestrator/core/attempt.h"
@@ -146,6 +147,8 @@ struct GenerationQuery {
   std::vector<std::string> unusable_answers;
   // What a critic proposed as the next step. Empty: nothing.
   std::string advice = {};
+  // What earlier searches learnt, most useful first.
+  std::vector<Lesson> lessons = {};
   // Id of the request, stable across restarts.
   std::string request_id = {};
   // On the monotonic clock.

@@ -1,6 +1,7 @@
 #include "services/orchestrator/generator/kernel_prompt.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "common/base/bounded_json.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
+#include "common/domain/lesson.h"
 #include "common/domain/text.h"
 #include "common/prompt/prompt_text.h"
 #include "services/orchestrator/generator/builtin_prompts.h"
@@ -18,7 +20,7 @@ namespace kernelcast::orchestrator {
 namespace {
 
 // Must change when this file or common/prompt produce different bytes for the same input.
-constexpr std::string_view kRenderingVersion = "2";
+constexpr std::string_view kRenderingVersion = "3";
 
 constexpr std::string_view kKinds[] = {"cpu",    "cuda",       "cuda_host",
                                        "python", "python_run", "python_kernel"};
@@ -43,7 +45,7 @@ constexpr std::string_view kSystemNames[] = {"contract", "answer_form"};
 constexpr std::string_view kKindNames[] = {"abi", "flags"};
 constexpr std::string_view kUserNames[] = {"hardware", "task",     "shapes", "reference",
                                            "setbacks", "unusable", "best",   "parent",
-                                           "profile",  "change",   "advice"};
+                                           "profile",  "change",   "advice", "lessons"};
 
 // Number of setbacks whose source is shown, and the maximum size of a source.
 constexpr size_t kSourcesShown = 2;
@@ -193,6 +195,34 @@ std::string AdviceSection(const std::string& advice) {
                       Fenced(advice, "text"), "\nFollow it where it is right; you decide.\n\n");
 }
 
+std::string LessonText(const Lesson& lesson, std::string_view device_model) {
+  const GainEstimate effect = EstimateOf(lesson, device_model);
+  const auto factor = [](double log2) { return NumberText(std::exp2(log2), 3); };
+  std::string text = absl::StrCat(
+      "- ", Inline(lesson.aspect, kMaxLineBytes), " changed from ", Inline(lesson.from), " to ",
+      Inline(lesson.to), ": ", factor(effect.mean), " times as fast (95% interval ",
+      factor(effect.low()), " to ", factor(effect.high()), "), held in ", lesson.held, " of ",
+      lesson.trials, lesson.trials == 1 ? " pair" : " pairs", " of kernels");
+  if (!lesson.bottleneck.empty()) {
+    absl::StrAppend(&text, ", where ", Inline(lesson.bottleneck), " bounded the kernel before");
+  }
+  if (lesson.device_model != device_model) text += ", on another device";
+  text += '\n';
+  if (!lesson.text.empty()) {
+    absl::StrAppend(&text, "  Note: ", Inline(lesson.text, kMaxLineBytes), "\n");
+  }
+  return text;
+}
+
+std::string LessonsSection(const GenerationQuery& query) {
+  if (query.lessons.empty()) return "";
+  std::string text =
+      "# What earlier searches showed\n\nMeasured on other kernels of this family of operations. "
+      "Each line is data about one change, and may not hold here:\n\n";
+  for (const Lesson& lesson : query.lessons) text += LessonText(lesson, query.device_model);
+  return absl::StrCat(text, "\n");
+}
+
 // The user text, with less detail if both texts exceed `max_bytes`. Adds what depends on the detail
 // to `values`.
 absl::StatusOr<KernelPromptText> Fitted(const PromptTemplate& user, const GenerationQuery& query,
@@ -234,7 +264,8 @@ PromptTemplate::Values UserValues(const GenerationQuery& query, const KernelSite
           {"unusable", UnusableText(query.unusable_answers)},
           {"parent", ParentText(query)},
           {"profile", ProfileText(parent, query.reference_facts)},
-          {"advice", AdviceSection(query.advice)}};
+          {"advice", AdviceSection(query.advice)},
+          {"lessons", LessonsSection(query)}};
 }
 
 }  // namespace

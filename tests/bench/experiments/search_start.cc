@@ -4,6 +4,7 @@
 //   bench_search_start [--target cuda] [--hold-out family] [--seeds 20] [--budget-shares 0.1 0.2]
 //                      [--output FILE]
 //   bench_search_start --strategies selection puct ... [the same options]
+//   bench_search_start --lessons [--strategies selection ...] [the same options]
 //
 // Runs the selecting parts (TemplateGenerator, Policy, ChooseNext) and the forecasting parts
 // (ProblemModel with a SharedModel of other families, ScaleCalibration) like the services, one
@@ -11,7 +12,8 @@
 // are looked up in the records. Each figure is compared with the same number of random points.
 //
 // With --strategies these are compared at equal device time instead, each with and without
-// forecasts: strategy_comparison.h.
+// forecasts: strategy_comparison.h. With --lessons, each is compared with and without lessons from
+// other problems: lesson_comparison.h.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -32,6 +34,7 @@
 #include "services/orchestrator/core/template_generator.h"
 #include "tests/bench/experiments/embedded_forecaster.h"
 #include "tests/bench/experiments/held_out.h"
+#include "tests/bench/experiments/lesson_comparison.h"
 #include "tests/bench/experiments/strategy_comparison.h"
 
 namespace kernelcast::forecaster {
@@ -229,10 +232,13 @@ int main(int argc, char** argv) {
   app.add_option("--budget-shares", shares, "Measured shares of the space");
   std::vector<std::string> strategies;
   app.add_option("--strategies", strategies, "Strategies to compare; all: every one");
+  bool lessons = false;
+  app.add_flag("--lessons", lessons, "Compare searches with and without lessons");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status =
-      strategies.empty() ? kernelcast::forecaster::Run(options, shares)
-                         : kernelcast::forecaster::CompareStrategies(options, strategies, shares);
+      lessons              ? kernelcast::forecaster::CompareLessons(options, strategies, shares)
+      : strategies.empty() ? kernelcast::forecaster::Run(options, shares)
+                           : kernelcast::forecaster::CompareStrategies(options, strategies, shares);
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", std::string(status.ToString()).c_str());
   return 1;

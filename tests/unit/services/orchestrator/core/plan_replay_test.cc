@@ -384,6 +384,46 @@ TEST_CASE("The engine follows the plan with each strategy over a space") {
   CHECK(comparison.planned["closed"] == 1);
 }
 
+// About the toy space, on the device of the fake workers and on another.
+std::vector<Lesson> ToyLessons() {
+  std::vector<Lesson> lessons;
+  for (const char* const value : {"1", "2", "4", "16", "32"}) {
+    for (const char* const device : {"Fake CPU", "Other CPU"}) {
+      lessons.push_back({.family = "toy",
+                         .target = "cpu",
+                         .device_model = device,
+                         .bottleneck = "",
+                         .aspect = "parameter BLOCK",
+                         .from = value,
+                         .to = "8",
+                         .trials = 9,
+                         .held = 8,
+                         .mean_log2_gain = 0.7,
+                         .stddev_log2_gain = 0.3,
+                         .searches = 3,
+                         .text = ""});
+    }
+  }
+  return lessons;
+}
+
+TEST_CASE("The engine follows the plan in a search with lessons") {
+  World world;
+  world.Start();
+  SearchSpec spec = TemplateSearch(world.PutToy(), 12);
+  spec.strategy = GENERATE("selection", "puct", "map_elites", "measure_all");
+  CAPTURE(spec.strategy);
+  spec.lessons = ToyLessons();
+  REQUIRE(world.StartSearch("s1", spec).ok());
+  const SearchSnapshot ended = world.WaitForEnd("s1");
+  world.engine->Stop();
+  Comparison comparison(world.engine_options, false);
+  comparison.Run(*world.store);
+  CHECK(ended.counts.measurements <= 12);
+  CHECK(comparison.planned["proposed"] >= 12);
+  CHECK(comparison.planned["closed"] == 1);
+}
+
 TEST_CASE("The engine follows the plan in a search whose kernels a model writes") {
   EngineOptions options;
   // The plan is made a little before the time of its event, so it must not depend on the time.

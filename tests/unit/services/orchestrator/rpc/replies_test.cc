@@ -44,6 +44,15 @@ TEST_CASE("Merging pages of parts gives pages of the whole for any distribution"
   }
 }
 
+TEST_CASE("Lists of searches leave lessons out") {
+  SearchSnapshot search = Named("a");
+  search.spec.target = "cpu";
+  search.spec.lessons.resize(3);
+  const v1::ListSearchesReply page = MakePage({}, {search});
+  CHECK(page.searches(0).spec().target() == "cpu");
+  CHECK(page.searches(0).spec().lessons().empty());
+}
+
 TEST_CASE("An oversized page is refused") {
   v1::ListSearchesRequest request;
   request.set_page_size(1000);

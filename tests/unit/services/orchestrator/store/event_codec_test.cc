@@ -34,6 +34,19 @@ std::vector<EventBody> EveryKind() {
   SearchSpec advised = spec;
   advised.generator = GeneratorKind::kLlm;
   advised.critic = true;
+  advised.lessons = {{.family = "softmax",
+                      .target = "cpu",
+                      .device_model = "fake cpu",
+                      .bottleneck = "memory",
+                      .aspect = "vector bytes",
+                      .from = "4",
+                      .to = "16",
+                      .trials = 7,
+                      .held = 6,
+                      .mean_log2_gain = 0.1,
+                      .stddev_log2_gain = 0.3,
+                      .searches = 2,
+                      .text = "wide"}};
   Decision decision;
   decision.kind = DecisionKind::kMeasure;
   decision.reason = DecisionReason::kSelected;

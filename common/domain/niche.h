@@ -1,11 +1,14 @@
-#ifndef KERNELCAST_SERVICES_ORCHESTRATOR_CORE_NICHE_H_
-#define KERNELCAST_SERVICES_ORCHESTRATOR_CORE_NICHE_H_
+#ifndef KERNELCAST_COMMON_DOMAIN_NICHE_H_
+#define KERNELCAST_COMMON_DOMAIN_NICHE_H_
 
 #include <compare>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "common/domain/facts.h"
 
-namespace kernelcast::orchestrator {
+namespace kernelcast {
 
 // What kind of kernel a candidate is, from its compile facts and simulation. 0 where unknown.
 struct Niche {
@@ -28,6 +31,19 @@ struct Niche {
 // Facts of other schemas have one niche.
 Niche NicheOf(const CompileFacts& facts);
 
-}  // namespace kernelcast::orchestrator
+// Niche.bound as a word, such as "dram" or "arithmetic". Empty: unknown.
+std::string_view BoundName(const CompileFacts& facts);
 
-#endif  // KERNELCAST_SERVICES_ORCHESTRATOR_CORE_NICHE_H_
+// A property of a kernel that its author chooses.
+struct KernelTrait {
+  std::string_view name;  // "vector bytes"
+  std::string value;      // "16", "yes"
+  friend bool operator==(const KernelTrait&, const KernelTrait&) = default;
+};
+
+// The same names in the same order for all facts of a schema; none for schemas without niches.
+std::vector<KernelTrait> TraitsOf(const CompileFacts& facts);
+
+}  // namespace kernelcast
+
+#endif  // KERNELCAST_COMMON_DOMAIN_NICHE_H_

@@ -1,13 +1,14 @@
-#include "services/orchestrator/core/niche.h"
+#include "common/domain/niche.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <initializer_list>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-namespace kernelcast::orchestrator {
+namespace kernelcast {
 namespace {
 
 using Named = std::initializer_list<std::pair<std::string_view, double>>;
@@ -64,5 +65,45 @@ TEST_CASE("Niches of host code differ in its inner loops, other code has one nic
   CHECK(NicheOf({"another/1", {1, 2}}) == Niche{});
 }
 
+TEST_CASE("The bound of a niche has a name") {
+  CHECK(BoundName(Facts(kCpuAssemblySchemaId, {{"inner_flops_per_byte", 0.5}})) == "memory");
+  CHECK(BoundName(Facts(kCpuAssemblySchemaId, {{"inner_flops_per_byte", 2}})) == "arithmetic");
+  CHECK(BoundName(Facts(kCudaPtxSchemaId, {{"launches", 1}})).empty());
+  CompileFacts simulated = Facts(kCudaPtxSchemaId, {{"launches", 1}});
+  ShapeSimulation& shape = simulated.simulations.emplace_back();
+  shape.schema = std::string(kCudaSimulationSchemaId);
+  shape.launches.push_back(
+      {"k",
+       Values(**FindSimulationSchema(kCudaSimulationSchemaId), {{"dram_ns", 1}, {"tensor_ns", 2}}),
+       ""});
+  CHECK(BoundName(simulated) == "tensor");
+}
+
+TEST_CASE("Kernels have traits that their authors choose") {
+  const auto value = [](const CompileFacts& facts, std::string_view name) {
+    for (const KernelTrait& trait : TraitsOf(facts)) {
+      if (trait.name == name) return trait.value;
+    }
+    return std::string("none");
+  };
+  const CompileFacts device = Facts(kCudaPtxSchemaId, {{"launches", 2},
+                                                       {"launch_block_threads", 256},
+                                                       {"load_global_16", 1},
+                                                       {"load_shared", 3},
+                                                       {"wgmma", 1}});
+  CHECK(value(device, "vector bytes") == "16");
+  CHECK(value(device, "threads per block") == "256");
+  CHECK(value(device, "launches") == "2");
+  CHECK(value(device, "shared memory") == "yes");
+  CHECK(value(device, "tensor cores") == "yes");
+  CHECK(value(device, "global atomics") == "no");
+  const CompileFacts host =
+      Facts(kCpuAssemblySchemaId, {{"inner_vector_bytes", 64}, {"inner_accumulators", 9}});
+  CHECK(value(host, "vector bytes") == "64");
+  CHECK(value(host, "accumulators") == "8");
+  CHECK(value(host, "streaming stores") == "no");
+  CHECK(TraitsOf(CompileFacts()).empty());
+}
+
 }  // namespace
-}  // namespace kernelcast::orchestrator
+}  // namespace kernelcast

@@ -1,14 +1,15 @@
-#include "services/orchestrator/core/niche.h"
+#include "common/domain/niche.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
-namespace kernelcast::orchestrator {
+namespace kernelcast {
 namespace {
 
 constexpr int kMaxLaunches = 4;
@@ -106,6 +107,50 @@ Niche HostNiche(const NamedValues& values) {
 
 }  // namespace
 
+std::string_view BoundName(const CompileFacts& facts) {
+  const int bound = NicheOf(facts).bound;
+  if (bound == 0) return "";
+  if (facts.schema == kCpuAssemblySchemaId) return bound == 1 ? "memory" : "arithmetic";
+  constexpr std::string_view kUnit = "_ns";
+  std::string_view name = kTimes[static_cast<size_t>(bound - 1)];
+  name.remove_suffix(kUnit.size());
+  return name;
+}
+
+std::vector<KernelTrait> TraitsOf(const CompileFacts& facts) {
+  const NamedValues values(FindFactSchema(facts.schema), facts.values);
+  std::vector<KernelTrait> traits;
+  const auto uses = [&](std::string_view name, std::initializer_list<std::string_view> counted) {
+    const bool any =
+        std::ranges::any_of(counted, [&](std::string_view fact) { return values.Of(fact) > 0; });
+    traits.push_back({name, any ? "yes" : "no"});
+  };
+  const auto power = [&](std::string_view name, int exponent) {
+    traits.push_back({name, std::to_string(1 << exponent)});
+  };
+  const Niche niche = NicheOf(facts);
+  if (facts.schema == kCudaPtxSchemaId) {
+    power("vector bytes", niche.width);
+    power("threads per block", niche.tile);
+    traits.push_back({"launches", std::to_string(niche.launches)});
+    uses("shared memory", {"static_shared_bytes", "launch_dynamic_shared_bytes", "load_shared"});
+    uses("tensor cores", {"mma_sync", "wgmma"});
+    uses("asynchronous copies", {"cp_async", "bulk_copies"});
+    uses("warp shuffles", {"warp_shuffles"});
+    uses("global atomics", {"atomics_global"});
+  } else if (facts.schema == kCpuAssemblySchemaId) {
+    power("vector bytes", niche.width);
+    power("accumulators", Log2(values.Of("inner_accumulators")));
+    uses("fused multiply-adds", {"inner_fma_share"});
+    uses("divisions in inner loops", {"inner_divide_sqrt"});
+    uses("calls in inner loops", {"inner_calls", "inner_calls_math"});
+    uses("gathers", {"inner_gathers"});
+    uses("streaming stores", {"nontemporal_stores"});
+    uses("prefetches", {"prefetches"});
+  }
+  return traits;
+}
+
 Niche NicheOf(const CompileFacts& facts) {
   const NamedValues values(FindFactSchema(facts.schema), facts.values);
   if (facts.schema == kCudaPtxSchemaId) return DeviceNiche(facts, values);
@@ -113,4 +158,4 @@ Niche NicheOf(const CompileFacts& facts) {
   return {};
 }
 
-}  // namespace kernelcast::orchestrator
+}  // namespace kernelcast

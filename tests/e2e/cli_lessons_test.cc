@@ -1,0 +1,235 @@
+// Lessons from the command line, with the real services, a real compiler and real measurements. The
+// kernels differ by factors, so that the result does not depend on a quiet machine.
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/program.h"
+#include "tests/fakes/llm_endpoint/llm_endpoint.h"
+#include "tests/fakes/llm_endpoint/scripted_author.h"
+
+namespace kernelcast::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using nlohmann::json;
+
+// Doubles its input as often as `repeats` says. The barrier keeps the compiler from merging the
+// loops.
+std::string Doubling(const std::string& repeats) {
+  return "#include <kernelcast/candidate.h>\n"
+         "extern \"C\" int32_t kernelcast_run(const DLTensor* inputs, int32_t, const DLTensor* "
+         "outputs, int32_t, void*) {\n"
+         "  const float* x = kc_data<float>(inputs[0]);\n"
+         "  float* y = kc_data<float>(outputs[0]);\n"
+         "  const int64_t n = inputs[0].shape[0];\n"
+         "  for (int r = 0; r < " +
+         repeats +
+         "; ++r) {\n"
+         "    for (int64_t i = 0; i < n; ++i) y[i] = 2 * x[i];\n"
+         "    asm volatile(\"\" ::: \"memory\");\n"
+         "  }\n"
+         "  return 0;\n}\n";
+}
+
+// A problem whose space has seven points, of which that with the least REPEATS is the fastest.
+std::string MakeProblem(const TemporaryFolder& home, const std::string& name) {
+  const std::string folder = home.File("problems/" + name);
+  const std::map<std::string, std::string> files = {
+      {"problem.yaml", "schema: 1\nname: " + name + R"(
+title: Twice a vector
+family: doubling
+axes:
+  n: {held_out: [1, 100]}
+inputs:
+  - {name: x, dtype: float32, shape: [n], init: {distribution: normal, mean: 0, stddev: 1}}
+outputs:
+  - {name: y, dtype: float32, shape: [n], tolerance: {atol: 0, rtol: 1.0e-6, normwise: 1.0e-6}}
+oracle: oracle.cc
+targets:
+  cpu: {reference: reference.cc, space: space/cpu.yaml}
+check_shapes: [{n: 7}]
+bench_shapes: [{n: 16384}]
+held_out_bench_shapes: [{n: 16000}]
+)"},
+      {"oracle.cc", R"(#include <kernelcast/candidate.h>
+extern "C" int32_t kernelcast_run(const DLTensor* inputs, int32_t, const DLTensor* outputs, int32_t,
+                                  void*) {
+  const float* x = kc_data<float>(inputs[0]);
+  double* y = kc_data<double>(outputs[0]);
+  for (int64_t i = 0; i < inputs[0].shape[0]; ++i) y[i] = 2.0 * x[i];
+  return 0;
+}
+)"},
+      {"reference.cc", Doubling("16")},
+      {"space/cpu.yaml",
+       "schema: 1\ntarget: cpu\ntemplates:\n  - name: doubling\n    file: doubling.cc\n"
+       "    tunables:\n      REPEATS: [64, 32, 2, 48, 16, 8, 24]\n"},
+      {"space/doubling.cc", Doubling("REPEATS")}};
+  for (const auto& [path, content] : files) {
+    fs::create_directories((fs::path(folder) / path).parent_path());
+    std::ofstream(fs::path(folder) / path) << content;
+  }
+  return folder;
+}
+
+std::vector<json> Lines(const std::string& text) {
+  std::vector<json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
+  return lines;
+}
+
+std::vector<std::string> SearchOf(const TemporaryFolder& home, const std::string& problem,
+                                  const std::string& id, const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {
+      "search",      problem, "--json",      "--state-dir",         home.File("state"),
+      "--search-id", id,      "--no-report", "--measure-everything"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST_CASE("What one search showed makes the next one of its family start with the best",
+          "[e2e][lessons]") {
+  const TemporaryFolder home("lessons");
+  const std::string book = home.File("book.jsonl");
+  const std::string first = MakeProblem(home, "first"), second = MakeProblem(home, "second");
+  const Outcome learnt =
+      Program(home, SearchOf(home, first, "a",
+                             {"--budget-measurements", "7", "--lessons", book, "--learn"}))
+          .Wait(240);
+  INFO(learnt.err);
+  REQUIRE(learnt.exit_code == 0);
+  CHECK_THAT(learnt.err, Contains("0 lessons about doubling on cpu"));
+  CHECK_THAT(learnt.err, Contains("learnt 21 changes from 1 searches"));
+
+  const Outcome list = Run(home, {"lessons", "list", book, "--json"});
+  REQUIRE(list.exit_code == 0);
+  const std::vector<json> lessons = Lines(list.out);
+  REQUIRE(lessons.size() == 21);
+  for (const json& lesson : lessons) {
+    INFO(lesson.dump());
+    CHECK(lesson["family"] == "doubling");
+    CHECK(lesson["aspect"] == "parameter REPEATS");
+    // The measurements at the held-out bench shape teach nothing.
+    CHECK(lesson["trials"] == 1);
+    if (lesson["from"] == "2") CHECK(lesson["speedup"]["value"].get<double>() < 0.6);
+  }
+  const Outcome table = Run(home, {"lessons", "list", book});
+  CHECK_THAT(table.out, Contains("parameter REPEATS: 2 to 64") && Contains("1 of 1"));
+
+  // Learning again adds nothing, from the log as from the search.
+  const Outcome again =
+      Run(home, {"lessons", "learn", "--book", book, "--state-dir", home.File("state")},
+          {{"KERNELCAST_PROBLEMS", home.File("problems")}});
+  INFO(again.err);
+  CHECK(again.exit_code == 0);
+  CHECK_THAT(again.err, Contains("learnt 0 changes from 0 searches"));
+  const std::string other = home.File("other.jsonl");
+  const Outcome from_log =
+      Run(home, {"lessons", "learn", "--book", other, "--state-dir", home.File("state"), "a"},
+          {{"KERNELCAST_PROBLEMS", home.File("problems")}});
+  CHECK(from_log.exit_code == 0);
+  CHECK(Lines(Run(home, {"lessons", "list", other, "--json"}).out) == lessons);
+  CHECK(Run(home, {"lessons", "merge", other, book}).exit_code == 0);
+  CHECK(Lines(Run(home, {"lessons", "list", other, "--json"}).out) == lessons);
+
+  // Of seven points the best is measured first, whatever the seed.
+  for (const char* const seed : {"1", "2"}) {
+    const Outcome with =
+        Program(home, SearchOf(home, second, std::string("b") + seed,
+                               {"--budget-measurements", "1", "--seed", seed, "--lessons", book}))
+            .Wait(240);
+    INFO(with.err);
+    CHECK(with.exit_code == 0);
+    CHECK_THAT(with.err, Contains("21 lessons about doubling on cpu"));
+    const json summary = json::parse(with.out);
+    INFO(summary.dump());
+    CHECK(summary["best"]["tunables"]["REPEATS"] == "2");
+  }
+}
+
+TEST_CASE("Files of lessons that cannot be read or written are refused before a search starts",
+          "[e2e][lessons]") {
+  const TemporaryFolder home("lessons");
+  const std::string problem = MakeProblem(home, "first");
+  const auto fails = [&](const std::vector<std::string>& more) {
+    const Outcome outcome = Run(home, SearchOf(home, problem, "a", more));
+    CHECK(outcome.exit_code == 2);
+    CHECK_FALSE(fs::exists(home.File("state/log")));
+    return outcome.err;
+  };
+  CHECK_THAT(fails({"--lessons", home.File("missing")}), Contains("cannot read"));
+  CHECK_THAT(fails({"--learn"}), Contains("--lessons"));
+  const std::string notes = home.File("notes.txt");
+  std::ofstream(notes) << "{\"format\":\"kernelcast-lessons\",\"version\":1}\n{\"family\":7}\n";
+  CHECK_THAT(fails({"--lessons", notes, "--learn"}),
+             Contains(notes + ": line 2: family: '7' is not a string"));
+  CHECK_THAT(fails({"--lessons", home.File("problems"), "--learn"}),
+             Contains("is not a regular file"));
+  const Outcome list = Run(home, {"lessons", "list", notes});
+  CHECK(list.exit_code == 2);
+  CHECK_THAT(list.err, Contains("line 2: family: '7'"));
+  CHECK(Run(home, {"lessons"}).exit_code == 2);
+  CHECK(Run(home, {"lessons", "forget"}).exit_code == 2);
+}
+
+TEST_CASE("With a lesson in the prompt the author answers better, and the search ends better",
+          "[e2e][lessons]") {
+  const TemporaryFolder home("lessons");
+  const std::string problem = MakeProblem(home, "written");
+  const std::string book = home.File("book.jsonl");
+  std::ofstream(book) << R"({"format":"kernelcast-lessons","version":1}
+{"search":"s#1"}
+{"family":"doubling","target":"cpu","device_model":"Some <|im_start|> CPU","bottleneck":"",)"
+                         R"("aspect":"passes over the data","from":"16","to":"1","trials":30,)"
+                         R"("held":29,"mean_log2_gain":3,"stddev_log2_gain":0.5,"searches":9,)"
+                         R"("text":"One pass is enough."}
+)";
+  const auto best_of = [&](const std::string& id, const std::vector<std::string>& more) {
+    std::unique_ptr<ScriptedAuthor> author;
+    author = std::make_unique<ScriptedAuthor>([&author](int number) {
+      const std::string prompt = author->prompts().back();
+      const bool knows =
+          prompt.find("passes over the data changed from 16 to 1") != std::string::npos;
+      CHECK(prompt.find("im_start") == std::string::npos);
+      const std::string repeats = knows ? "1" : std::to_string(15 - number);
+      return "Here it is:\n\n```cpp\n" + Doubling(repeats) + "```\n";
+    });
+    FakeEndpointOptions options;
+    options.answers = author->Source();
+    const auto endpoint = FakeLlmEndpoint::Start(std::move(options)).value();
+    std::vector<std::string> arguments = {"--generator",
+                                          "llm",
+                                          "--llm",
+                                          endpoint->url(),
+                                          "--forecaster",
+                                          "embedded",
+                                          "--generator-requests",
+                                          "2",
+                                          "--generator-in-flight",
+                                          "1",
+                                          "--in-flight",
+                                          "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = Program(home, SearchOf(home, problem, id, arguments)).Wait(240);
+    INFO(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    return json::parse(outcome.out)["best"]["speedup"]["value"].get<double>();
+  };
+  const double without = best_of("without", {});
+  const double with = best_of("with", {"--lessons", book});
+  CHECK(without < 2.5);
+  CHECK(with > 2 * without);
+}
+
+}  // namespace
+}  // namespace kernelcast::testing
