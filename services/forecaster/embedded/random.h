@@ -7,7 +7,8 @@
 namespace kernelcast::forecaster {
 
 // SplitMix64: small, and identical with every standard library, unlike the distributions of
-// <random>.
+// <random>. It must not change, because recorded forecasts must stay reproducible. The worker's
+// generator, from which inputs of kernels are drawn, is another one for the same reason.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}

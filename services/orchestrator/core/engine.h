@@ -297,7 +297,7 @@ class Engine {
               Candidate candidate, bool generated, const TraceContext& trace = {},
               const std::string& wanted_device_model = "");
   // Ends the span when the batch is durable.
-  void EndAfterwards(Span span);
+  void EndAfterCommit(Span span);
 
   // Performs the next action of the evaluation, if none is in progress.
   void Advance(const std::string& request_id);

@@ -193,7 +193,7 @@ bool Engine::Accept(const std::string& request_id, const std::string& search_id,
   accepted.wanted_device_model = wanted_device_model;
   if (!Emit(std::move(accepted))) return false;
   traces_.Begin(*state_.FindEvaluation(request_id), trace);
-  EndAfterwards(traces_.Part(request_id, "kernelcast.accept"));
+  EndAfterCommit(traces_.Part(request_id, "kernelcast.accept"));
   return true;
 }
 

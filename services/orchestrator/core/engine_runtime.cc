@@ -210,7 +210,7 @@ bool Engine::Emit(EventBody body) {
   return true;
 }
 
-void Engine::EndAfterwards(Span span) {
+void Engine::EndAfterCommit(Span span) {
   if (!span.recording()) return;
   // Shared because effects must be copyable.
   AfterCommit([kept = std::make_shared<Span>(std::move(span))] { kept->End(); });

@@ -113,7 +113,7 @@ void Engine::Decide(const Evaluation& evaluation, DecideCandidate action) {
     span.Set("kernelcast.decision", std::string(Name(decision.kind)));
     span.Set("kernelcast.reason", std::string(Name(decision.reason)));
     span.Set("kernelcast.win_probability", decision.win_probability);
-    EndAfterwards(std::move(span));
+    EndAfterCommit(std::move(span));
   }
   if (action.rejection) {
     return Reject(request_id, decision.reason, *std::move(action.rejection));
@@ -153,8 +153,8 @@ void Engine::Settle(EvaluationSettled settled, bool decided_now) {
   acting_.erase(settled.request_id);
   settling_.insert(settled.request_id);
   batch_.settled.push_back(settled.request_id);
-  EndAfterwards(std::move(commit));
-  EndAfterwards(traces_.Settle(evaluation, settled));
+  EndAfterCommit(std::move(commit));
+  EndAfterCommit(traces_.Settle(evaluation, settled));
   if (observer_ != nullptr) {
     AfterCommit([this, kept, settled, decided_now] {
       if (decided_now) observer_->OnDecided(*kept, *kept->decision);

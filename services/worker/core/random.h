@@ -9,6 +9,8 @@
 namespace kernelcast::worker {
 
 // xoshiro256** seeded through splitmix64. The same seed gives the same values on every machine.
+// Seeds name the inputs of kernels and the order of samples, so the generator must not change. The
+// forecaster has another one for the same reason: recorded forecasts must stay reproducible.
 class Random {
  public:
   explicit Random(uint64_t seed) {

@@ -81,7 +81,7 @@ void FakeCuda::Reset() {
   devices_ = {{}};
   real_time_ = false;
   device_ns_ = 0;
-  left_ns_ = 0;
+  queued_ns_ = 0;
   memory_bytes_ = uint64_t{1} << 30;
   blocks_.clear();
   handles_.clear();
@@ -247,7 +247,7 @@ class FakeDriver {
       return fake().lost_[current] = CUDA_ERROR_ILLEGAL_ADDRESS;
     }
     for (size_t i = 0; i < count; ++i) std::memcpy(data + i * unit_bytes, unit, unit_bytes);
-    fake().Work(std::exchange(fake().left_ns_, 0) + 1000 +
+    fake().Work(std::exchange(fake().queued_ns_, 0) + 1000 +
                 0.001 * static_cast<double>(unit_bytes * count));
     return CUDA_SUCCESS;
   }

@@ -86,7 +86,7 @@ class FakeCuda {
   // What shared memory holds before the next kernel; 0 after one has run.
   uint32_t shared_word = 0;
   // Device time that passes before memory is next filled.
-  void Leave(double device_ns) { left_ns_ += device_ns; }
+  void QueueWork(double device_ns) { queued_ns_ += device_ns; }
 
  private:
   friend class FakeDriver;
@@ -131,7 +131,7 @@ class FakeCuda {
   std::map<CUdevice, int> retained_;
   std::map<CUdevice, CUresult> lost_;
   double device_ns_ = 0;
-  double left_ns_ = 0;
+  double queued_ns_ = 0;
   FakeClock clock_;
   uint64_t memory_bytes_ = uint64_t{1} << 30;
   uint64_t numbers_ = 0;

@@ -129,7 +129,7 @@ void Affine(FakeKernel& kernel, FakeCuda& cuda, const Parameters& parameters) {
   const double ns_new = kernel.Option("ns_new");
   const double ns = (is_new && ns_new > 0 ? ns_new : kernel.Option("ns")) +
                     kernel.Option("place_ns") * static_cast<double>((y >> 9) & 63);
-  cuda.Leave(kernel.Option("leaves_ns"));
+  cuda.QueueWork(kernel.Option("leaves_ns"));
   double host_ns = odd ? kernel.Option("host_ns") : 0;
   const auto stall_every = static_cast<int>(kernel.Option("stall_every"));
   if (stall_every > 0 && call % stall_every == 0) host_ns += kernel.Option("stall_ns");

@@ -9,13 +9,12 @@
 //
 // A crash keeps whole appends, as stores do. Half of the crashes copy the beginning of a recorded
 // log and continue the copy. The others stop a live engine once or twice, by failing its appends,
-// and open its store again.
-//
-// KERNELCAST_CRASH_POINTS sets the number of crash points, half of them in each store.
+// and open its store again. A search whose crash is live with one store is copied with the other,
+// and the next round over the searches swaps them.
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstdlib>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <random>
@@ -41,10 +40,9 @@ using testing::Outcome;
 using testing::Run;
 using testing::Scenario;
 
-int CrashPoints() {
-  const char* const wanted = std::getenv("KERNELCAST_CRASH_POINTS");
-  return wanted != nullptr ? std::atoi(wanted) : 60;
-}
+// In each store.
+constexpr size_t kPoints = 30;
+constexpr size_t kManyPoints = 250;
 
 std::vector<Scenario> Scenarios() {
   std::vector<Scenario> scenarios;
@@ -79,6 +77,8 @@ class Logs {
   virtual ~Logs() = default;
   // An empty log, which can be opened again after its store is destroyed.
   virtual OpenStore NewLog() = 0;
+  // Whether the crash of the first search is live.
+  virtual bool StartsLive() const = 0;
 };
 
 class SqliteLogs final : public Logs {
@@ -91,6 +91,7 @@ class SqliteLogs final : public Logs {
       return *std::move(store);
     };
   }
+  bool StartsLive() const override { return false; }
 
  private:
   TemporaryFolder folder_{"crash-points"};
@@ -122,6 +123,7 @@ class PostgresqlLogs final : public Logs {
       return *std::move(store);
     };
   }
+  bool StartsLive() const override { return true; }
 
  private:
   PostgresqlServer server_;
@@ -182,7 +184,7 @@ Outcome CrashAndContinue(Logs& logs, const Scenario& scenario, const OpenStore& 
   return Run(scenario, log);
 }
 
-void CheckCrashPoints(Logs& logs) {
+void CheckCrashPoints(Logs& logs, size_t points) {
   SetLogLevel(LogLevel::kError);
   const std::vector<Scenario> scenarios = Scenarios();
   std::vector<OpenStore> recorded;
@@ -204,26 +206,46 @@ void CheckCrashPoints(Logs& logs) {
     CHECK(kinds[kind] >= 4);
   }
   std::mt19937 random(20);
-  const int points = CrashPoints() / 2;
-  for (int point = 0; point < points; ++point) {
-    const size_t which = static_cast<size_t>(point) % scenarios.size();
-    const bool live = static_cast<size_t>(point) / scenarios.size() % 2 == 1;
+  std::map<GeneratorKind, size_t> live_crashes;
+  for (size_t point = 0; point < points; ++point) {
+    const size_t which = point % scenarios.size();
+    const size_t round = point / scenarios.size();
+    // Pairs of searches alternate too, because the generators of the last ones alternate.
+    const bool live = (which + which / 2 + round) % 2 == (logs.StartsLive() ? 0 : 1);
+    if (live) ++live_crashes[scenarios[which].kind];
     CAPTURE(point, scenarios[which].seed, live);
     CheckSame(CrashAndContinue(logs, scenarios[which], recorded[which], uninterrupted[which], live,
                                random),
               uninterrupted[which]);
   }
+  for (const GeneratorKind kind :
+       {GeneratorKind::kTemplate, GeneratorKind::kLlm, GeneratorKind::kExternal}) {
+    CAPTURE(static_cast<int>(kind));
+    CHECK(live_crashes[kind] >= 2 * (points / scenarios.size()));
+  }
 }
 
 TEST_CASE("A search continued after a crash decides as without it, with SQLite") {
   SqliteLogs logs;
-  CheckCrashPoints(logs);
+  CheckCrashPoints(logs, kPoints);
 }
 
 TEST_CASE("A search continued after a crash decides as without it, with PostgreSQL") {
   if (PostgresqlServer::Missing()) return;
   PostgresqlLogs logs;
-  CheckCrashPoints(logs);
+  CheckCrashPoints(logs, kPoints);
+}
+
+TEST_CASE("Searches continued after many crashes decide as without them, with SQLite", "[slow]") {
+  SqliteLogs logs;
+  CheckCrashPoints(logs, kManyPoints);
+}
+
+TEST_CASE("Searches continued after many crashes decide as without them, with PostgreSQL",
+          "[slow]") {
+  if (PostgresqlServer::Missing()) return;
+  PostgresqlLogs logs;
+  CheckCrashPoints(logs, kManyPoints);
 }
 
 }  // namespace

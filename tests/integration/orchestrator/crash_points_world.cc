@@ -11,8 +11,10 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/clock.h"
 #include "common/base/hash.h"
+#include "services/orchestrator/core/plan.h"
 #include "services/orchestrator/store/event_codec.h"
 #include "tests/unit/services/orchestrator/fakes.h"
 
@@ -145,6 +147,68 @@ class Caller {
   bool stopped_ = false;
 };
 
+// The call that the plan of an evaluation needs, or the index of another action.
+std::string CallFor(const State& state, const Evaluation& evaluation, int64_t now_ns) {
+  EvaluationInputs inputs;
+  inputs.now_ns = now_ns;
+  const EvaluationAction action = PlanEvaluation(state, evaluation, inputs);
+  if (std::holds_alternative<DescribeReference>(action)) return "reference";
+  if (std::holds_alternative<CompileCandidate>(action)) return "compile " + evaluation.request_id;
+  if (std::holds_alternative<MeasureCandidate>(action)) return "measure " + evaluation.request_id;
+  if (std::holds_alternative<ForecastCandidate>(action)) {
+    return "forecast " + evaluation.candidate.candidate_id;
+  }
+  return absl::StrCat("action ", action.index(), " for ", evaluation.request_id);
+}
+
+// What the plan wants and a resting engine has not done, and calls for labels beyond the plan.
+std::vector<std::string> Undone(const State& state, const Workers& workers,
+                                const PendingCalls& calls, int64_t now_ns) {
+  const std::set<std::string> waiting = calls.names();
+  std::vector<std::string> wanted;
+  for (const std::string& id : state.EvaluationIds()) {
+    wanted.push_back(CallFor(state, *state.FindEvaluation(id), now_ns));
+  }
+  for (const std::string& id : state.open_searches()) {
+    const Search& search = *state.FindSearch(id);
+    SearchInputs inputs;
+    inputs.now_ns = now_ns;
+    inputs.capacity = workers.CapacityFor(search.spec.target, search.device_model);
+    inputs.ranking = true;  // or it pauses before the next one
+    inputs.has_writer = true;
+    const EngineOptions defaults;
+    inputs.generation_backoff = defaults.generation_backoff;
+    inputs.max_generation_backoff = defaults.max_generation_backoff;
+    inputs.generation_patience = defaults.generation_patience;
+    inputs.confirmation.candidates = defaults.confirm_candidates;
+    if (const auto action = PlanSearch(state, search, inputs)) {
+      wanted.push_back(absl::StrCat("action ", action->index(), " for ", id));
+    }
+    const SearchCalls needed = PlanCalls(state, search, inputs);
+    if (needed.reference) wanted.push_back("reference");
+    for (const uint64_t number : needed.kernels) {
+      wanted.push_back(absl::StrCat("kernel ", id, "/", number));
+    }
+    for (const uint64_t number : needed.advice) {
+      wanted.push_back(absl::StrCat("advice ", id, "/", number));
+    }
+  }
+  std::erase_if(wanted, [&](const std::string& name) { return waiting.contains(name); });
+  std::set<std::string> offered;
+  for (const std::string& name : waiting) {
+    if (!name.starts_with("labels ")) continue;
+    for (const auto& id : absl::StrSplit(name.substr(7), ' ')) offered.emplace(id);
+  }
+  for (const LabelOffer& offer : PlanLabels(state, offered)) {
+    wanted.push_back("labels of " + offer.problem_id);
+  }
+  for (const LabelOffer& offer : PlanLabels(state, {})) {
+    for (const LabelRecord& label : offer.labels) offered.erase(label.label_id);
+  }
+  for (const std::string& id : offered) wanted.push_back("no label " + id);
+  return wanted;
+}
+
 }  // namespace
 
 void PendingCalls::Add(int priority, const std::string& name, std::function<void()> complete) {
@@ -164,6 +228,13 @@ bool PendingCalls::CompleteNext() {
   }
   complete();
   return true;
+}
+
+std::set<std::string> PendingCalls::names() const {
+  std::lock_guard lock(mutex_);
+  std::set<std::string> names;
+  for (const auto& [order, call] : waiting_) names.insert(call.name);
+  return names;
 }
 
 uint64_t PendingCalls::made() const {
@@ -246,7 +317,8 @@ void DeterministicForecasters::ForecastAll(std::shared_ptr<const Problem>,
 
 void DeterministicForecasters::Observe(std::shared_ptr<const Problem>,
                                        std::vector<LabelRecord> labels, ObserveDone done) {
-  const std::string name = "labels " + labels.front().label_id;
+  std::string name = "labels";
+  for (const LabelRecord& label : labels) absl::StrAppend(&name, " ", label.label_id);
   calls_->Add(kLabelsFirst, name, [this, labels = std::move(labels), done] {
     for (const LabelRecord& label : labels) labels_.insert(label.label_id);
     done(absl::OkStatus());
@@ -427,6 +499,11 @@ Outcome Run(const Scenario& scenario, const OpenStore& open, uint64_t appends) {
       const uint64_t now = calls.made() + store.boundaries().size() + caller.answers();
       quiet = now == before ? quiet + 1 : 0;
     }
+    if (store.crashed()) return;
+    std::vector<std::string> undone;
+    engine->Inspect(
+        [&](const State& state) { undone = Undone(state, workers, calls, clock.MonotonicNs()); });
+    CHECK(undone == std::vector<std::string>{});
     // Time passes with each settlement.
     if (store.SettlesAt(clock.MonotonicNs())) clock.Advance(kStepNs);
   };

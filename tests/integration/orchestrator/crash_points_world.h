@@ -29,6 +29,8 @@ class PendingCalls {
   void Add(int priority, const std::string& name, std::function<void()> complete);
   // Completes the next call. Returns false if none waits.
   bool CompleteNext();
+  // The names of the calls that wait.
+  std::set<std::string> names() const;
   // Number of calls made so far.
   uint64_t made() const;
 

@@ -1,293 +1,32 @@
 // Compares plans with what the engine did: after each event of a recorded log, the plan of the
 // replayed state must contain the engine's next event.
 
-#include <algorithm>
 #include <catch2/catch.hpp>
-#include <deque>
+#include <cstdint>
 #include <future>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "services/orchestrator/core/engine.h"
-#include "services/orchestrator/core/plan.h"
+#include "tests/support/eventually.h"
+#include "tests/unit/services/orchestrator/core/plan_comparison.h"
 #include "tests/unit/services/orchestrator/world.h"
 
 namespace kernelcast::orchestrator {
 namespace {
 
+using kernelcast::testing::Eventually;
 using testing::Command;
 using testing::FakeWriter;
 using testing::MemoryEventStore;
+using testing::PlanComparison;
 using testing::TemplateSearch;
 using testing::ToyKernel;
 using testing::World;
-
-bool IsSame(const Decision& a, const Decision& b) {
-  return a.kind == b.kind && a.reason == b.reason && a.policy == b.policy &&
-         a.policy_version == b.policy_version && a.audit_propensity == b.audit_propensity &&
-         a.win_probability == b.win_probability && a.threshold == b.threshold &&
-         a.incumbent_speedup == b.incumbent_speedup && a.audited_reason == b.audited_reason;
-}
-
-// Decisions that follow from the outside world: workers that fail and callers that cancel.
-bool IsFromOutside(DecisionReason reason) {
-  return reason == DecisionReason::kUnavailable || reason == DecisionReason::kCancelled;
-}
-
-// Whether the action needs nothing from outside, so that the engine performs it at once.
-bool IsImmediate(const EvaluationAction& action) {
-  return std::holds_alternative<DecideCandidate>(action) ||
-         std::holds_alternative<SettlePruned>(action) ||
-         std::holds_alternative<RejectCandidate>(action);
-}
-
-// Replays a log event by event and compares.
-class Comparison {
- public:
-  explicit Comparison(const EngineOptions& options, bool has_writer) {
-    inputs_.capacity = {2, 1};  // of the fake workers
-    inputs_.has_writer = has_writer;
-    inputs_.generation_backoff = options.generation_backoff;
-    inputs_.max_generation_backoff = options.max_generation_backoff;
-    inputs_.generation_patience = options.generation_patience;
-    inputs_.confirmation.candidates = options.confirm_candidates;
-  }
-
-  void Run(const MemoryEventStore& store) {
-    REQUIRE(store
-                .Replay(1,
-                        [&](StoredEvent stored) {
-                          INFO("event " << stored.sequence << " of kind "
-                                        << stored.event.body.index());
-                          CheckImmediate(stored.event);
-                          NoteRanking(stored.event);
-                          std::visit([&](const auto& body) { Check(stored.event.time_ns, body); },
-                                     stored.event.body);
-                          REQUIRE(state_.Apply(stored).ok());
-                          last_ = stored.event.body;
-                          NoteSpec(stored.event);
-                          return absl::OkStatus();
-                        })
-                .ok());
-    CHECK(finals_.empty());
-    for (const std::string& id : state_.open_searches()) {
-      CHECK_FALSE(PlanSearch(state_, *state_.FindSearch(id), inputs_).has_value());
-    }
-    CHECK(state_.evaluations().empty());
-  }
-
-  // How the candidates were to be measured when that was decided.
-  std::map<std::string, std::vector<MeasureSpec>> specs;
-  // Number of events that a plan contained, by kind.
-  std::map<std::string, int> planned;
-
- private:
-  // If an evaluation can be decided or settled without anything from outside, the next event does.
-  void CheckImmediate(const Event& next) {
-    for (const std::string& id : state_.EvaluationIds()) {
-      if (!IsImmediate(PlanAt(*state_.FindEvaluation(id), next.time_ns))) continue;
-      const auto* decided = std::get_if<EvaluationDecided>(&next.body);
-      const auto* settled = std::get_if<EvaluationSettled>(&next.body);
-      REQUIRE((decided != nullptr || settled != nullptr));
-      CHECK((decided != nullptr ? decided->request_id : settled->request_id) == id);
-    }
-  }
-
-  void NoteSpec(const Event& event) {
-    const auto* decided = std::get_if<EvaluationDecided>(&event.body);
-    if (decided == nullptr) return;
-    const Evaluation& evaluation = *state_.FindEvaluation(decided->request_id);
-    const EvaluationAction action = PlanAt(evaluation, event.time_ns);
-    if (const auto* measure = std::get_if<MeasureCandidate>(&action)) {
-      specs[evaluation.candidate.candidate_id].push_back(measure->spec);
-    }
-  }
-
-  // A ranking may end after the plan has changed, for example when a model is back.
-  void NoteRanking(const Event& next) {
-    for (const std::string& id : state_.open_searches()) {
-      if (auto plan = PlanAt<RankPruned>(*state_.FindSearch(id), next.time_ns)) {
-        rankings_.push_back(*std::move(plan));
-      }
-    }
-  }
-
-  // One of the rankings planned since the last one ended.
-  void Check(int64_t, const PrunedRanked& event) {
-    // Several may differ only in the broods that are complete.
-    const bool began = std::any_of(rankings_.begin(), rankings_.end(), [&](const auto& ranking) {
-      return ranking.measurements == event.measurements && ranking.pruned == event.pruned &&
-             (event.candidate_id.empty() ||
-              std::count(ranking.candidate_ids.begin(), ranking.candidate_ids.end(),
-                         event.candidate_id) == 1);
-    });
-    CHECK(began);
-    rankings_.clear();
-    ++planned["ranked"];
-  }
-
-  template <class Body>
-  void Check(int64_t, const Body&) {}  // a command or a result from outside
-
-  void Check(int64_t time_ns, const EvaluationDecided& event) {
-    if (IsFromOutside(event.decision.reason)) return;
-    const EvaluationAction action = PlanAt(*state_.FindEvaluation(event.request_id), time_ns);
-    if (event.decision.reason == DecisionReason::kReused) {
-      CHECK(std::holds_alternative<ReuseMeasurement>(action));
-      ++planned["reused"];
-      return;
-    }
-    if (const auto* reject = std::get_if<RejectCandidate>(&action)) {
-      CHECK(event.decision.kind == DecisionKind::kReject);
-      CHECK(event.decision.reason == reject->reason);
-      ++planned["rejected"];
-      return;
-    }
-    const auto* decide = std::get_if<DecideCandidate>(&action);
-    REQUIRE(decide != nullptr);
-    if (decide->rejection) {
-      CHECK(event.decision.kind == DecisionKind::kReject);
-      CHECK(event.decision.reason == decide->decision.reason);
-    } else {
-      CHECK(IsSame(event.decision, decide->decision));
-    }
-    ++planned["decided"];
-  }
-
-  void Check(int64_t time_ns, const EvaluationSettled& event) {
-    const Evaluation& evaluation = *state_.FindEvaluation(event.request_id);
-    const EvaluationAction action = PlanAt(evaluation, time_ns);
-    if (std::holds_alternative<Pruned>(event.result)) {
-      CHECK(std::holds_alternative<SettlePruned>(action));
-      ++planned["pruned"];
-    } else if (const auto* rejection = std::get_if<Rejection>(&event.result)) {
-      if (IsFromOutside(evaluation.decision->reason)) return;
-      const auto* reject = std::get_if<RejectCandidate>(&action);
-      REQUIRE(reject != nullptr);
-      CHECK(reject->rejection.cause == rejection->cause);
-      CHECK(reject->rejection.detail == rejection->detail);
-      CHECK(reject->rejection.compile_error.log == rejection->compile_error.log);
-    } else if (!event.reused) {
-      CHECK(std::holds_alternative<MeasureCandidate>(action));
-      ++planned["measured"];
-    }
-  }
-
-  void Check(int64_t time_ns, const EvaluationCompiled& event) {
-    const EvaluationAction action = PlanAt(*state_.FindEvaluation(event.request_id), time_ns);
-    CHECK(std::holds_alternative<CompileCandidate>(action));
-    ++planned["compiled"];
-  }
-
-  void Check(int64_t time_ns, const EvaluationForecast& event) {
-    const EvaluationAction action = PlanAt(*state_.FindEvaluation(event.request_id), time_ns);
-    CHECK(std::holds_alternative<ForecastCandidate>(action));
-    ++planned["forecast"];
-  }
-
-  void Check(int64_t time_ns, const EvaluationAccepted& event) {
-    if (!event.generated) return;
-    const Search& search = *state_.FindSearch(event.search_id);
-    if (event.mode == EvaluateMode::kFinal && search.IsHeldOut(event.candidate)) {
-      if (finals_.empty()) {
-        const auto plan = PlanAt<MeasureHeldOut>(search, time_ns);
-        REQUIRE(plan);
-        CHECK(state_.FindProblem(plan->problem_id) != nullptr);
-        CHECK(plan->problem_id == event.candidate.problem_id);
-        finals_.assign(plan->candidate_ids.begin(), plan->candidate_ids.end());
-      }
-      CHECK(ForProblem(event.candidate, search.spec.problem_id).candidate_id == finals_.front());
-      finals_.pop_front();
-      ++planned["held out"];
-      return;
-    }
-    if (event.mode == EvaluateMode::kFinal) {
-      if (finals_.empty()) {
-        const auto plan = PlanAt<MeasureFinals>(search, time_ns);
-        REQUIRE(plan);
-        finals_.assign(plan->candidate_ids.begin(), plan->candidate_ids.end());
-      }
-      CHECK(event.candidate.candidate_id == finals_.front());
-      finals_.pop_front();
-      ++planned["final"];
-      return;
-    }
-    // A kernel that a model wrote.
-    const auto* generated = std::get_if<GenerationSettled>(&last_);
-    if (generated != nullptr && generated->detail == event.request_id) return;
-    const auto plan = PlanAt<ProposeCandidate>(search, time_ns);
-    REQUIRE(plan);
-    CHECK(plan->request_id == event.request_id);
-    CHECK(plan->mode == event.mode);
-    CHECK(plan->candidate.candidate_id == event.candidate.candidate_id);
-    ++planned[search.history.contains(event.candidate.candidate_id) ? "selected" : "proposed"];
-  }
-
-  void Check(int64_t time_ns, const GenerationRequested& event) {
-    const auto plan = PlanAt<RequestKernel>(*state_.FindSearch(event.search_id), time_ns);
-    REQUIRE(plan);
-    CHECK(plan->number == event.number);
-    CHECK(plan->parent_candidate_id == event.parent_candidate_id);
-    ++planned["requested"];
-  }
-
-  // A kernel is written when the critic has answered, if the search has one.
-  void Check(int64_t, const GenerationAdvised& event) {
-    const Search& search = *state_.FindSearch(event.search_id);
-    CHECK(search.spec.critic);
-    CHECK_FALSE(search.generation->in_flight.at(event.number).advice);
-    CHECK(std::ranges::count(PlanCalls(state_, search, inputs_).advice, event.number) == 1);
-    ++planned["advised"];
-  }
-  void Check(int64_t, const GenerationSettled& event) {
-    const Search& search = *state_.FindSearch(event.search_id);
-    const Generation::Request& request = search.generation->in_flight.at(event.number);
-    CHECK(request.advice.has_value() == search.spec.critic);
-    CHECK(std::ranges::count(PlanCalls(state_, search, inputs_).kernels, event.number) == 1);
-  }
-
-  void Check(int64_t time_ns, const SearchFinishing& event) {
-    if (event.reason == kStoppedReason) return;
-    const auto plan = PlanAt<FinishSearch>(*state_.FindSearch(event.search_id), time_ns);
-    REQUIRE(plan);
-    CHECK(plan->reason == event.reason);
-    ++planned["finished"];
-  }
-
-  void Check(int64_t time_ns, const SearchClosed& event) {
-    if (event.failed) return;
-    const auto plan = PlanAt<CloseSearch>(*state_.FindSearch(event.search_id), time_ns);
-    REQUIRE(plan);
-    CHECK(plan->confirmed_request_id == event.confirmed_request_id);
-    ++planned["closed"];
-  }
-
-  EvaluationAction PlanAt(const Evaluation& evaluation, int64_t time_ns) const {
-    EvaluationInputs inputs;
-    inputs.now_ns = time_ns;
-    return PlanEvaluation(state_, evaluation, inputs);
-  }
-
-  template <class Action>
-  std::optional<Action> PlanAt(const Search& search, int64_t time_ns) {
-    inputs_.now_ns = time_ns;
-    std::optional<SearchAction> plan = PlanSearch(state_, search, inputs_);
-    if (!plan || !std::holds_alternative<Action>(*plan)) return std::nullopt;
-    return std::get<Action>(*std::move(plan));
-  }
-
-  State state_;
-  SearchInputs inputs_;
-  EventBody last_;
-  std::deque<std::string> finals_;    // the rest of a round
-  std::vector<RankPruned> rankings_;  // planned since the last one ended
-};
 
 TEST_CASE("The engine follows the plan in a template search") {
   World world;
@@ -305,7 +44,7 @@ TEST_CASE("The engine follows the plan in a template search") {
   REQUIRE(world.StartSearch("s1", spec).ok());
   world.WaitForEnd("s1");
   world.engine->Stop();
-  Comparison comparison(world.engine_options, false);
+  PlanComparison comparison(world.engine_options, false);
   comparison.Run(*world.store);
   CHECK(comparison.planned["proposed"] == 40);
   CHECK(comparison.planned["rejected"] == 5);
@@ -326,7 +65,7 @@ TEST_CASE("Workers are asked to stop below the bound that follows from the log")
   REQUIRE(world.StartSearch("s1", spec).ok());
   world.WaitForEnd("s1");
   world.engine->Stop();
-  Comparison comparison(world.engine_options, false);
+  PlanComparison comparison(world.engine_options, false);
   comparison.Run(*world.store);
   CHECK(comparison.specs == world.workers.specs());
   size_t bounded = 0;
@@ -357,7 +96,7 @@ TEST_CASE("The engine follows the plan at held-out shapes") {
   REQUIRE(world.StartSearch("s1", spec).ok());
   world.WaitForEnd("s1");
   world.engine->Stop();
-  Comparison comparison(world.engine_options, false);
+  PlanComparison comparison(world.engine_options, false);
   comparison.Run(*world.store);
   CHECK(comparison.planned["final"] >= 3);
   CHECK(comparison.planned["held out"] == 3);
@@ -373,7 +112,7 @@ TEST_CASE("The engine follows the plan with each strategy over a space") {
   REQUIRE(world.StartSearch("s1", spec).ok());
   const SearchSnapshot ended = world.WaitForEnd("s1");
   world.engine->Stop();
-  Comparison comparison(world.engine_options, false);
+  PlanComparison comparison(world.engine_options, false);
   comparison.Run(*world.store);
   CHECK(ended.counts.measurements <= 12);
   CHECK(comparison.planned["proposed"] >= 12);
@@ -417,7 +156,7 @@ TEST_CASE("The engine follows the plan in a search with lessons") {
   REQUIRE(world.StartSearch("s1", spec).ok());
   const SearchSnapshot ended = world.WaitForEnd("s1");
   world.engine->Stop();
-  Comparison comparison(world.engine_options, false);
+  PlanComparison comparison(world.engine_options, false);
   comparison.Run(*world.store);
   CHECK(ended.counts.measurements <= 12);
   CHECK(comparison.planned["proposed"] >= 12);
@@ -446,7 +185,7 @@ TEST_CASE("The engine follows the plan in a search whose kernels a model writes"
   REQUIRE(world.StartSearch("s1", spec).ok());
   world.WaitForEnd("s1");
   world.engine->Stop();
-  Comparison comparison(world.engine_options, true);
+  PlanComparison comparison(world.engine_options, true);
   comparison.Run(*world.store);
   CHECK(comparison.planned["requested"] > 25);
   CHECK(comparison.planned["advised"] == (spec.critic ? comparison.planned["requested"] : 0));
@@ -488,13 +227,140 @@ TEST_CASE("The engine follows the plan in an external search and outside searche
   world.engine->StopSearch("s1", [](const auto&) {});
   world.WaitForEnd("s1");
   world.engine->Stop();
-  Comparison comparison(world.engine_options, false);
+  PlanComparison comparison(world.engine_options, false);
   comparison.Run(*world.store);
   CHECK(comparison.planned["rejected"] == 1);
   CHECK(comparison.planned["reused"] == 1);
   CHECK(comparison.planned["decided"] >= 33);
   CHECK(comparison.planned["pruned"] >= 11);
   CHECK(comparison.planned["closed"] == 1);
+}
+
+// When the last event was written.
+int64_t LastTime(const MemoryEventStore& store) {
+  int64_t last_ns = 0;
+  REQUIRE(store
+              .Replay(1,
+                      [&](const StoredEvent& stored) {
+                        last_ns = stored.event.time_ns;
+                        return absl::OkStatus();
+                      })
+              .ok());
+  return last_ns;
+}
+
+TEST_CASE("The engine follows the plan when the first worker starts later") {
+  World world;
+  world.workers.SetDevices({});
+  world.Start();
+  const std::string problem = world.PutToy();
+  REQUIRE(world.StartSearch("s1", TemplateSearch(problem, 5)).ok());
+  SearchSpec external = TemplateSearch(problem, 5);
+  external.generator = GeneratorKind::kExternal;
+  REQUIRE(world.StartSearch("s2", external).ok());
+  std::vector<std::future<bool>> answers;
+  for (const char* id : {"a", "b", "c"}) {
+    auto done = std::make_shared<std::promise<bool>>();
+    answers.push_back(done->get_future());
+    world.engine->Evaluate(Command(id, world.ToyCandidate(problem, absl::StrCat("// ", id, "\n")),
+                                   EvaluateMode::kRoute, id == std::string("c") ? "s2" : ""),
+                           [done](const auto& record) { done->set_value(record.ok()); });
+  }
+  CHECK(world.GetSearch("s2").status == SearchStatus::kRunning);  // after the evaluations
+  PlanComparison comparison(world.engine_options, false);
+  // No events follow until there is a device.
+  comparison.device_from_ns = LastTime(*world.store) + 1;
+  world.workers.SetDevices({{"cpu", "fake cpu", 1}});
+  world.engine->CapacityChanged();
+  for (std::future<bool>& answer : answers) CHECK(answer.get());
+  world.WaitForEnd("s1");
+  world.engine->StopSearch("s2", [](const auto&) {});
+  world.WaitForEnd("s2");
+  world.engine->Stop();
+  comparison.Run(*world.store);
+  CHECK(comparison.planned["device"] == 3);
+  CHECK(comparison.planned["device of a search"] == 2);
+  CHECK(comparison.planned["described"] == 1);
+  CHECK(comparison.planned["labelled"] > 0);
+  CHECK(comparison.planned["closed"] == 2);
+}
+
+TEST_CASE("The engine follows the plan when no worker starts") {
+  EngineOptions options;
+  options.device_grace = absl::ZeroDuration();
+  World world(nullptr, options);
+  world.workers.SetDevices({{"cuda", "NVIDIA H200", 1}});
+  world.Start();
+  const std::string problem = world.PutToy();
+  REQUIRE(world.Evaluate(Command("a", world.ToyCandidate(problem))).ok());
+  REQUIRE(world.StartSearch("s1", TemplateSearch(problem, 5)).ok());
+  world.WaitForEnd("s1");
+  world.engine->Stop();
+  PlanComparison comparison(world.engine_options, false);
+  comparison.device_from_ns = INT64_MAX;
+  comparison.other_devices = {{"cuda", "NVIDIA H200", 1}};
+  comparison.Run(*world.store);
+  CHECK(comparison.planned["given up"] == 1);
+  CHECK(comparison.planned["abandoned search"] == 1);
+}
+
+TEST_CASE("The engine follows the plan when a stopped search has lost its worker") {
+  World world;
+  world.workers.hold_measurements = true;
+  world.Start();
+  const std::string problem = world.PutToy();
+  SearchSpec spec = TemplateSearch(problem, 5);
+  spec.generator = GeneratorKind::kExternal;
+  REQUIRE(world.StartSearch("s1", spec).ok());
+  auto done = std::make_shared<std::promise<bool>>();
+  world.engine->Evaluate(Command("a", world.ToyCandidate(problem), EvaluateMode::kMeasure, "s1"),
+                         [done](const auto& record) { done->set_value(record.ok()); });
+  REQUIRE(Eventually([&] { return world.workers.held() == 1; }));
+  PlanComparison comparison(world.engine_options, false);
+  // No events follow until the search is stopped.
+  comparison.device_until_ns = LastTime(*world.store) + 1;
+  comparison.other_devices = {{"cpu", "fake cpu", 0}};
+  world.workers.SetDevices(comparison.other_devices);
+  world.engine->StopSearch("s1", [](const auto&) {});
+  world.WaitForEnd("s1");
+  CHECK(done->get_future().get());
+  world.engine->Stop();
+  comparison.Run(*world.store);
+  CHECK(comparison.planned["abandoned"] == 1);
+  CHECK(comparison.planned["abandoned search"] == 1);
+}
+
+TEST_CASE("The engine follows the plan when the reference does not compile") {
+  World world;
+  world.workers.reference_compiles = false;
+  world.Start();
+  REQUIRE(world.StartSearch("s1", TemplateSearch(world.PutToy(), 5)).ok());
+  world.WaitForEnd("s1");
+  world.engine->Stop();
+  PlanComparison comparison(world.engine_options, false);
+  comparison.Run(*world.store);
+  CHECK(comparison.planned["described"] == 0);
+  CHECK(comparison.planned["failed"] == 1);
+}
+
+TEST_CASE("The engine follows the plan when measurements are unstable") {
+  World world;
+  int calls = 0;
+  world.workers.measure = [&](const Candidate& candidate) {
+    // The first candidate is measured again until it succeeds, the second until the last retry.
+    const bool unstable = candidate.source == "// a\n" ? ++calls < 2 : true;
+    if (unstable) return MeasureOutcome(EnvironmentUnstable{"noisy", 9, 10, {}});
+    return testing::FakeWorkers::Ok(2);
+  };
+  world.Start();
+  const std::string problem = world.PutToy();
+  REQUIRE(world.Evaluate(Command("a", world.ToyCandidate(problem, "// a\n"))).ok());
+  REQUIRE(world.Evaluate(Command("b", world.ToyCandidate(problem, "// b\n"))).ok());
+  world.engine->Stop();
+  PlanComparison comparison(world.engine_options, false);
+  comparison.Run(*world.store);
+  CHECK(comparison.planned["repeated"] == 1 + world.engine_options.unstable_retries);
+  CHECK(comparison.planned["measured"] == 2);
 }
 
 TEST_CASE("The state at each commit is the state that its events give when replayed") {
