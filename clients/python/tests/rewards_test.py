@@ -32,14 +32,20 @@ def test_the_last_fenced_block_is_the_source():
 
 def test_trl():
     conversation = [{"role": "assistant", "content": GOOD}]
+    columns, figures = {}, {}
     given = trl.speedup(prompts=["p"] * 3, completions=[GOOD, BAD, conversation], completion_ids=[[1]] * 3,
-                        trainer_state=None, log_extra=None, log_metric=None, problem=[str(SOFTMAX)] * 3)
+                        trainer_state=None, log_extra=columns.__setitem__, log_metric=figures.__setitem__,
+                        problem=[str(SOFTMAX)] * 3)
     assert given[0] > 1 and given[1] == 0 and given[2] == given[0]
+    assert columns == {"basis": ["measured"] * 3, "propensity": [1.0] * 3}
+    assert figures == {"kernelcast/measured": 1, "kernelcast/no_verdict": 0}
 
 
 def test_trl_leaves_out_what_has_no_verdict(monkeypatch):
     monkeypatch.setattr(rewards, "default", rewards.Reward(str(SOFTMAX), address="127.0.0.1:1", patience=0))
-    assert trl.speedup(prompts=["p"], completions=[GOOD]) == [None]
+    columns = {}
+    assert trl.speedup(prompts=["p"], completions=[GOOD], log_extra=columns.__setitem__) == [None]
+    assert columns == {"basis": [""], "propensity": [None]}
     with pytest.raises(errors.Unavailable):
         asyncio.run(verl.compute_score("kernels", GOOD, ""))
 
@@ -47,7 +53,10 @@ def test_trl_leaves_out_what_has_no_verdict(monkeypatch):
 def test_verl():
     asked = dict(data_source="kernels", ground_truth=str(SOFTMAX), extra_info={"num_turns": 1})
     assert asyncio.run(verl.compute_score(solution_str=GOOD, **asked))["score"] > 1
-    assert asyncio.run(verl.compute_score(solution_str=BAD, **asked)) == {"score": 0, "correct": 0, "measured": 1}
+    assert asyncio.run(verl.compute_score(solution_str=BAD, **asked)) == {
+        "score": 0, "correct": 0, "measured": 1, "propensity": 1, "basis": "measured"}
+    # verl stacks the entries of all samples, so each has the same ones.
+    assert len(asyncio.run(verl.compute_score(solution_str="\ud800", **asked))) == 5
     with pytest.raises(errors.InvalidArgument, match="problem"):
         asyncio.run(verl.compute_score("kernels", GOOD, ""))
 
@@ -56,7 +65,9 @@ def test_slime():
     def sample(response):
         return types.SimpleNamespace(response=response, label=str(SOFTMAX), metadata={})
 
-    assert asyncio.run(slime.reward(None, sample(GOOD))) > 1
+    one = sample(GOOD)
+    assert asyncio.run(slime.reward(None, one)) == one.metadata["kernelcast"]["reward"] > 1
+    assert (one.metadata["kernelcast"]["basis"], one.metadata["kernelcast"]["propensity"]) == ("measured", 1)
     group = asyncio.run(slime.reward(None, [sample(GOOD), sample(BAD)]))
     assert group[0] > 1 and group[1] == 0
 
