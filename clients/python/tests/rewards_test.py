@@ -1,16 +1,20 @@
-"""Rewards as trainers call them. The trainers themselves need PyTorch or hundreds of megabytes, and are not installed here.
-
-Two run where a variable names a Python that has them, together with grpcio and protobuf.
+"""Rewards as trainers call them. tinker-cookbook runs with Debian's PyTorch, and verl's reward manager without the rest
+of verl. TRL needs a newer PyTorch, and verifiers runs where a variable names a Python that has it, with grpcio and protobuf.
 """
 
 import asyncio
+import importlib.metadata
+import importlib.util
 import os
 import pickle
 import re
 import subprocess
+import sys
 import types
+from pathlib import Path
 
 import kernelcast
+import numpy
 import pytest
 import recorded
 from conftest import DOES_NOTHING, FASTER, SOFTMAX
@@ -61,6 +65,41 @@ def test_verl():
         asyncio.run(verl.compute_score("kernels", GOOD, ""))
 
 
+def test_the_genuine_reward_manager_of_verl(monkeypatch):
+    """verl/experimental/reward_loop/reward_manager/naive.py, with stand-ins for the modules that need PyTorch and Ray."""
+    root = Path(importlib.metadata.distribution("verl").locate_file("verl"))
+
+    def stand_in(name, **values):
+        module = types.ModuleType(name)
+        vars(module).update(values)
+        monkeypatch.setitem(sys.modules, name, module)
+
+    class Base:
+        def __init__(self, config, tokenizer, compute_score):
+            self.tokenizer, self.loop = tokenizer, asyncio.get_running_loop()
+
+    manager = "verl.experimental.reward_loop.reward_manager"
+    stand_in("verl", DataProto=object)
+    stand_in(manager, register=lambda name: lambda cls: cls)
+    stand_in(manager + ".base", RewardManagerBase=Base)
+    stand_in("verl.utils.reward_score", default_compute_score=None)
+    spec = importlib.util.spec_from_file_location("naive", root / "experimental/reward_loop/reward_manager/naive.py")
+    naive = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(naive)
+
+    async def rewarded(answer):
+        item = types.SimpleNamespace(
+            batch={"responses": numpy.zeros(4, int), "attention_mask": numpy.ones(8, int)},
+            non_tensor_batch={"data_source": "kernels", "reward_model": {"ground_truth": str(SOFTMAX)}, "extra_info": {}})
+        tokenizer = types.SimpleNamespace(decode=lambda ids, skip_special_tokens: answer)
+        return await naive.NaiveRewardManager(None, tokenizer, verl.compute_score).run_single([item])
+
+    good, bad = (asyncio.run(rewarded(answer)) for answer in (GOOD, BAD))
+    assert good["reward_score"] > 1 and bad["reward_score"] == 0
+    assert good["reward_extra_info"].keys() == bad["reward_extra_info"].keys()
+    assert (good["reward_extra_info"]["basis"], good["reward_extra_info"]["propensity"]) == ("measured", 1)
+
+
 def test_slime():
     def sample(response):
         return types.SimpleNamespace(response=response, label=str(SOFTMAX), metadata={})
@@ -108,8 +147,9 @@ def test_verifiers():
 
 def run_with(variable, package, client, tmp_path, program):
     """Runs a program with a genuine package. It finds completions in `GOOD` and `BAD`, and a problem in `PROBLEM`."""
-    if not (python := os.environ.get(variable, "")):
+    if variable and not os.environ.get(variable):
         pytest.skip(f"{package}: {variable} names no Python that has it")
+    python = os.environ[variable] if variable else sys.executable
     (tmp_path / "program.py").write_text(f"GOOD, BAD, PROBLEM = {GOOD!r}, {BAD!r}, {str(SOFTMAX)!r}\n{program}")
     done = subprocess.run([python, tmp_path / "program.py"], text=True, cwd=tmp_path, capture_output=True, check=False,
                           env={**os.environ, "KERNELCAST_ORCHESTRATOR": client.address})
@@ -117,8 +157,10 @@ def run_with(variable, package, client, tmp_path, program):
 
 
 def test_the_genuine_tinker_cookbook(client, tmp_path):
-    run_with("KERNELCAST_TEST_TINKER", "tinker-cookbook needs PyTorch, 3 GB", client, tmp_path, """
+    run_with("", "tinker-cookbook", client, tmp_path, """
 import asyncio
+import sys
+sys.path.append("/usr/lib/python3/dist-packages")  # PyTorch
 from kernelcast.adapters.tinker import Reward
 from tinker_cookbook.tool_use import AgentToolMessageEnv
 
@@ -134,7 +176,7 @@ assert bad.episode_done and bad.reward == 0 and bad.metrics["correct"] == 0, bad
 """)
 
 
-def test_the_genuine_verifiers(client, tmp_path):
+def test_the_verifiers_package(client, tmp_path):
     """Also runs the task set of docs/howto/verifiers.md."""
     page = (recorded.ROOT / "docs/howto/verifiers.md").read_text()
     (tmp_path / "my_kernels.py").write_text(re.search(r"`my_kernels.py`:\n\n```python\n(.*?)```", page, re.DOTALL)[1])
@@ -194,7 +236,9 @@ def test_what_is_settled_on_a_forecast_has_a_reward_only_where_that_is_accepted(
         assert {r.value for r in rewarded(RewardSpec(), "forecast", candidates[1:20])} == {None}
         accepted = rewarded(RewardSpec(accept_forecasts=True), "forecast", candidates[1:20])
         assert {r.basis for r in accepted} == {"forecast"} and all(r.value == r.control for r in accepted)
-        for reward in rewarded(RewardSpec(), "route", candidates[21:400]):
+        routed = rewarded(RewardSpec(), "route", candidates[21:400])
+        print({basis: sum(r.basis == basis for r in routed) for basis in ("measured", "estimated", None)})
+        for reward in routed:
             if reward.basis == "estimated":
                 error = 0 if reward.measured is None else (reward.measured - reward.control) / reward.propensity
                 assert reward.value == pytest.approx(reward.control + error) and 0 < reward.propensity < 1
