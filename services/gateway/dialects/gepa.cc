@@ -112,7 +112,8 @@ class Gepa final : public Dialect {
             {"test_size", 0}};
   }
 
-  // Submits within the budget. OUT_OF_RANGE: the budget is spent. A repeated candidate costs nothing.
+  // Submits within the budget. OUT_OF_RANGE: the budget is spent. A repeated candidate costs
+  // nothing.
   absl::StatusOr<Task> Start(const Served& served, Submission submission) {
     const std::lock_guard lock(budget_mutex_);
     KC_ASSIGN_OR_RETURN(const uint64_t used, context_.archive->Count(kGepa, served.name));
