@@ -10,7 +10,7 @@ import types
 
 import kernelcast
 import pytest
-from conftest import DOES_NOTHING, FASTER, SAME, SOFTMAX
+from conftest import CANDIDATES, DOES_NOTHING, FASTER, SAME, SOFTMAX
 from kernelcast import errors
 from kernelcast.adapters import Scorer, score
 from kernelcast.v1 import orchestrator_pb2
@@ -103,6 +103,27 @@ def test_only_a_fact_or_a_verdict_is_a_score():
 
     assert score(rejection("compile_error")).value == 0
     assert all(score(rejection(cause)) is None for cause in ("duplicate_of_request_id", "budget", "unavailable", "cancelled"))
+
+
+def test_the_deadline_is_below_that_of_openevolve(monkeypatch):
+    from kernelcast.adapters.openevolve import Evaluator
+    from openevolve.config import EvaluatorConfig
+
+    evaluator = Evaluator(SOFTMAX, "127.0.0.1:1", patience=0)
+    asked = []
+
+    class Stopped(Exception):
+        pass
+
+    def evaluate(*_, timeout, **__):
+        asked.append(timeout)
+        raise Stopped
+
+    stub = types.SimpleNamespace(evaluate=evaluate)
+    monkeypatch.setattr(evaluator, "connect", lambda: (stub, types.SimpleNamespace(id="p")))
+    with pytest.raises(Stopped):
+        evaluator(CANDIDATES / "two_rows.cc")
+    assert 0 < asked[0] <= 240 < EvaluatorConfig().timeout
 
 
 def test_codeevolve(client, tmp_path, monkeypatch):
