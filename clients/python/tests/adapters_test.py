@@ -10,7 +10,7 @@ import types
 
 import kernelcast
 import pytest
-from conftest import DOES_NOTHING, FASTER, SAME, SOFTMAX
+from conftest import CANDIDATES, DOES_NOTHING, FASTER, SAME, SOFTMAX
 from kernelcast import errors
 from kernelcast.adapters import Scorer, score
 from kernelcast.v1 import orchestrator_pb2
@@ -51,6 +51,34 @@ def test_a_forecast_is_a_score_only_on_request(scorer):
     client.stop_search(search)
 
 
+def test_metrics_say_how_a_score_was_obtained():
+    def scored(audit_propensity, reward=None, **result):
+        message = orchestrator_pb2.Evaluation(decision={"audit_propensity": audit_propensity}, reward=reward, **result)
+        kind = kernelcast.Measurement if "measured" in result else kernelcast.Forecast
+        return score(kind(kernelcast.Candidate(SAME), message))
+
+    audited = scored(0.1, measured={"ok": {"speedup": {"value": 2, "low": 1.9, "high": 2.1}}})
+    assert (audited.metrics["measured"], audited.metrics["propensity"], audited.basis) == (1, 0.1, "measured")
+    pruned = scored(0.1, forecast={"expected_log2_speedup": 1})
+    assert (pruned.metrics["measured"], pruned.metrics["propensity"], pruned.basis) == (0, 0.1, "forecast")
+    reward = orchestrator_pb2.KernelReward(value=3, basis="BASIS_ESTIMATED", propensity=0.1)
+    for estimated in (scored(0.1, reward, forecast={}), scored(0.1, reward, measured={"wrong_result": {}})):
+        assert (estimated.basis, estimated.metrics["estimated"], estimated.metrics["propensity"]) == ("estimated", 1, 0.1)
+
+
+def test_shinkaevolve_gives_no_score_without_a_verdict(client, tmp_path):
+    from kernelcast.adapters.shinkaevolve import evaluate
+
+    (tmp_path / "program.cpp").write_text(SAME)
+    evaluate(Scorer(SOFTMAX, "127.0.0.1:1", patience=0), tmp_path / "program.cpp", tmp_path / "lost")
+    metrics, correct = (json.loads((tmp_path / "lost" / f).read_text()) for f in ("metrics.json", "correct.json"))
+    assert "combined_score" not in metrics and metrics["public"] == {"no_verdict": 1}
+    assert correct["correct"] is False and correct["error"].startswith("Not evaluated: ")
+    (tmp_path / "program.cpp").write_text(DOES_NOTHING)
+    evaluate(Scorer(SOFTMAX, client.address), tmp_path / "program.cpp", tmp_path / "bad")
+    assert json.loads((tmp_path / "bad/metrics.json").read_text())["combined_score"] == 0
+
+
 def test_no_verdict_is_an_error():
     with pytest.raises(errors.Unavailable):
         Scorer(SOFTMAX, "127.0.0.1:1", patience=0)(SAME)
@@ -75,6 +103,27 @@ def test_only_a_fact_or_a_verdict_is_a_score():
 
     assert score(rejection("compile_error")).value == 0
     assert all(score(rejection(cause)) is None for cause in ("duplicate_of_request_id", "budget", "unavailable", "cancelled"))
+
+
+def test_the_deadline_is_below_that_of_openevolve(monkeypatch):
+    from kernelcast.adapters.openevolve import Evaluator
+    from openevolve.config import EvaluatorConfig
+
+    evaluator = Evaluator(SOFTMAX, "127.0.0.1:1", patience=0)
+    asked = []
+
+    class Stopped(Exception):
+        pass
+
+    def evaluate(*_, timeout, **__):
+        asked.append(timeout)
+        raise Stopped
+
+    stub = types.SimpleNamespace(evaluate=evaluate)
+    monkeypatch.setattr(evaluator, "connect", lambda: (stub, types.SimpleNamespace(id="p")))
+    with pytest.raises(Stopped):
+        evaluator(CANDIDATES / "two_rows.cc")
+    assert 0 < asked[0] <= 240 < EvaluatorConfig().timeout
 
 
 def test_codeevolve(client, tmp_path, monkeypatch):

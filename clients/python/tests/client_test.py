@@ -45,6 +45,18 @@ def test_results_are_measurements_forecasts_or_rejections(client, softmax):
     assert "forecast" in str(forecast) and "measured" not in str(forecast)
 
 
+def test_the_command_is_found_in_the_path(monkeypatch, tmp_path):
+    program = find_program(None)
+    monkeypatch.delenv("KERNELCAST_BUNDLE")
+    monkeypatch.setenv("PATH", os.path.dirname(program) + os.pathsep + os.environ["PATH"])
+    assert find_program(None) == program
+    with kernelcast.local() as client:
+        assert client.describe().version == kernelcast.__version__
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(errors.FailedPrecondition, match="no kernelcast command in PATH"):
+        find_program(None)
+
+
 def test_a_request_id_names_one_evaluation(client, softmax):
     first = client.evaluate(softmax, SAME, mode="measure", request_id="once")
     again = client.evaluate(softmax, SAME, mode="measure", request_id="once")

@@ -1,16 +1,20 @@
-"""Rewards as trainers call them. The trainers themselves need PyTorch or hundreds of megabytes, and are not installed here.
-
-Two run where a variable names a Python that has them, together with grpcio and protobuf.
+"""Rewards as trainers call them. tinker-cookbook runs with Debian's PyTorch, and verl's reward manager without the rest
+of verl. TRL needs a newer PyTorch, and verifiers runs where a variable names a Python that has it, with grpcio and protobuf.
 """
 
 import asyncio
+import importlib.metadata
+import importlib.util
 import os
 import pickle
 import re
 import subprocess
+import sys
 import types
+from pathlib import Path
 
 import kernelcast
+import numpy
 import pytest
 import recorded
 from conftest import DOES_NOTHING, FASTER, SOFTMAX
@@ -32,14 +36,20 @@ def test_the_last_fenced_block_is_the_source():
 
 def test_trl():
     conversation = [{"role": "assistant", "content": GOOD}]
+    columns, figures = {}, {}
     given = trl.speedup(prompts=["p"] * 3, completions=[GOOD, BAD, conversation], completion_ids=[[1]] * 3,
-                        trainer_state=None, log_extra=None, log_metric=None, problem=[str(SOFTMAX)] * 3)
+                        trainer_state=None, log_extra=columns.__setitem__, log_metric=figures.__setitem__,
+                        problem=[str(SOFTMAX)] * 3)
     assert given[0] > 1 and given[1] == 0 and given[2] == given[0]
+    assert columns == {"basis": ["measured"] * 3, "propensity": [1.0] * 3}
+    assert figures == {"kernelcast/measured": 1, "kernelcast/no_verdict": 0}
 
 
 def test_trl_leaves_out_what_has_no_verdict(monkeypatch):
     monkeypatch.setattr(rewards, "default", rewards.Reward(str(SOFTMAX), address="127.0.0.1:1", patience=0))
-    assert trl.speedup(prompts=["p"], completions=[GOOD]) == [None]
+    columns = {}
+    assert trl.speedup(prompts=["p"], completions=[GOOD], log_extra=columns.__setitem__) == [None]
+    assert columns == {"basis": [""], "propensity": [None]}
     with pytest.raises(errors.Unavailable):
         asyncio.run(verl.compute_score("kernels", GOOD, ""))
 
@@ -47,16 +57,56 @@ def test_trl_leaves_out_what_has_no_verdict(monkeypatch):
 def test_verl():
     asked = dict(data_source="kernels", ground_truth=str(SOFTMAX), extra_info={"num_turns": 1})
     assert asyncio.run(verl.compute_score(solution_str=GOOD, **asked))["score"] > 1
-    assert asyncio.run(verl.compute_score(solution_str=BAD, **asked)) == {"score": 0, "correct": 0, "measured": 1}
+    assert asyncio.run(verl.compute_score(solution_str=BAD, **asked)) == {
+        "score": 0, "correct": 0, "measured": 1, "propensity": 1, "basis": "measured"}
+    # verl stacks the entries of all samples, so each has the same ones.
+    assert len(asyncio.run(verl.compute_score(solution_str="\ud800", **asked))) == 5
     with pytest.raises(errors.InvalidArgument, match="problem"):
         asyncio.run(verl.compute_score("kernels", GOOD, ""))
+
+
+def test_the_genuine_reward_manager_of_verl(monkeypatch):
+    """verl/experimental/reward_loop/reward_manager/naive.py, with stand-ins for the modules that need PyTorch and Ray."""
+    root = Path(importlib.metadata.distribution("verl").locate_file("verl"))
+
+    def stand_in(name, **values):
+        module = types.ModuleType(name)
+        vars(module).update(values)
+        monkeypatch.setitem(sys.modules, name, module)
+
+    class Base:
+        def __init__(self, config, tokenizer, compute_score):
+            self.tokenizer, self.loop = tokenizer, asyncio.get_running_loop()
+
+    manager = "verl.experimental.reward_loop.reward_manager"
+    stand_in("verl", DataProto=object)
+    stand_in(manager, register=lambda name: lambda cls: cls)
+    stand_in(manager + ".base", RewardManagerBase=Base)
+    stand_in("verl.utils.reward_score", default_compute_score=None)
+    spec = importlib.util.spec_from_file_location("naive", root / "experimental/reward_loop/reward_manager/naive.py")
+    naive = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(naive)
+
+    async def rewarded(answer):
+        item = types.SimpleNamespace(
+            batch={"responses": numpy.zeros(4, int), "attention_mask": numpy.ones(8, int)},
+            non_tensor_batch={"data_source": "kernels", "reward_model": {"ground_truth": str(SOFTMAX)}, "extra_info": {}})
+        tokenizer = types.SimpleNamespace(decode=lambda ids, skip_special_tokens: answer)
+        return await naive.NaiveRewardManager(None, tokenizer, verl.compute_score).run_single([item])
+
+    good, bad = (asyncio.run(rewarded(answer)) for answer in (GOOD, BAD))
+    assert good["reward_score"] > 1 and bad["reward_score"] == 0
+    assert good["reward_extra_info"].keys() == bad["reward_extra_info"].keys()
+    assert (good["reward_extra_info"]["basis"], good["reward_extra_info"]["propensity"]) == ("measured", 1)
 
 
 def test_slime():
     def sample(response):
         return types.SimpleNamespace(response=response, label=str(SOFTMAX), metadata={})
 
-    assert asyncio.run(slime.reward(None, sample(GOOD))) > 1
+    one = sample(GOOD)
+    assert asyncio.run(slime.reward(None, one)) == one.metadata["kernelcast"]["reward"] > 1
+    assert (one.metadata["kernelcast"]["basis"], one.metadata["kernelcast"]["propensity"]) == ("measured", 1)
     group = asyncio.run(slime.reward(None, [sample(GOOD), sample(BAD)]))
     assert group[0] > 1 and group[1] == 0
 
@@ -97,8 +147,9 @@ def test_verifiers():
 
 def run_with(variable, package, client, tmp_path, program):
     """Runs a program with a genuine package. It finds completions in `GOOD` and `BAD`, and a problem in `PROBLEM`."""
-    if not (python := os.environ.get(variable, "")):
+    if variable and not os.environ.get(variable):
         pytest.skip(f"{package}: {variable} names no Python that has it")
+    python = os.environ[variable] if variable else sys.executable
     (tmp_path / "program.py").write_text(f"GOOD, BAD, PROBLEM = {GOOD!r}, {BAD!r}, {str(SOFTMAX)!r}\n{program}")
     done = subprocess.run([python, tmp_path / "program.py"], text=True, cwd=tmp_path, capture_output=True, check=False,
                           env={**os.environ, "KERNELCAST_ORCHESTRATOR": client.address})
@@ -106,8 +157,10 @@ def run_with(variable, package, client, tmp_path, program):
 
 
 def test_the_genuine_tinker_cookbook(client, tmp_path):
-    run_with("KERNELCAST_TEST_TINKER", "tinker-cookbook needs PyTorch, 3 GB", client, tmp_path, """
+    run_with("", "tinker-cookbook", client, tmp_path, """
 import asyncio
+import sys
+sys.path.append("/usr/lib/python3/dist-packages")  # PyTorch
 from kernelcast.adapters.tinker import Reward
 from tinker_cookbook.tool_use import AgentToolMessageEnv
 
@@ -123,7 +176,7 @@ assert bad.episode_done and bad.reward == 0 and bad.metrics["correct"] == 0, bad
 """)
 
 
-def test_the_genuine_verifiers(client, tmp_path):
+def test_the_verifiers_package(client, tmp_path):
     """Also runs the task set of docs/howto/verifiers.md."""
     page = (recorded.ROOT / "docs/howto/verifiers.md").read_text()
     (tmp_path / "my_kernels.py").write_text(re.search(r"`my_kernels.py`:\n\n```python\n(.*?)```", page, re.DOTALL)[1])
@@ -183,7 +236,9 @@ def test_what_is_settled_on_a_forecast_has_a_reward_only_where_that_is_accepted(
         assert {r.value for r in rewarded(RewardSpec(), "forecast", candidates[1:20])} == {None}
         accepted = rewarded(RewardSpec(accept_forecasts=True), "forecast", candidates[1:20])
         assert {r.basis for r in accepted} == {"forecast"} and all(r.value == r.control for r in accepted)
-        for reward in rewarded(RewardSpec(), "route", candidates[21:400]):
+        routed = rewarded(RewardSpec(), "route", candidates[21:400])
+        assert "estimated" in {reward.basis for reward in routed}
+        for reward in routed:
             if reward.basis == "estimated":
                 error = 0 if reward.measured is None else (reward.measured - reward.control) / reward.propensity
                 assert reward.value == pytest.approx(reward.control + error) and 0 < reward.propensity < 1

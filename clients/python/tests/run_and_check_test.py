@@ -2,10 +2,12 @@
 
 import re
 import subprocess
+import types
 
 import kernelcast
 import pytest
 from kernelcast import errors, run_and_check
+from kernelcast.v1 import orchestrator_pb2
 from task_test import PYTHON, TASKS
 
 
@@ -19,6 +21,18 @@ def test_arguments_are_those_of_kernelbench():
                   ["ref_origin=local", "kernel_src_path=a", "precision=bf16"]):
         with pytest.raises(errors.InvalidArgument):
             run_and_check.read_arguments(wrong)
+    with pytest.raises(errors.InvalidArgument, match="precision: bf16 is not supported: inputs have the types of the task"):
+        run_and_check.read_arguments(["ref_origin=local", "kernel_src_path=a", "precision=bf16"])
+
+
+def test_the_default_target_is_cuda_where_a_worker_measures_on_it():
+    def target(*devices):
+        devices = [orchestrator_pb2.MeasurableDevice(target=t, measure_slots=slots) for t, slots in devices]
+        return run_and_check.measurable_target(types.SimpleNamespace(
+            describe=lambda: orchestrator_pb2.OrchestratorDescription(devices=devices)))
+
+    assert target(("cpu", 1), ("cuda", 2)) == "cuda"
+    assert target(("cpu", 1), ("cuda", 0)) == target(("cpu", 1)) == "cpu"
 
 
 def test_problems_are_found_by_level_and_id(tmp_path, monkeypatch):
@@ -65,6 +79,7 @@ def test_a_scraper_reads_the_result_of_a_real_run(tmp_path, monkeypatch, capsys)
         assert code == 0, said.err
         lines = said.out.splitlines()
         assert lines[0] == "[INFO] Without effect here: verbose"
+        assert re.fullmatch(r"\[INFO\] Target: cpu, device: .+\. torch\.compile is not measured", lines[1])
         assert any(line.startswith("[Eval] Kernel eval result: compiled=True correctness=True") for line in lines)
         found = scraped(lines)
         assert len(found) == 3 and all(value > 0 for value in found.values()), said.out

@@ -76,7 +76,7 @@ def test_gepa(services):
     assert max(result.val_aggregate_scores) > 1 and "Correct in" in prompts[0]
 
 
-def test_optuna(services):
+def test_optuna(services, monkeypatch):
     optuna = pytest.importorskip("optuna", reason="optuna is not installed")
     from kernelcast.adapters.optuna import Space, search
 
@@ -84,9 +84,15 @@ def test_optuna(services):
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=20))
     space = Space(SOFTMAX)
     with kernelcast.Client() as client:
-        search(study, client, SOFTMAX, 3, in_flight=2)
-        services()
-        search(study, client, SOFTMAX, 2, in_flight=2)
+        suggest = Space.suggest
+
+        def suggest_and_kill(self, trial):
+            if trial.number == 3:  # while an earlier trial is in evaluation
+                services()
+            return suggest(self, trial)
+
+        monkeypatch.setattr(Space, "suggest", suggest_and_kill)
+        search(study, client, SOFTMAX, 5, in_flight=2)
         assert len(study.trials) == 5 and study.best_value > 1
         best = client.evaluate(client.put_problem(SOFTMAX), space.suggest(optuna.trial.FixedTrial(study.best_params)),
                                mode="measure")

@@ -23,6 +23,11 @@ bool Matches(const HttpRequest& request, std::string_view method,
   return true;
 }
 
+void NoteSubject(const HttpRequest& request, const Task& task) {
+  if (request.subject == nullptr) return;
+  *request.subject = {task.request_id, CandidateId(task.submission->candidate)};
+}
+
 HttpReply DetailReply(const absl::Status& error) {
   return ErrorReply(error, {{"detail", std::string(error.message())}});
 }

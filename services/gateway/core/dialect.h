@@ -38,6 +38,9 @@ class Dialect {
 bool Matches(const HttpRequest& request, std::string_view method,
              const std::vector<std::string_view>& words);
 
+// Fills the request's subject.
+void NoteSubject(const HttpRequest& request, const Task& task);
+
 // {"detail": MESSAGE}, as FastAPI writes errors.
 HttpReply DetailReply(const absl::Status& error);
 // A reply with the status code and the Retry-After of `error`.

@@ -13,6 +13,12 @@
 
 namespace kernelcast::gateway {
 
+// The candidate that a request is about, for the log. Empty: none, or several.
+struct RequestSubject {
+  std::string request_id;  // of its evaluation, as the orchestrator knows it
+  std::string candidate_id;
+};
+
 struct HttpRequest {
   std::string method;             // "GET"
   std::vector<std::string> path;  // decoded segments
@@ -21,6 +27,8 @@ struct HttpRequest {
   std::string body;
   // Stands for the caller's credentials, without containing them. Empty: there are none.
   std::string caller;
+  // If not null, dialects fill it.
+  RequestSubject* subject = nullptr;
 };
 
 struct HttpReply {

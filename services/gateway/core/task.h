@@ -55,6 +55,7 @@ struct Task {
   std::shared_ptr<const Submission> submission;
   int64_t created_ns = 0;                  // wall clock time
   std::shared_ptr<const Verdict> verdict;  // null: pending
+  std::string request_id;                  // of the latest evaluation
 };
 
 // Asks for verdicts. Implementations are thread-safe.

@@ -27,6 +27,10 @@ std::string RequestPrefix(const Submission& submission) {
                                 .Hex128());
 }
 
+std::string RequestId(const std::string& prefix, int attempt) {
+  return absl::StrCat(prefix, "-", attempt);
+}
+
 }  // namespace
 
 TaskDesk::TaskDesk(const TaskDeskOptions& options, Evaluator* evaluator, TaskArchive* archive,
@@ -40,7 +44,9 @@ TaskDesk::TaskDesk(const TaskDeskOptions& options, Evaluator* evaluator, TaskArc
 TaskDesk::~TaskDesk() = default;
 
 Task TaskDesk::ViewOf(const Entry& entry) {
-  return {entry.submission, entry.created_ns, entry.pending ? nullptr : entry.verdict};
+  const bool settled = entry.pending || entry.verdict->settled();
+  return {entry.submission, entry.created_ns, entry.pending ? nullptr : entry.verdict,
+          RequestId(entry.request_prefix, settled ? entry.attempt : entry.attempt - 1)};
 }
 
 absl::Status TaskDesk::Admit(size_t bytes) const {
@@ -153,7 +159,7 @@ void TaskDesk::Restart(Entry& entry) {
 }
 
 void TaskDesk::Ask(const Entry& entry) {
-  evaluator_->Evaluate(absl::StrCat(entry.request_prefix, "-", entry.attempt), entry.submission,
+  evaluator_->Evaluate(RequestId(entry.request_prefix, entry.attempt), entry.submission,
                        [this, task_id = entry.submission->task_id](Verdict verdict) {
                          OnVerdict(task_id, std::move(verdict));
                        });

@@ -246,6 +246,8 @@ class Flashinfer final : public Dialect {
       if (timeout != request.query.end() && !absl::SimpleAtod(timeout->second, &seconds)) {
         return absl::InvalidArgumentError("timeout: expected a number of seconds");
       }
+      KC_ASSIGN_OR_RETURN(const Task task, Known(request.path[1]));
+      NoteSubject(request, task);
       KC_ASSIGN_OR_RETURN(const json tasks, Tasks({request.path[1]}, seconds));
       return tasks[0];
     }
@@ -254,6 +256,10 @@ class Flashinfer final : public Dialect {
       KC_ASSIGN_OR_RETURN(const std::vector<std::string> ids, JsonTexts(body, "task_ids"));
       KC_ASSIGN_OR_RETURN(const double timeout, JsonNumber(body, "timeout", 0));
       return Tasks(ids, timeout);
+    }
+    if (Matches(request, "POST", {"profile"})) {
+      return absl::UnimplementedError(
+          "profiles are not served; the feedback of an evaluation says what limits the solution");
     }
     if (Matches(request, "POST", {"shutdown"})) {
       return absl::PermissionDeniedError("clients do not shut down this server");
@@ -317,10 +323,16 @@ class Flashinfer final : public Dialect {
         absl::StrCat(solution.name, "_", solution.hash.substr(0, kNameHashDigits));
     submission.note = {{"solution", unique_name}, {"workloads", workloads}};
     ContentHasher hasher;
-    hasher.Add(kFlashinfer).Add(solution.name).Add(solution.hash);
+    // The candidate names its problem, so an edited problem has other tasks.
+    hasher.Add(kFlashinfer)
+        .Add(solution.name)
+        .Add(solution.hash)
+        .Add(CandidateId(submission.candidate))
+        .Add(submission.device_model);
     for (const std::string& workload : workloads) hasher.Add(workload);
     submission.task_id = hasher.Hex128();
     KC_ASSIGN_OR_RETURN(const Task task, context_.desk->Submit(std::move(submission)));
+    NoteSubject(request, task);
     return json{{"task_id", task.submission->task_id}, {"normalized_solution_name", unique_name}};
   }
 

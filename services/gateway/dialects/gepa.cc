@@ -70,7 +70,7 @@ class Gepa final : public Dialect {
     if (!examples && !Matches(request, "POST", {"*", "evaluate"})) {
       return Refuse(absl::NotFoundError("Not Found"));
     }
-    HttpReply reply = Evaluate(request, *served, *used, examples);
+    HttpReply reply = Evaluate(request, *served, examples);
     const absl::StatusOr<uint64_t> now_used = context_.archive->Count(kGepa, served->name);
     if (now_used.ok() && reply.body.is_object()) {
       reply.body["budget"] = BudgetOf(*served, *now_used);
@@ -112,18 +112,27 @@ class Gepa final : public Dialect {
             {"test_size", 0}};
   }
 
-  HttpReply Evaluate(const HttpRequest& request, const Served& served, uint64_t used,
-                     bool examples) {
+  // Submits within the budget. OUT_OF_RANGE: the budget is spent. A repeated candidate costs
+  // nothing.
+  absl::StatusOr<Task> Start(const Served& served, Submission submission) {
+    const std::lock_guard lock(budget_mutex_);
+    KC_ASSIGN_OR_RETURN(const uint64_t used, context_.archive->Count(kGepa, served.name));
+    if (Spent(served, used) && !context_.desk->Knows(submission.task_id)) {
+      return absl::OutOfRangeError("Budget exhausted");
+    }
+    return context_.desk->Submit(std::move(submission));
+  }
+
+  HttpReply Evaluate(const HttpRequest& request, const Served& served, bool examples) {
     absl::StatusOr<Submission> submission = Read(request, served);
     if (!submission.ok()) return Refuse(submission.status());
     const std::string id = submission->task_id;
-    // A repeated candidate costs nothing.
-    if (Spent(served, used) && !context_.desk->Knows(id)) {
-      return {kBudgetSpent, {{"error", "Budget exhausted"}}};
+    const absl::StatusOr<Task> started = Start(served, *std::move(submission));
+    if (absl::IsOutOfRange(started.status())) {
+      return {kBudgetSpent, {{"error", std::string(started.status().message())}}};
     }
-    if (const auto started = context_.desk->Submit(*std::move(submission)); !started.ok()) {
-      return Refuse(started.status());
-    }
+    if (!started.ok()) return Refuse(started.status());
+    NoteSubject(request, *started);
     context_.desk->Wait({id}, context_.longest_wait);
     const absl::StatusOr<Task> task = context_.desk->Find(id);
     if (!task.ok()) return Refuse(task.status());
@@ -171,6 +180,8 @@ class Gepa final : public Dialect {
   }
 
   const DialectContext context_;
+  // Held from the check of the budget until the task counts.
+  std::mutex budget_mutex_;
   mutable std::mutex mutex_;
   // Since this process started, by name.
   std::map<std::string, double> best_ ABSL_GUARDED_BY(mutex_);

@@ -154,6 +154,7 @@ class Kernelgym final : public Dialect {
       KC_ASSIGN_OR_RETURN(const std::string id, Submit(request.caller, body));
       context_.desk->Wait({id}, context_.longest_wait);
       KC_ASSIGN_OR_RETURN(const Task task, context_.desk->Find(id));
+      NoteSubject(request, task);
       return ResultOf(task);
     }
     if (Matches(request, "POST", {"evaluate", "batch"})) return Batch(request);
@@ -182,6 +183,7 @@ class Kernelgym final : public Dialect {
   absl::StatusOr<Task> Known(const HttpRequest& request) {
     absl::StatusOr<Task> task = context_.desk->Find(InternalId(request.caller, request.path[1]));
     if (absl::IsNotFound(task.status())) return NoSuchTask(request.path[1]);
+    if (task.ok()) NoteSubject(request, *task);
     return task;
   }
 

@@ -236,6 +236,7 @@ class Popcorn final : public Dialect {
     submission.task_id = TaskIdOf(id);
     submission.note = {{"id", id}, {"file", file.file_name}, {"mode", mode}, {"gpu", *gpu}};
     KC_ASSIGN_OR_RETURN(const Task task, context_.desk->Submit(std::move(submission)));
+    NoteSubject(request, task);
     return json{{"details", {{"id", id}, {"job_status_id", id}}},
                 {"runner_queue", QueueOf(*gpu)},
                 {"status", "accepted"}};
@@ -295,6 +296,7 @@ class Popcorn final : public Dialect {
     if (submission.owner != request.caller) {
       return absl::PermissionDeniedError("Not authorized to view this submission");
     }
+    NoteSubject(request, *task);
     return json{{"id", id},
                 {"leaderboard_id", 0},
                 {"leaderboard_name", submission.name},

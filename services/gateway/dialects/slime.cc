@@ -80,7 +80,8 @@ class Slime final : public Dialect {
                              .Add(submission.device_model)
                              .Hex128();
     const std::string id = submission.task_id;
-    KC_RETURN_IF_ERROR(context_.desk->Submit(std::move(submission)).status());
+    KC_ASSIGN_OR_RETURN(const Task started, context_.desk->Submit(std::move(submission)));
+    NoteSubject(request, started);
     context_.desk->Wait({id}, context_.longest_wait);
     KC_ASSIGN_OR_RETURN(const Task task, context_.desk->Find(id));
     if (task.verdict == nullptr) {

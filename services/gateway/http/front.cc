@@ -122,6 +122,8 @@ HttpReply Front::Handle(const RequestHead& head, std::string body) {
   request.content_type = head.content_type;
   request.body = std::move(body);
   request.caller = CallerOf(CredentialsOf(head));
+  RequestSubject subject;
+  request.subject = &subject;
   HttpReply reply;
   try {
     reply = dialect->Handle(request);
@@ -136,6 +138,8 @@ HttpReply Front::Handle(const RequestHead& head, std::string body) {
       {{"dialect", dialect->name()},
        {"method", head.method},
        {"status", reply.status},
+       {"request_id", subject.request_id},
+       {"candidate_id", subject.candidate_id},
        {"seconds", seconds}});
   return Counted(dialect, std::move(reply));
 }

@@ -19,10 +19,10 @@ import kernelcast
 from kernelcast import errors
 from kernelcast.adapters import NO_VERDICT, Score, Scorer
 
-# Arguments with their defaults. `target` is Kernelcast's own. Kernelcast decides itself how it measures, so it names the
+# Arguments with their defaults. `target` is Kernelcast's own; by default "cuda" where a worker has it, as KernelBench, else "cpu". Kernelcast decides itself how it measures, so it names the
 # others that are given as without effect.
 _USED = {"ref_origin": "", "ref_arch_src_path": "", "level": "", "problem_id": "", "kernel_src_path": "",
-         "eval_mode": "local", "gpu": "", "timeout": "300", "precision": "fp32", "target": "cpu"}
+         "eval_mode": "local", "gpu": "", "timeout": "300", "precision": "fp32", "target": ""}
 _UNUSED = {"dataset_src", "dataset_name", "num_correct_trials", "num_perf_trials", "verbose", "measure_performance",
            "timing_method", "build_dir_prefix", "clear_cache", "gpu_arch", "backend", "check_kernel"}
 
@@ -43,7 +43,8 @@ def read_arguments(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]
     if not values["kernel_src_path"]:
         raise errors.InvalidArgument("kernel_src_path is required")
     if values["precision"] != "fp32":
-        raise errors.InvalidArgument("precision: only fp32 is supported; the task's own types are used")
+        raise errors.InvalidArgument(f"precision: {values['precision']} is not supported: inputs have the types of the "
+                                     "task, which KernelBench casts. Change the types in the task's get_inputs()")
     return values, unused
 
 
@@ -59,6 +60,11 @@ def reference_path(values: dict[str, str]) -> Path:
     if not found:
         raise errors.NotFound(f"{folder} has no problem {values['problem_id']}")
     return found[0]
+
+
+def measurable_target(client: kernelcast.Client) -> str:
+    """"cuda" if a worker can measure on it now, else "cpu"."""
+    return "cuda" if any(d.target == "cuda" and d.measure_slots for d in client.describe().devices) else "cpu"
 
 
 def report(score: Score) -> list[str]:
@@ -93,10 +99,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             address = os.environ.get("KERNELCAST_ORCHESTRATOR", "")
             if not address:
                 address = stack.enter_context(kernelcast.local(arguments=["--python", sys.executable])).address
-            scorer = Scorer(reference, address, template=kernelcast.Candidate("", target=values["target"]),
+            with kernelcast.Client(address) as client:
+                target = values["target"] or measurable_target(client)
+            scorer = Scorer(reference, address, template=kernelcast.Candidate("", target=target),
                             timeout=float(values["timeout"]),
                             device_model=values["gpu"] if values["eval_mode"] == "modal" else "")
-            print("\n".join(report(scorer(kernel))))
+            score = scorer(kernel)
+            device = score.result.device_model if score.result else ""
+            print(f"[INFO] Target: {target}, device: {device or 'none'}. torch.compile is not measured")
+            print("\n".join(report(score)))
     except NO_VERDICT as error:
         print(f"[ERROR] No verdict: {error}", file=sys.stderr)
         return 1

@@ -2,6 +2,7 @@
 #define KERNELCAST_TESTS_UNIT_SERVICES_GATEWAY_FAKES_H_
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -115,6 +116,7 @@ class FakeArchive final : public TaskArchive {
  public:
   absl::Status Put(const Submission& submission, int64_t created_ns) override {
     if (!failure.ok()) return failure;
+    if (on_put) std::exchange(on_put, nullptr)();
     if (!tasks.emplace(submission.task_id, StoredTask{submission, created_ns}).second) return {};
     order.push_back(submission.task_id);
     ++counts[{submission.dialect, submission.name}];
@@ -140,10 +142,15 @@ class FakeArchive final : public TaskArchive {
     return ids;
   }
   absl::StatusOr<uint64_t> Count(const std::string& dialect, const std::string& name) override {
-    return counts[{dialect, name}];
+    const uint64_t count = counts[{dialect, name}];
+    if (on_count) std::exchange(on_count, nullptr)();
+    return count;
   }
 
   absl::Status failure;
+  // Called once: while a task is put, before it counts, and after a count was read.
+  std::function<void()> on_put;
+  std::function<void()> on_count;
   std::map<std::string, StoredTask> tasks;
   std::vector<std::string> order;
   std::map<std::pair<std::string, std::string>, uint64_t> counts;

@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kernelcast import errors
-from kernelcast._types import Candidate, Evaluation, Forecast, Measurement, Mode, Problem, Reward, RewardSpec
+from kernelcast._types import (Basis, Candidate, Evaluation, Forecast, Measurement, Mode, Problem, Reward,
+                               RewardSpec)
 
 if TYPE_CHECKING:
     from kernelcast._sync import Client
@@ -39,16 +40,31 @@ class Score:
         return self.result.reward if self.result else None
 
     @property
+    def basis(self) -> Basis:
+        """Of the reward if there is one, else of the value. Failures that need no measurement are "measured" too."""
+        if self.reward and self.reward.basis:
+            return self.reward.basis
+        return "forecast" if isinstance(self.result, Forecast) else "measured"
+
+    @property
+    def propensity(self) -> float:
+        """The probability with which the candidate was measured. 1 for a failure that needs no measurement."""
+        if self.reward and self.reward.value is not None:
+            return self.reward.propensity
+        return self.result.decision.propensity if isinstance(self.result, (Measurement, Forecast)) else 1.0
+
+    @property
     def metrics(self) -> dict[str, float]:
-        """Numbers for a search program's records. `measured` is 0 for a forecast, whose audit propensity is given."""
-        metrics = {"speedup": self.value, "correct": float(self.correct), "measured": 1.0}
+        """Numbers for a search program's records. `measured` is 0 for a forecast, `estimated` is 1 for that basis."""
+        metrics = {"speedup": self.value, "correct": float(self.correct),
+                   "measured": float(not isinstance(self.result, Forecast)),
+                   "estimated": float(self.basis == "estimated"), "propensity": self.propensity}
         if isinstance(self.result, Measurement) and self.result.speedup:
             metrics.update(speedup_low=self.result.speedup.low, speedup_high=self.result.speedup.high)
         if isinstance(self.result, Forecast):
-            metrics.update(measured=0.0, failure_probability=self.result.failure_probability,
-                           propensity=self.result.decision.propensity)
+            metrics["failure_probability"] = self.result.failure_probability
         if self.reward and self.reward.value is not None:
-            metrics.update(reward=self.reward.value, propensity=self.reward.propensity)
+            metrics["reward"] = self.reward.value
         return metrics
 
     @property

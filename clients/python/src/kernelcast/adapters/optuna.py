@@ -47,7 +47,8 @@ class Space:
 def search(study: optuna.Study, client: Client, problem: str | Path, trials: int, *, target: str = "cpu",
            mode: Mode = "measure", in_flight: int = 8, **options: Any) -> None:
     """Runs trials, `in_flight` at a time. A trial's value is the measured speedup: create the study with
-    direction="maximize". Failed candidates, and forecasts if `mode` or a search allows them, are failed trials."""
+    direction="maximize". Failed kernels, forecasts and trials without a verdict are failed trials: the user attribute `failure`
+    gives the reason, and `verdict` is "failed", "forecast" or "none"."""
     space, stored, running = Space(problem, target), client.put_problem(problem), {}
 
     def ask() -> Any:
@@ -62,8 +63,10 @@ def search(study: optuna.Study, client: Client, problem: str | Path, trials: int
     for result in client.evaluate_many(stored, ask(), mode=mode, in_flight=in_flight, **options):
         trial, settled = running.pop(result.candidate.name), score(result)
         trial.set_user_attr("candidate_id", result.candidate_id)
-        if settled is not None and settled.correct and settled.metrics["measured"]:
+        measured = settled is not None and settled.metrics["measured"] == 1
+        if settled is not None and settled.correct and measured:
             study.tell(trial, settled.value)
         else:
             trial.set_user_attr("failure", str(result))
+            trial.set_user_attr("verdict", "none" if settled is None else "failed" if measured else "forecast")
             study.tell(trial, state=optuna.trial.TrialState.FAIL)

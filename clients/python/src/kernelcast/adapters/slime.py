@@ -9,7 +9,10 @@ from kernelcast.adapters import rewards
 
 
 async def reward(args: Any, sample: Any, **_: Any) -> float | list[float]:
-    """The speedup of the kernel in `sample.response`. `problem` in its metadata, or its label, is a problem's path."""
+    """The speedup of the kernel in `sample.response`. `problem` in its metadata, or its label, is a problem's path.
+
+    The metadata gets an entry `kernelcast` with the score's metrics and its basis.
+    """
     if isinstance(sample, list):
         return list(await asyncio.gather(*(_reward(one) for one in sample)))
     return await _reward(sample)
@@ -17,4 +20,7 @@ async def reward(args: Any, sample: Any, **_: Any) -> float | list[float]:
 
 async def _reward(sample: Any) -> float:
     problem = (getattr(sample, "metadata", None) or {}).get("problem") or getattr(sample, "label", None) or ""
-    return rewards.default.value(await rewards.default.score_async(sample.response, str(problem)))
+    score = await rewards.default.score_async(sample.response, str(problem))
+    if isinstance(getattr(sample, "metadata", None), dict):
+        sample.metadata["kernelcast"] = {**score.metrics, "basis": score.basis}
+    return rewards.default.value(score)

@@ -100,6 +100,20 @@ TEST_CASE("flashinfer: the same solution again is the same task", "[gateway][fla
   CHECK(world.evaluator.request_ids.size() == 2);
 }
 
+TEST_CASE("flashinfer: an edited problem has other tasks", "[gateway][flashinfer]") {
+  FlashinferWorld world;
+  const json before = world.Ok(Post("/evaluate", Native()));
+  // The gateway starts again with another problem of this name.
+  std::vector<Served> edited = testing::World::DefaultServed();
+  edited[0].problem.problem_id = "p_00000000000000000000000000000002";
+  const Catalogue catalogue(edited, Site());
+  DialectContext context = world.context;
+  context.catalogue = &catalogue;
+  const HttpReply after = MakeFlashinfer(context)->Handle(Post("/evaluate", Native()));
+  CHECK(after.status == 200);
+  CHECK(after.body["task_id"] != before["task_id"]);
+}
+
 TEST_CASE("flashinfer: a solution may ask for some workloads", "[gateway][flashinfer]") {
   FlashinferWorld world;
   const json workloads = world.Ok(Get("/definitions/small/workloads"));
@@ -184,6 +198,9 @@ TEST_CASE("flashinfer: what is not supported is refused with a reason", "[gatewa
   CHECK(world.api->Handle(Get("/tasks/none?timeout=x")).status == 400);
   CHECK(world.api->Handle(Post("/shutdown", json::object())).status == 403);
   CHECK(world.api->Handle(Get("/nothing")).status == 404);
+  const HttpReply profile = world.api->Handle(Post("/profile", Native()));
+  CHECK(profile.status == 501);
+  CHECK_THAT(profile.body["detail"].get<std::string>(), Contains("profiles are not served"));
 }
 
 TEST_CASE("flashinfer: health names the devices", "[gateway][flashinfer]") {

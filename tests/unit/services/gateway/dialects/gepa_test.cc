@@ -1,4 +1,6 @@
 #include <catch2/catch.hpp>
+#include <future>
+#include <thread>
 
 #include "services/gateway/dialects/dialects.h"
 #include "tests/unit/services/gateway/fakes.h"
@@ -72,6 +74,24 @@ TEST_CASE("gepa: a spent budget is status 429, except for known candidates", "[g
   CHECK(status["task"] == "small");
   CHECK(status["best_score"] == 2.0);
   CHECK(status["total_evals"] == 2);
+}
+
+TEST_CASE("gepa: clients at the same time keep to the budget", "[gateway][gepa]") {
+  GepaWorld world;
+  world.Evaluate("int a;\n");
+  std::promise<void> counted;
+  std::thread other;
+  int status = 0;
+  // While the last task of the budget is put, another client asks and reads the count.
+  world.archive.on_put = [&] {
+    world.archive.on_count = [&] { counted.set_value(); };
+    other = std::thread([&] { status = world.Evaluate("int c;\n").status; });
+    counted.get_future().wait();
+  };
+  CHECK(world.Evaluate("int b;\n").status == 503);  // still being measured
+  other.join();
+  CHECK(status == 429);
+  CHECK(world.evaluator.request_ids.size() == 2);
 }
 
 TEST_CASE("gepa: an overload is not a spent budget", "[gateway][gepa]") {

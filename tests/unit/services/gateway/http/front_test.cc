@@ -1,5 +1,6 @@
 #include "services/gateway/http/front.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -41,6 +42,38 @@ TEST_CASE("Requests go to the dialect that they name", "[gateway][front]") {
              Contains("kernelcast_gateway_requests_total{code=\"4xx\",dialect=\"flashinfer\"} 1"));
   CHECK_THAT(text, Contains("kernelcast_gateway_requests_total{code=\"4xx\",dialect=\"none\"} 2"));
   CHECK_THAT(text, Contains("kernelcast_gateway_request_seconds_count{dialect=\"popcorn\"} 1"));
+}
+
+TEST_CASE("Requests note the evaluation that they are about", "[gateway][front]") {
+  testing::World world;
+  const std::pair<std::string, json> submissions[] = {
+      {"/slime/small", {{"response", "int s;\n"}}},
+      {"/flashinfer/evaluate",
+       {{"solution",
+         {{"name", "mine"},
+          {"definition", "small"},
+          {"spec", {{"language", "cpp"}, {"entry_point", "main::kernelcast_run"}}},
+          {"sources", {{{"path", "main"}, {"content", "int f;\n"}}}}}}}},
+      {"/gepa/small/evaluate", {{"candidate", "int g;\n"}}},
+      {"/kernelgym/evaluate",
+       {{"task_id", "t"},
+        {"reference_code", testing::kTaskSource},
+        {"kernel_code", "class ModelNew:\n    pass\n"}}}};
+  const auto dialects = MakeDialects(world.context);
+  for (const auto& [target, body] : submissions) {
+    INFO(target);
+    HttpRequest request = testing::Post(target, body);
+    RequestSubject subject;
+    request.subject = &subject;
+    const auto dialect = std::find_if(dialects.begin(), dialects.end(), [&](const auto& one) {
+      return one->name() == request.path[0];
+    });
+    request.path.erase(request.path.begin());
+    CHECK_FALSE((*dialect)->Handle(request).body.is_null());
+    REQUIRE_FALSE(world.evaluator.submissions.empty());
+    CHECK(subject.request_id == world.evaluator.request_ids.back());
+    CHECK(subject.candidate_id == CandidateId(world.evaluator.submissions.back()->candidate));
+  }
 }
 
 TEST_CASE("Health tells whether submissions can be evaluated", "[gateway][front]") {
