@@ -2,6 +2,7 @@
 #define KERNELCAST_SERVICES_ORCHESTRATOR_CORE_NICHE_H_
 
 #include <compare>
+#include <string>
 
 #include "common/domain/facts.h"
 
@@ -27,6 +28,10 @@ struct Niche {
 
 // Facts of other schemas have one niche.
 Niche NicheOf(const CompileFacts& facts);
+
+// The niche in words, without what is unknown: "dram, 3/4 occupancy, 16 B accesses, 128 to 255
+// threads, 1 launch".
+std::string NicheText(const CompileFacts& facts);
 
 }  // namespace kernelcast::orchestrator
 
