@@ -82,6 +82,13 @@ std::vector<std::string> ArchiveLines(const ReportArchive& archive, size_t max_r
   for (const std::vector<std::string>& row : table.rows) text.AddRow(row);
   std::vector<std::string> lines =
       absl::StrSplit(text.Render(style, width), '\n', absl::SkipEmpty());
+  if (width > 0 && std::ranges::any_of(lines, [&](const std::string& line) {
+        return DisplayWidth(line) > width;
+      })) {
+    // Too narrow for the table. Colours cannot be cut.
+    lines = absl::StrSplit(text.Render(Style(false), width), '\n', absl::SkipEmpty());
+    for (std::string& line : lines) line = Truncate(line, width);
+  }
   if (!table.rest.empty()) {
     lines.push_back(style.Dim(width > 0 ? Truncate(table.rest, width) : table.rest));
   }

@@ -9,7 +9,7 @@
 namespace kernelcast::cli {
 namespace {
 
-// A candidate measured at 1.2x, whose forecast names the bin of `forecast` after so many labels.
+// A candidate measured at 1.2x, whose forecast names the bin of `forecast` after `labels` labels.
 ReportCandidate Forecasted(double forecast, uint64_t labels) {
   ReportCandidate candidate = MeasuredCandidate("a", 1.2);
   candidate.forecast->predicted_bin = BinScheme::Default().Label(forecast).value();

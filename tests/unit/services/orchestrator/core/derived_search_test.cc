@@ -330,7 +330,7 @@ TEST_CASE("A search that derives nothing has no archive to show") {
   CHECK_FALSE(derived.search().Overview());
 }
 
-TEST_CASE("The tokens of kernels without a cost are counted for whoever has prices") {
+TEST_CASE("The tokens of kernels and critics without a cost are counted") {
   DerivedSearch derived("selection", {}, GeneratorKind::kLlm);
   for (const double cost : {0.0, 0.25, 0.0}) {
     const auto request = derived.NextAs<RequestKernel>();
