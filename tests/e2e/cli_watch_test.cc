@@ -55,7 +55,7 @@ TEST_CASE("A terminal shows the tree, the archive, the cost and what was learnt"
       SearchArguments(fake, {"--search-id", "s", "--tree", "--archive", "--device-price", "360"}),
       {}, Program::Streams::kTerminal, 110);
   // 6 screenings of 2 s at a tenth per second.
-  REQUIRE(program.AwaitOut("1.20 (1.20 devices)"));
+  REQUIRE(program.AwaitOut("1.20: 1.20 devices"));
   REQUIRE(program.AwaitOut("└ fake k_00000000 1.20x"));
   REQUIRE(program.AwaitOut("island 1"));
   REQUIRE(program.AwaitOut("The first 1 of 70."));
@@ -119,7 +119,7 @@ TEST_CASE("The report has the cost, the archive and what was learnt", "[e2e][wat
       home, {"report", "s", "--orchestrator", fake.address(), "-o", path, "--device-price", "360"});
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
-  CHECK_THAT(outcome.out, Contains("cost: 1.20 (1.20 devices)\n") &&
+  CHECK_THAT(outcome.out, Contains("cost 1.20: 1.20 devices\n") &&
                               Contains("Started with 1 lesson of earlier searches.") &&
                               Contains("widest k_01234567"));
   const std::string page = ReadFile(path).value();

@@ -198,7 +198,7 @@ std::string SummaryText(const ReportInput& input, const ReportAnalysis& analysis
   if (counts.measured > 0) add(absl::StrCat("measured: ", MeasuredWhyText(counts)));
   add(DeviceTimeText(counts));
   if (const auto cost = CostOf(input.prices, UsageOf(input, analysis))) {
-    add(absl::StrCat("cost: ", CostText(*cost)));
+    add(absl::StrCat("cost ", CostText(*cost)));
   }
   if (const std::string learnt = LearningText(LearningOf(input)); !learnt.empty()) add(learnt);
   if (const SearchTree tree = TreeOf(input, analysis, kShownInTree); tree.derived()) {

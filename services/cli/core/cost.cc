@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "services/cli/core/text.h"
@@ -40,21 +41,22 @@ std::string FormatMoney(double amount) {
   return absl::StrCat(FormatCount(cents / 100), part < 10 ? ".0" : ".", part);
 }
 
-std::string CostText(const SearchCost& cost) {
-  std::string parts = cost.devices ? absl::StrCat(FormatMoney(*cost.devices), " devices") : "";
-  if (cost.tokens) {
-    absl::StrAppend(&parts, parts.empty() ? "" : ", ", FormatMoney(*cost.tokens), " tokens");
-  }
-  std::string text = absl::StrCat(FormatMoney(cost.total()), " (", parts, ")");
-  if (parts.empty()) text = FormatMoney(cost.total());
+std::string CostDetails(const SearchCost& cost) {
+  std::vector<std::string> parts;
+  if (cost.devices) parts.push_back(FormatMoney(*cost.devices) + " devices");
+  if (cost.tokens) parts.push_back(FormatMoney(*cost.tokens) + " tokens");
   if (cost.avoided.value_or(0) > 0) {
-    absl::StrAppend(&text, ", about ", FormatMoney(*cost.avoided), " avoided by pruning");
+    parts.push_back(absl::StrCat("about ", FormatMoney(*cost.avoided), " avoided by pruning"));
   }
-  if (!cost.devices) text += ", device time has no price";
+  if (!cost.devices) parts.push_back("device time has no price");
   if (cost.unpriced_tokens > 0) {
-    absl::StrAppend(&text, ", ", FormatCount(cost.unpriced_tokens), " tokens have no price");
+    parts.push_back(absl::StrCat(FormatCount(cost.unpriced_tokens), " tokens have no price"));
   }
-  return text;
+  return Join(parts, ", ");
+}
+
+std::string CostText(const SearchCost& cost) {
+  return absl::StrCat(FormatMoney(cost.total()), ": ", CostDetails(cost));
 }
 
 }  // namespace kernelcast::cli

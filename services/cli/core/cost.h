@@ -42,7 +42,9 @@ struct SearchCost {
 // Not set if no price is given.
 std::optional<SearchCost> CostOf(const Prices& prices, const SearchUsage& usage);
 
-// "1.24 (0.80 devices, 0.44 tokens), about 2.10 avoided by pruning". Says what has no price.
+// "0.80 devices, 0.44 tokens, about 2.10 avoided by pruning". Says what has no price.
+std::string CostDetails(const SearchCost& cost);
+// The same after the total: "1.24: 0.80 devices, ...".
 std::string CostText(const SearchCost& cost);
 
 // "1,234.56", "0.0123".

@@ -206,7 +206,7 @@ std::string Cards(const ReportInput& input, const ReportAnalysis& analysis) {
                    ? absl::StrCat(FormatShare(avoided_share), " of measuring")
                    : std::string());
   if (const auto cost = CostOf(input.prices, UsageOf(input, analysis))) {
-    html += card("", "cost", FormatMoney(cost->total()), CostText(*cost));
+    html += card("", "cost", FormatMoney(cost->total()), CostDetails(*cost));
   }
   return html + "</section>";
 }

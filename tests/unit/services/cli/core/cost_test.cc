@@ -30,7 +30,7 @@ TEST_CASE("The cost is that of all device time and of all tokens") {
   CHECK(cost.total() == Approx(7.4));
   CHECK(cost.avoided == Approx(1));
   CHECK(cost.unpriced_tokens == 0);
-  CHECK(CostText(cost) == "7.40 (2.00 devices, 5.40 tokens), about 1.00 avoided by pruning");
+  CHECK(CostText(cost) == "7.40: 2.00 devices, 5.40 tokens, about 1.00 avoided by pruning");
 }
 
 TEST_CASE("Cached input tokens cost as much as others where they have no price") {
@@ -44,17 +44,17 @@ TEST_CASE("What has no price is named") {
   Prices prices;
   prices.device_hour = 4;
   CHECK(CostText(CostOf(prices, HalfAnHour()).value()) ==
-        "2.50 (2.00 devices, 0.50 tokens), about 1.00 avoided by pruning, 1,000,000 tokens have no "
+        "2.50: 2.00 devices, 0.50 tokens, about 1.00 avoided by pruning, 1,000,000 tokens have no "
         "price");
   SearchUsage devices = HalfAnHour();
   devices.token_cost = 0;
   devices.unpriced_tokens = {};
   CHECK(CostText(CostOf(prices, devices).value()) ==
-        "2.00 (2.00 devices), about 1.00 avoided by pruning");
+        "2.00: 2.00 devices, about 1.00 avoided by pruning");
   prices = {};
   prices.output_tokens = 10;
   CHECK(CostText(CostOf(prices, HalfAnHour()).value()) ==
-        "4.50 (4.50 tokens), device time has no price, 600,000 tokens have no price");
+        "4.50: 4.50 tokens, device time has no price, 600,000 tokens have no price");
 }
 
 TEST_CASE("Amounts have two decimals or two digits") {

@@ -118,7 +118,7 @@ TEST_CASE("The cost is shown where there are prices") {
   progress.prices.device_hour = 720;
   progress.token_cost = 0.5;
   CHECK(LineOf(progress, "cost") ==
-        "cost 2.50 (2.00 devices, 0.50 tokens), about 10.00 avoided by pruning");
+        "cost 2.50: 2.00 devices, 0.50 tokens, about 10.00 avoided by pruning");
   CHECK_THAT(RenderProgressLine(progress), Catch::Contains(", cost 2.50"));
 }
 
