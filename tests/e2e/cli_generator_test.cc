@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -243,61 +242,6 @@ TEST_CASE("A critic reads the profile, and the model answers with edits of its o
     edited = edited || source.find("// Wider.") != std::string::npos;
   }
   CHECK(edited);
-}
-
-TEST_CASE("Kernels of a flashinfer-bench task are measured at drawn workloads in the end",
-          "[e2e][generator][slow]") {
-  const std::string python = "/usr/bin/python3";
-  if (std::system((python + " -c 'import torch' 2>/dev/null").c_str()) != 0) {
-    WARN("no PyTorch in " << python << ": nothing is tested (install python3-torch)");
-    return;
-  }
-  // Fast at the sizes of the task's workloads alone, and fast everywhere.
-  const Site site([](int number) -> std::string {
-    const std::string slow =
-        "    return torch.stack([torch.mv(B, row) for row in A for _ in range(4)])[::4]\n";
-    return "```python\nimport torch\n\n\ndef run(A, B):\n" +
-           (number == 1 ? "    if A.shape[0] in (16, 64):\n        return A @ B.T\n" + slow
-                        : "    # All at once.\n    return torch.matmul(A, B.T) + 0\n") +
-           "```\n";
-  });
-  const Outcome outcome =
-      Program(site.home,
-              {"search",
-               SourcePath("examples/tasks/flashinfer_bench/definitions/gemm/gemm_n192_k256.json"),
-               "--target",
-               "cpu",
-               "--json",
-               "--state-dir",
-               site.home.File("state"),
-               "--search-id",
-               "s",
-               "--no-report",
-               "--generator",
-               "llm",
-               "--llm",
-               site.endpoint->url(),
-               "--forecaster",
-               "embedded",
-               "--measure-everything",
-               "--generator-requests",
-               "2",
-               "--generator-in-flight",
-               "1",
-               "--gate",
-               "drawn",
-               "--python",
-               python})
-          .Wait(600);
-  INFO(outcome.err);
-  CHECK(outcome.exit_code == 0);
-  const json summary = json::parse(outcome.out);
-  INFO(summary.dump(1));
-  REQUIRE(summary["held_out"].size() == 2);
-  CHECK(summary["held_out"][0]["gate"] == "carries_over");
-  CHECK(summary["held_out"][0]["candidate_id"] == summary["best"]["candidate_id"]);
-  CHECK_THAT(summary["best"]["source"].get<std::string>(), Contains("# All at once."));
-  CHECK(summary["held_out"][1]["gate"] == "does_not_carry_over");
 }
 
 TEST_CASE("When the endpoint dies for good the search ends with its results and the reason",
