@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/hash.h"
+#include "common/domain/task_problem.h"
 #include "common/domain/yaml_tree.h"
 
 namespace kernelcast {
@@ -45,9 +45,7 @@ int64_t DrawSize(const Axis& axis, int64_t bench, const std::string& key) {
   const int64_t step = axis.multiple_of;
   const int64_t low = (std::max(axis.held_out_low, bench / 2) + step - 1) / step;
   const int64_t high = std::min(axis.held_out_high, 2 * bench) / step;
-  const uint64_t draw =
-      std::stoull(ContentHasher().Add(key).Add(axis.name).Hex128().substr(0, 15), nullptr, 16);
-  return step * (low + static_cast<int64_t>(draw % static_cast<uint64_t>(high - low + 1)));
+  return step * DrawBetween(low, high, key, axis.name);
 }
 
 Json DrawShapes(const Problem& problem, const ProblemTarget& target, std::string_view seed) {
@@ -69,12 +67,22 @@ Json DrawShapes(const Problem& problem, const ProblemTarget& target, std::string
   return drawn;
 }
 
+std::optional<Problem> HeldOutTask(const Problem& problem, std::string_view seed) {
+  if (seed.empty()) return std::nullopt;
+  std::optional<std::vector<ProblemFile>> files = DrawWorkloads(problem, seed, kDrawnHeldOutShapes);
+  if (!files) return std::nullopt;
+  absl::StatusOr<Problem> derived = ParseProblem(*std::move(files));
+  if (!derived.ok()) return std::nullopt;
+  return *std::move(derived);
+}
+
 }  // namespace
 
 std::optional<Problem> HeldOutProblem(const Problem& problem, std::string_view target,
                                       std::string_view seed) {
   const auto known = problem.targets.find(target);
-  if (problem.task.has_value() || known == problem.targets.end()) return std::nullopt;
+  if (known == problem.targets.end()) return std::nullopt;
+  if (problem.task.has_value()) return HeldOutTask(problem, seed);
   std::vector<ProblemFile> files = problem.files;
   const auto file = std::ranges::find(files, "problem.yaml", &ProblemFile::path);
   if (file == files.end()) return std::nullopt;

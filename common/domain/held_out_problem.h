@@ -14,9 +14,10 @@ namespace kernelcast {
 // The shapes are the held_out_bench_shapes of problem.yaml. Without them, and if `seed` is not
 // empty, up to kDrawnHeldOutShapes are drawn: axes whose bench size lies in the range `held_out`
 // get a size of this range between half and twice the bench size, the others keep theirs. The same
-// seed draws the same shapes.
+// seed draws the same shapes. Of Python tasks, only those of flashinfer-bench have drawn shapes
+// (DrawWorkloads), which are also what kernels are checked at.
 //
-// Empty: none are declared and none can be drawn, or the problem is a Python task.
+// Empty: none are declared and none can be drawn.
 std::optional<Problem> HeldOutProblem(const Problem& problem, std::string_view target,
                                       std::string_view seed);
 

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace kernelcast {
 namespace {
@@ -105,6 +109,43 @@ Niche HostNiche(const NamedValues& values) {
   return niche;
 }
 
+// "128 to 255" for the power 7.
+std::string RangeText(int log2) {
+  const int64_t low = int64_t{1} << log2;
+  return log2 == 0 ? "1" : absl::StrCat(low, " to ", 2 * low - 1);
+}
+
+void Append(const std::string& part, std::string& text) {
+  absl::StrAppend(&text, text.empty() ? "" : ", ", part);
+}
+
+std::string DeviceText(const Niche& niche) {
+  std::string text;
+  if (niche.bound > 0) {
+    std::string name(kTimes[static_cast<size_t>(niche.bound - 1)]);
+    name.resize(name.size() - 3);  // "_ns"
+    Append(name, text);
+  }
+  if (niche.occupancy > 0) Append(absl::StrCat(niche.occupancy, "/4 occupancy"), text);
+  if (niche.width > 0) Append(absl::StrCat(1 << niche.width, " B accesses"), text);
+  if (niche.tile > 0) Append(absl::StrCat(RangeText(niche.tile), " threads"), text);
+  if (niche.launches > 0) {
+    Append(absl::StrCat(niche.launches == kMaxLaunches ? "at least " : "", niche.launches,
+                        niche.launches == 1 ? " launch" : " launches"),
+           text);
+  }
+  return text;
+}
+
+std::string HostText(const Niche& niche) {
+  std::string text = niche.bound == 1 ? "memory" : "arithmetic";
+  if (niche.width > 0) Append(absl::StrCat(1 << niche.width, " B vectors"), text);
+  if (niche.tile > 0) {
+    Append(absl::StrCat(RangeText(niche.tile), " instructions in the inner loop"), text);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string_view BoundName(const CompileFacts& facts) {
@@ -149,6 +190,14 @@ std::vector<KernelTrait> TraitsOf(const CompileFacts& facts) {
     uses("prefetches", {"prefetches"});
   }
   return traits;
+}
+
+std::string NicheText(const CompileFacts& facts) {
+  const Niche niche = NicheOf(facts);
+  std::string text;
+  if (facts.schema == kCudaPtxSchemaId) text = DeviceText(niche);
+  if (facts.schema == kCpuAssemblySchemaId) text = HostText(niche);
+  return text.empty() ? "unknown" : text;
 }
 
 Niche NicheOf(const CompileFacts& facts) {

@@ -34,6 +34,10 @@ Niche NicheOf(const CompileFacts& facts);
 // Niche.bound as a word, such as "dram" or "arithmetic". Empty: unknown.
 std::string_view BoundName(const CompileFacts& facts);
 
+// The niche in words, without what is unknown: "dram, 3/4 occupancy, 16 B accesses, 128 to 255
+// threads, 1 launch".
+std::string NicheText(const CompileFacts& facts);
+
 // A property of a kernel that its author chooses.
 struct KernelTrait {
   std::string_view name;  // "vector bytes"

@@ -1,6 +1,8 @@
 #ifndef KERNELCAST_COMMON_DOMAIN_TASK_PROBLEM_H_
 #define KERNELCAST_COMMON_DOMAIN_TASK_PROBLEM_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +49,20 @@ bool IsFlashInferBench(const std::vector<ProblemFile>& files);
 bool IsSolExecBench(const std::vector<ProblemFile>& files);
 [[nodiscard]] absl::StatusOr<Problem> ParseDefinitionTask(PythonTask::Format format,
                                                           std::vector<ProblemFile> files);
+
+// The files of a flashinfer-bench task with up to `count` other workloads, whose sizes are drawn:
+// each axis of kind var gets a size between half and twice that of a workload. The same seed draws
+// the same sizes. Only workloads with inputs of random floating-point values and floating-point
+// scalars are drawn from, because other values may depend on sizes. A constraint "AXIS ==
+// EXPRESSION" gives the axis its size, and all constraints hold.
+//
+// Empty: another format, no such workload, a constraint that is not understood, or no draw that
+// differs from the task's own workloads.
+std::optional<std::vector<ProblemFile>> DrawWorkloads(const Problem& problem, std::string_view seed,
+                                                      int count);
+
+// A number from `low` to `high`, drawn by the key and the axis.
+int64_t DrawBetween(int64_t low, int64_t high, std::string_view key, std::string_view axis);
 
 // task.yml and the files that it names, under the names that it gives them.
 bool IsGpuMode(const std::vector<ProblemFile>& files);

@@ -141,7 +141,8 @@ TEST_CASE("A model writes kernels, gets feedback on its mistakes, and succeeds",
     }
   });
   const Outcome outcome = RunSearch(
-      site, {"--generator-requests", "7", "--in-flight", "1", "--generator-in-flight", "1"});
+      site, {"--generator-requests", "7", "--in-flight", "1", "--generator-in-flight", "1",
+             "--device-price", "3600", "--input-token-price", "1", "--output-token-price", "2"});
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
   const json summary = json::parse(outcome.out);
@@ -154,6 +155,21 @@ TEST_CASE("A model writes kernels, gets feedback on its mistakes, and succeeds",
   CHECK(generation["unusable"] == 1);
   CHECK(generation["duplicates"] == 1);
   CHECK(generation["input_tokens"].get<int>() > 1000);
+  // The endpoint has no prices, and the device costs 1 per second.
+  const json cost = summary["cost"];
+  CHECK(cost["devices"].get<double>() == Approx(summary["device_seconds_spent"].get<double>()));
+  CHECK(cost["tokens"].get<double>() == Approx((generation["input_tokens"].get<double>() +
+                                                2 * generation["output_tokens"].get<double>()) /
+                                               1e6));
+  CHECK(cost["total"].get<double>() ==
+        Approx(cost["devices"].get<double>() + cost["tokens"].get<double>()));
+  // The archive at the end: the reference and the kernels that were measured to be correct.
+  const json archive = summary["archive"];
+  CHECK(archive["strategy"] == "selection");
+  CHECK(archive["total"].get<size_t>() == archive["entries"].size());
+  CHECK(archive["entries"].size() >= 3);
+  CHECK(archive["entries"][0]["speedup"].get<double>() > 1.3);
+  CHECK_THAT(outcome.err, Contains(", cost "));
 
   const std::vector<std::string> prompts = site.author.prompts();
   REQUIRE(prompts.size() == 7);

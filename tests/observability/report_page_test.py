@@ -70,7 +70,8 @@ class ReportPageTest(BrowserTest):
             for one in [*records, again]:
                 file.write(json.dumps(one) + "\n")
         made = os.path.join(cls.folder, "made.html")
-        ran = subprocess.run([os.path.join(options.programs, "kernelcast"), "report", "--records", path, "-o", made, "--json"],
+        ran = subprocess.run([os.path.join(options.programs, "kernelcast"), "report", "--records", path, "-o", made, "--json",
+                              "--device-price", "2.5"],
                              text=True, capture_output=True, check=False, timeout=120)
         if ran.returncode:
             raise AssertionError(ran.stderr)
@@ -128,6 +129,14 @@ class ReportPageTest(BrowserTest):
         self.assertAlmostEqual(row["final"][0], self.summary["best"]["speedup"]["value"], 3)
         self.assertAlmostEqual(row["screening"][0], self.summary["best"]["screening"]["value"], 3)
         self.assertEqual(self.summary["best"]["candidate_id"], self.best)
+
+    def test_the_page_has_the_cost_of_the_search(self):
+        cost = self.summary["cost"]
+        self.assertAlmostEqual(cost["devices"], self.summary["device_seconds_spent"] / 3600 * 2.5, 9)
+        self.assertAlmostEqual(cost["avoided"], self.summary["device_seconds_avoided"] / 3600 * 2.5, 9)
+        self.assertEqual(cost["total"], cost["devices"])
+        shown, _ = self.browse(f"file://{self.page}", "--dump-dom")
+        self.assertRegex(shown, r"<span>cost</span><b>[0-9.]+</b><small>[0-9.]+ devices, about [0-9.]+ avoided by pruning")
 
     def test_a_link_to_a_folded_candidate_unfolds_it(self):
         with open(self.page, encoding="utf-8") as file:

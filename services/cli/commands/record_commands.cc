@@ -14,6 +14,7 @@
 #include "common/rpc/status_conversion.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
+#include "services/cli/commands/price_flags.h"
 #include "services/cli/commands/reporting.h"
 #include "services/cli/core/table.h"
 #include "services/cli/report/analysis.h"
@@ -30,6 +31,7 @@ struct ReportFlags {
   std::string records;
   std::string problem;
   std::string output;
+  Prices prices;
 };
 
 absl::StatusOr<ReportInput> ReportFromRecords(Context& context, const ReportFlags& flags) {
@@ -91,6 +93,7 @@ absl::StatusOr<std::vector<ReportInput>> ReportsFromOrchestrator(Context& contex
   const auto fetch = [&](v1::Orchestrator::Stub& stub) -> absl::Status {
     v1::GetSearchRequest request;
     request.set_search_id(flags.search_id);
+    request.set_include_archive(true);
     v1::GetSearchReply reply;
     KC_RETURN_IF_ERROR(Call(stub, &v1::Orchestrator::Stub::GetSearch, request, &reply));
     const std::vector<v1::Search> searches = SearchesIn(reply);
@@ -107,8 +110,9 @@ absl::StatusOr<std::vector<ReportInput>> ReportsFromOrchestrator(Context& contex
 }
 
 // Writes the report and prints a summary.
-absl::Status Conclude(Context& context, const ReportFlags& flags, const ReportInput& input,
+absl::Status Conclude(Context& context, const ReportFlags& flags, ReportInput input,
                       const std::string& name) {
+  input.prices = flags.prices;
   std::string output = flags.output;
   if (output.empty()) {
     KC_ASSIGN_OR_RETURN(const std::string state_dir, StateDir(context, flags.connection));
@@ -240,6 +244,7 @@ void AddRecordCommands(CLI::App& app, Context& context) {
       ->add_option("-o,--output", report_flags->output,
                    "Output file of the report; - is standard output [STATE/reports/SEARCH_ID.html]")
       ->type_name("FILE.html");
+  AddPriceFlags(*report, report_flags->prices);
   AddConnectionFlags(*report, report_flags->connection, Needs::kOrchestrator);
 
   const auto searches_flags = std::make_shared<SearchesFlags>();

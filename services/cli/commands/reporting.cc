@@ -15,9 +15,12 @@
 #include "common/rpc/status_conversion.h"
 #include "services/cli/core/paths.h"
 #include "services/cli/core/table.h"
+#include "services/cli/report/archive_table.h"
 #include "services/cli/report/data_json.h"
 #include "services/cli/report/gate_text.h"
 #include "services/cli/report/html.h"
+#include "services/cli/report/learning.h"
+#include "services/cli/report/search_cost.h"
 #include "services/cli/report/tree_html.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/records.h"
@@ -194,13 +197,24 @@ std::string SummaryText(const ReportInput& input, const ReportAnalysis& analysis
   add(CountsText(counts, style));
   if (counts.measured > 0) add(absl::StrCat("measured: ", MeasuredWhyText(counts)));
   add(DeviceTimeText(counts));
+  if (const auto cost = CostOf(input.prices, UsageOf(input, analysis))) {
+    add(absl::StrCat("cost ", CostText(*cost)));
+  }
+  if (const std::string learnt = LearningText(LearningOf(input)); !learnt.empty()) add(learnt);
   if (const SearchTree tree = TreeOf(input, analysis, kShownInTree); tree.derived()) {
-    for (const std::string& line : TreeLines(tree, kMaxTreeLines)) {
-      absl::StrAppend(&text, Truncate(line, width > 0 ? width : kMaxTreeWidth), "\n");
+    const int tree_width = width > 0 ? width : kMaxTreeWidth;
+    for (const std::string& line : TreeLines(tree, kMaxTreeLines, style, tree_width)) {
+      absl::StrAppend(&text, line, "\n");
     }
   }
   if (input.search.has_value()) {
     const ReportSearch& search = *input.search;
+    if (const std::string lessons = LessonsText(search); !lessons.empty()) add(lessons);
+    if (search.archive) {
+      for (const std::string& line : ArchiveLines(*search.archive, kShownBest, style, width)) {
+        absl::StrAppend(&text, line, "\n");
+      }
+    }
     if (search.risk.has_value()) add(RiskText(*search.risk));
     if (search.generation.has_value()) add(GenerationText(*search.generation));
     if (search.model_use.has_value()) add(ModelUseText(*search.model_use));
@@ -243,6 +257,35 @@ Json RatioJson(const Ratio& ratio) {
           {"low", ratio.low},
           {"high", ratio.high},
           {"confidence", ratio.confidence}};
+}
+
+Json CostJson(const SearchCost& cost) {
+  Json json = {{"total", cost.total()}};
+  if (cost.devices) json["devices"] = *cost.devices;
+  if (cost.tokens) json["tokens"] = *cost.tokens;
+  if (cost.avoided) json["avoided"] = *cost.avoided;
+  if (cost.unpriced_tokens > 0) json["unpriced_tokens"] = cost.unpriced_tokens;
+  return json;
+}
+
+Json HitRateJson(const HitRate& rate) {
+  return {{"forecasts", rate.forecasts}, {"exact", rate.exact}, {"within_one", rate.within_one}};
+}
+
+Json ArchiveJson(const ReportArchive& archive) {
+  Json entries = Json::array();
+  for (const ReportArchiveEntry& entry : archive.entries) {
+    Json& one = entries.emplace_back();
+    if (!entry.place.empty()) one["place"] = entry.place;
+    one["kernels"] = entry.kernels;
+    if (entry.candidate_id.empty()) continue;
+    one["candidate_id"] = entry.candidate_id;
+    one["speedup"] = entry.speedup;
+    one["children"] = entry.children;
+    one["expansions"] = entry.expansions;
+    one["value"] = entry.value;
+  }
+  return {{"strategy", archive.strategy}, {"total", archive.total}, {"entries", entries}};
 }
 
 Json GenerationJson(const ReportGeneration& generation) {
@@ -372,6 +415,19 @@ Json SummaryJson(const ReportInput& input, const ReportAnalysis& analysis) {
   json["device_seconds_preparing"] = counts.device_seconds_preparing;
   json["device_seconds_confirming"] = counts.device_seconds_confirming;
   json["device_seconds_avoided"] = counts.device_seconds_avoided;
+  if (const auto cost = CostOf(input.prices, UsageOf(input, analysis))) {
+    json["cost"] = CostJson(*cost);
+  }
+  const Learning learning = LearningOf(input);
+  if (learning.before.forecasts + learning.after.forecasts > 0) {
+    json["learning"] = {{"labels", kLearningLabels},
+                        {"before", HitRateJson(learning.before)},
+                        {"after", HitRateJson(learning.after)}};
+  }
+  if (input.search && input.search->archive && !input.search->archive->entries.empty()) {
+    json["archive"] = ArchiveJson(*input.search->archive);
+  }
+  if (input.search && input.search->lessons > 0) json["lessons"] = input.search->lessons;
   return json;
 }
 

@@ -13,8 +13,8 @@
 
 namespace kernelcast::cli {
 
-// Fetches everything that a report needs: the search and its records with sources. `problem` adds
-// title, description and reference; if it is null, the problem is looked up by name.
+// Fetches the records of a search, with sources, for its report. `problem` adds title, description
+// and reference; if it is null, the problem is looked up by name.
 [[nodiscard]] absl::StatusOr<ReportInput> FetchReport(const Context& context,
                                                       v1::Orchestrator::Stub& stub,
                                                       const v1::Search& search,

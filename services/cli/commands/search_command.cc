@@ -16,26 +16,22 @@
 #include "common/convert/convert.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
+#include "services/cli/commands/price_flags.h"
 #include "services/cli/commands/problem_argument.h"
 #include "services/cli/commands/reporting.h"
+#include "services/cli/commands/search_follower.h"
 #include "services/cli/commands/search_lessons.h"
-#include "services/cli/core/progress.h"
-#include "services/cli/core/search_tree.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/records.h"
-#include "services/cli/rpc/search_watch.h"
 
 namespace kernelcast::cli {
 namespace {
 
-constexpr absl::Duration kFrame = absl::Milliseconds(100);
-constexpr int64_t kLogLineNs = 10'000'000'000;
 // Share of a template space that is measured by default.
 constexpr double kDefaultSpaceShare = 0.2;
 constexpr uint64_t kFewestMeasurements = 20;
 // Number of requests to a model by default.
 constexpr uint64_t kDefaultGeneratorRequests = 64;
-constexpr size_t kLineageSteps = 6;
 constexpr double kMostSeconds = 1e9;
 constexpr uint64_t kMostInFlight = 1'000'000;
 
@@ -79,179 +75,7 @@ struct SearchFlags {
   std::string search_id;
   std::string report;
   bool no_report = false;
-};
-
-// Shows a running search until it has ended or the user interrupts.
-class SearchFollower {
- public:
-  SearchFollower(Context& context, Connection& connection, const v1::Search& search)
-      : context_(context), connection_(connection) {
-    UpdateProgress(search, progress_);
-    started_ns_ = Clock::Real().MonotonicNs();
-    if (search.has_started_at()) {
-      // An existing search: continue its clock.
-      const int64_t age_ns = Clock::Real().WallNs() - ToNanoseconds(search.started_at());
-      if (age_ns > 0) started_ns_ -= age_ns;
-    }
-  }
-
-  // OK: the search has ended, or the user interrupted, which sets `interrupted`.
-  absl::Status Follow(bool& interrupted) {
-    SearchWatch watch(progress_.search_id, [this] { return connection_.Orchestrator(); });
-    interrupted = false;
-    for (int64_t tick = 0;; ++tick) {
-      const SearchWatch::Update update = watch.Next(kFrame);
-      for (const v1::SearchEvent& event : update.events) Apply(event);
-      progress_.connection =
-          update.trouble.empty() ? "" : absl::StrCat("connection lost: ", OneLine(update.trouble));
-      progress_.elapsed_seconds =
-          static_cast<double>(Clock::Real().MonotonicNs() - started_ns_) * 1e-9;
-      progress_.seconds_left = pace_.Update(progress_);
-      Show(tick);
-      if (update.ended.has_value()) {
-        context_.console.Draw({});
-        return *update.ended;
-      }
-      if (context_.interrupt.requested() && !interrupted) {
-        interrupted = true;
-        context_.console.Note(
-            "stopping after candidates in flight are settled; interrupt again to quit now");
-        if (absl::Status stopped = Stop(); !stopped.ok()) {
-          context_.console.Draw({});
-          return stopped;
-        }
-      }
-    }
-  }
-
- private:
-  absl::Status Stop() {
-    return connection_.AskOrchestrator([this](v1::Orchestrator::Stub& stub) {
-      v1::StopSearchRequest request;
-      request.set_search_id(progress_.search_id);
-      v1::StopSearchReply reply;
-      return Call(stub, &v1::Orchestrator::Stub::StopSearch, request, &reply);
-    });
-  }
-
-  std::string Label(const std::string& candidate_id) const {
-    const auto name = names_.find(candidate_id);
-    const std::string id = candidate_id.substr(0, 10);
-    return name == names_.end() ? id : absl::StrCat(name->second, " ", id);
-  }
-
-  void Apply(const v1::SearchEvent& event) {
-    progress_.phase = PhaseOf(event.status());
-    if (event.has_counts()) UpdateProgress(event.counts(), progress_);
-    switch (event.event_case()) {
-      case v1::SearchEvent::kProposed: {
-        Candidate named;
-        named.origin = event.proposed().origin();
-        named.name = event.proposed().name();
-        names_[event.proposed().candidate_id()] = OneLine(NameOf(named));
-        parents_[event.proposed().candidate_id()] = event.proposed().parent_candidate_id();
-        break;
-      }
-      case v1::SearchEvent::kSettled: ApplySettled(event.settled()); break;
-      case v1::SearchEvent::kGeneration: ApplyGeneration(event.generation()); break;
-      case v1::SearchEvent::kImproved:
-        progress_.best = FromProto(event.improved().speedup());
-        progress_.best_name = Label(event.improved().candidate_id());
-        progress_.best_at_measured = progress_.measured;
-        progress_.best_history.push_back(progress_.best->value);
-        improved_ = true;
-        break;
-      default: break;
-    }
-  }
-
-  void AddMeasured(const std::string& candidate_id, double speedup) {
-    measured_.push_back({.candidate_id = candidate_id,
-                         .parent_id = parents_[candidate_id],
-                         .label = Label(candidate_id),
-                         .fate = TreeEntry::Fate::kMeasured,
-                         .speedup = speedup});
-    if (speedup <= fastest_) return;
-    fastest_ = speedup;
-    const SearchTree tree = MakeSearchTree(measured_, 1);
-    progress_.lineage = tree.nodes[tree.best].depth > 1 ? LineageText(tree, kLineageSteps) : "";
-  }
-
-  void ApplyGeneration(const v1::Generation& generation) {
-    const bool answered = generation.outcome() != v1::GENERATION_OUTCOME_UNANSWERED;
-    if (answered == model_away_) {
-      model_away_ = !answered;
-      context_.console.Note(
-          answered ? "the model is back"
-                   : absl::StrCat("the model is away: ", OneLine(generation.detail())));
-    }
-    if (generation.outcome() == v1::GENERATION_OUTCOME_UNUSABLE) {
-      progress_.latest = absl::StrCat("unusable answer: ", OneLine(generation.detail()));
-    }
-  }
-
-  void ApplySettled(const v1::Evaluation& evaluation) {
-    const std::string name = Label(evaluation.candidate_id());
-    if (evaluation.has_forecast()) {
-      progress_.latest =
-          absl::StrCat(name, " pruned, forecast ",
-                       FormatSpeedup(std::exp2(evaluation.forecast().expected_log2_speedup())));
-      return;
-    }
-    if (evaluation.has_rejected()) {
-      progress_.latest = absl::StrCat(name, " rejected");
-      return;
-    }
-    const v1::Measurement& measured = evaluation.measured();
-    if (!measured.device().model().empty()) progress_.device = OneLine(measured.device().model());
-    if (measured.has_ok()) {
-      AddMeasured(evaluation.candidate_id(), measured.ok().speedup().value());
-      progress_.latest =
-          absl::StrCat(name, " measured ", FormatSpeedup(FromProto(measured.ok().speedup())));
-      return;
-    }
-    const absl::StatusOr<Measurement> outcome = FromProto(measured);
-    ReportCandidate failed;
-    if (outcome.ok()) failed.measurement = *outcome;
-    progress_.latest = absl::StrCat(name, " ", OneLine(FailurePhrase(failed)));
-  }
-
-  void Show(int64_t tick) {
-    Console& console = context_.console;
-    if (console.live()) {
-      console.Draw(
-          RenderProgressBlock(progress_, console.live_style(), console.live_width(), tick));
-      return;
-    }
-    const int64_t now_ns = Clock::Real().MonotonicNs();
-    const bool due = now_ns - last_line_ns_ > kLogLineNs;
-    const bool changed = progress_.phase != last_phase_ || progress_.connection != last_connection_;
-    if (!due && !changed && !improved_) return;
-    if (!progress_.connection.empty() && progress_.connection != last_connection_) {
-      console.Note(progress_.connection);
-    } else {
-      console.Note(RenderProgressLine(progress_));
-    }
-    last_line_ns_ = now_ns;
-    last_phase_ = progress_.phase;
-    last_connection_ = progress_.connection;
-    improved_ = false;
-  }
-
-  Context& context_;
-  Connection& connection_;
-  SearchProgress progress_;
-  Pace pace_;
-  std::map<std::string, std::string> names_;
-  std::map<std::string, std::string> parents_;
-  std::vector<TreeEntry> measured_;
-  double fastest_ = 0;
-  int64_t started_ns_ = 0;
-  int64_t last_line_ns_ = 0;
-  SearchProgress::Phase last_phase_ = SearchProgress::Phase::kStarting;
-  std::string last_connection_;
-  bool improved_ = false;
-  bool model_away_ = false;
+  FollowOptions follow;
 };
 
 // Of at most kMostSeconds.
@@ -336,10 +160,12 @@ absl::StatusOr<ExitCode> Conclude(Context& context, Connection& connection,
   const auto fetch = [&](v1::Orchestrator::Stub& stub) -> absl::Status {
     v1::GetSearchRequest request;
     request.set_search_id(search_id);
+    request.set_include_archive(true);
     v1::GetSearchReply reply;
     KC_RETURN_IF_ERROR(Call(stub, &v1::Orchestrator::Stub::GetSearch, request, &reply));
     search = SearchesIn(reply).front();
     KC_ASSIGN_OR_RETURN(input, FetchReport(context, stub, search, problem));
+    input.prices = flags.follow.prices;
     return absl::OkStatus();
   };
   KC_RETURN_IF_ERROR(connection.AskOrchestrator(fetch));
@@ -383,7 +209,8 @@ absl::StatusOr<ExitCode> FollowAll(Context& context, Connection& connection,
                                         : absl::StrCat(" (", OneLine(search.device_model()), ")")));
     }
     bool interrupted = false;
-    KC_RETURN_IF_ERROR(SearchFollower(context, connection, search).Follow(interrupted));
+    KC_RETURN_IF_ERROR(
+        SearchFollower(context, connection, search, flags.follow).Follow(interrupted));
     KC_ASSIGN_OR_RETURN(const ExitCode one, Conclude(context, connection, search.search_id(),
                                                      problem, flags, interrupted));
     result = std::max(result, one);
@@ -462,6 +289,14 @@ absl::StatusOr<ExitCode> RunWatch(Context& context, const SearchFlags& flags) {
   const std::vector<v1::Search> searches = SearchesIn(reply);
   if (!flags.report.empty()) KC_RETURN_IF_ERROR(RequireOneSearch("--report", searches));
   return FollowAll(context, connection, searches, nullptr, flags);
+}
+
+void AddFollowFlags(CLI::App& app, FollowOptions& follow) {
+  app.add_flag("--tree", follow.tree,
+               "Show which candidates were derived from which, while the search runs");
+  app.add_flag("--archive", follow.archive,
+               "Show the niches, islands, beam or archive of the strategy, while the search runs");
+  AddPriceFlags(app, follow.prices);
 }
 
 void AddReportFlags(CLI::App& app, SearchFlags& flags) {
@@ -574,6 +409,7 @@ void AddSearchCommands(CLI::App& app, Context& context) {
                    "Search on this device model, by its name or its label in metrics; may be "
                    "repeated, for a search on each [chosen by the orchestrator]")
       ->type_name("MODEL");
+  AddFollowFlags(*search, flags->follow);
   AddReportFlags(*search, *flags);
   AddForecasterFlags(*search, flags->connection.forecasts);
   AddGeneratorServiceFlags(*search, flags->connection.forecasts);
@@ -584,6 +420,7 @@ void AddSearchCommands(CLI::App& app, Context& context) {
                                [&context, watch_flags] { return RunWatch(context, *watch_flags); });
   watch->add_option("SEARCH_ID", watch_flags->search_id, "The search, on all of its device models")
       ->required();
+  AddFollowFlags(*watch, watch_flags->follow);
   AddReportFlags(*watch, *watch_flags);
   AddConnectionFlags(*watch, watch_flags->connection, Needs::kOrchestrator);
 }

@@ -23,6 +23,7 @@ const char* PhaseName(SearchProgress::Phase phase) {
 // A pace is not estimated from less than this.
 constexpr double kLeastUse = 0.02;
 constexpr double kLeastSeconds = 1;
+constexpr int kCurveWidth = 24;
 
 struct Limit {
   double used = 0;
@@ -68,16 +69,29 @@ std::string Bar(double share, int width, const Style& style) {
   return style.Cyan(filled) + style.Dim(rest);
 }
 
-std::string Sparkline(const std::vector<double>& history, int width) {
+// The best so far from 0 to `total` device seconds or tokens, in equal steps. Empty before there is
+// an improvement of the first best.
+template <class Spent>
+std::string BestCurve(const std::vector<Improvement>& improvements, double total, int width,
+                      const Spent& spent) {
   static constexpr std::array kLevels = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-  if (history.size() < 2) return "";
-  const size_t count = std::min(history.size(), static_cast<size_t>(width));
-  const auto begin = history.end() - static_cast<std::ptrdiff_t>(count);
-  const double low = std::log2(*std::min_element(begin, history.end()));
-  const double high = std::log2(*std::max_element(begin, history.end()));
+  if (improvements.size() < 2 || total <= 0) return "";
+  const double low = std::log2(improvements.front().speedup);
+  const double high = std::log2(improvements.back().speedup);
   std::string line;
-  for (auto it = begin; it != history.end(); ++it) {
-    const double share = high > low ? (std::log2(*it) - low) / (high - low) : 1;
+  size_t next = 0;
+  for (int i = 1; i <= width; ++i) {
+    const double until = total * i / width;
+    while (next < improvements.size() &&
+           (i == width || static_cast<double>(spent(improvements[next])) <= until)) {
+      ++next;
+    }
+    if (next == 0) {
+      line += " ";
+      continue;
+    }
+    const double value = std::log2(improvements[next - 1].speedup);
+    const double share = high > low ? (value - low) / (high - low) : 1;
     line += kLevels[static_cast<size_t>(std::clamp(share * 7 + 0.5, 0.0, 7.0))];
   }
   return line;
@@ -90,8 +104,13 @@ std::string Figure(const Style& style, const char* name, uint64_t value) {
 // Text at both ends of a line. If there is no room, only the left one.
 std::string Spread(const std::string& left, const std::string& right, int width) {
   const int gap = width - DisplayWidth(left) - DisplayWidth(right);
-  if (gap < 2) return left;
+  if (gap < 2 || right.empty()) return left;
   return left + std::string(static_cast<size_t>(gap), ' ') + right;
+}
+
+SearchUsage UsageOf(const SearchProgress& progress) {
+  return {progress.device_seconds_spent, progress.device_seconds_avoided, progress.token_cost,
+          progress.unpriced_tokens};
 }
 
 double AvoidedShare(const SearchProgress& progress) {
@@ -177,23 +196,36 @@ std::vector<std::string> RenderProgressBlock(const SearchProgress& progress, con
   if (progress.best.has_value()) {
     const std::string speedup = FormatSpeedup(progress.best->value);
     const bool faster = progress.best->low > 1;
-    std::string best = absl::StrCat(style.Dim("best "),
-                                    faster ? style.Green(style.Bold(speedup)) : style.Bold(speedup),
-                                    " ", FormatInterval(*progress.best), "  ", progress.best_name);
-    const std::string history = Sparkline(progress.best_history, 24);
-    lines.push_back(Spread(best, style.Green(history), width));
+    lines.push_back(absl::StrCat(style.Dim("best "),
+                                 faster ? style.Green(style.Bold(speedup)) : style.Bold(speedup),
+                                 " ", FormatInterval(*progress.best), "  ", progress.best_name));
   } else {
     lines.push_back(style.Dim("best ") + "none measured yet");
   }
   if (!progress.lineage.empty()) {
     lines.push_back(style.Dim(Truncate("from " + progress.lineage, width)));
   }
-  lines.push_back(absl::StrCat(
+  const std::string device_time = absl::StrCat(
       style.Dim("device time "), FormatSeconds(progress.device_seconds_spent),
       style.Dim(" spent, "), FormatSeconds(progress.device_seconds_avoided), style.Dim(" avoided"),
       progress.device_seconds_avoided > 0
           ? absl::StrCat(" (", FormatShare(AvoidedShare(progress)), ")")
-          : ""));
+          : "");
+  const std::string by_device_time =
+      BestCurve(progress.improvements, progress.device_seconds_spent, kCurveWidth,
+                [](const Improvement& one) { return one.device_seconds; });
+  lines.push_back(Spread(device_time, style.Green(by_device_time), width));
+  if (progress.all_tokens > 0) {
+    const std::string by_tokens =
+        BestCurve(progress.improvements, static_cast<double>(progress.all_tokens), kCurveWidth,
+                  [](const Improvement& one) { return one.tokens; });
+    lines.push_back(Spread(style.Dim("tokens ") + FormatCount(progress.all_tokens),
+                           style.Green(by_tokens), width));
+  }
+  if (const std::optional<SearchCost> cost = CostOf(progress.prices, UsageOf(progress))) {
+    lines.push_back(style.Dim("cost ") + CostText(*cost));
+  }
+  if (!progress.learnt.empty()) lines.push_back(style.Dim(progress.learnt));
   if (!progress.connection.empty()) {
     lines.push_back(style.Yellow(progress.connection));
   } else if (!progress.latest.empty()) {
@@ -231,6 +263,9 @@ std::string RenderProgressLine(const SearchProgress& progress) {
   }
   absl::StrAppend(&line, ", device time ", FormatSeconds(progress.device_seconds_spent), " spent ",
                   FormatSeconds(progress.device_seconds_avoided), " avoided");
+  if (const std::optional<SearchCost> cost = CostOf(progress.prices, UsageOf(progress))) {
+    absl::StrAppend(&line, ", cost ", FormatMoney(cost->total()));
+  }
   if (const double left = progress.seconds_left; left >= 0) {
     absl::StrAppend(&line, ", about ", FormatClock(left), " left");
   }

@@ -7,9 +7,17 @@
 #include <vector>
 
 #include "common/domain/measurement.h"
+#include "services/cli/core/cost.h"
 #include "services/cli/core/text.h"
 
 namespace kernelcast::cli {
+
+// The best measured speedup after an improvement, and what had been spent by then.
+struct Improvement {
+  double speedup = 0;
+  double device_seconds = 0;
+  uint64_t tokens = 0;
+};
 
 // State of a running search, filled from its events.
 struct SearchProgress {
@@ -54,14 +62,20 @@ struct SearchProgress {
   uint64_t unanswered = 0;
   uint64_t tokens = 0;
 
+  uint64_t all_tokens = 0;  // with those of forecasts
+  double token_cost = 0;    // as in SearchUsage
+  TokenUsage unpriced_tokens;
+  Prices prices;
+
   std::optional<Ratio> best;
   std::string best_name;
   uint64_t best_at_measured = 0;
-  // Best measured speedup after each improvement, oldest first.
-  std::vector<double> best_history;
+  std::vector<Improvement> improvements;  // oldest first
 
   // From the reference to the best candidate (LineageText).
   std::string lineage;
+  // What was learnt (LearningText).
+  std::string learnt;
   // A line about a lost connection, and the latest event.
   std::string connection;
   std::string latest;

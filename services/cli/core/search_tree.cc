@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -145,8 +146,14 @@ std::string FoldedText(const SearchTree& tree, size_t node) {
   return text;
 }
 
-std::vector<std::string> TreeLines(const SearchTree& tree, size_t max_lines) {
-  std::vector<std::string> lines = {NodeText(tree, 0)};
+std::vector<std::string> TreeLines(const SearchTree& tree, size_t max_lines, const Style& style,
+                                   int width) {
+  std::set<size_t> way;
+  for (size_t at = tree.best; at != 0; at = tree.nodes[at].parent) way.insert(at);
+  const auto fit = [width](const std::string& text) {
+    return width > 0 ? Truncate(text, width) : text;
+  };
+  std::vector<std::string> lines = {fit(NodeText(tree, 0))};
   struct Open {
     size_t node = 0;
     size_t next = 0;  // of its shown children
@@ -166,14 +173,15 @@ std::vector<std::string> TreeLines(const SearchTree& tree, size_t max_lines) {
     }
     const std::string folded = FoldedText(tree, top.node);
     if (top.next >= shown.size()) {
-      if (!folded.empty()) lines.push_back(absl::StrCat(top.indent, "└ ", folded));
+      if (!folded.empty()) lines.push_back(fit(absl::StrCat(top.indent, "└ ", folded)));
       open.pop_back();
       continue;
     }
     const size_t child = shown[top.next++];
     const bool last = top.next == shown.size() && folded.empty();
-    lines.push_back(absl::StrCat(top.indent, last ? "└ " : "├ ", NodeText(tree, child),
-                                 child == tree.best ? "  best" : ""));
+    const std::string line = fit(absl::StrCat(top.indent, last ? "└ " : "├ ", NodeText(tree, child),
+                                              child == tree.best ? "  best" : ""));
+    lines.push_back(way.contains(child) ? style.Bold(line) : line);
     open.push_back({child, 0, top.indent + (last ? "  " : "│ ")});
   }
   return lines;

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "services/cli/core/text.h"
+
 namespace kernelcast::cli {
 
 // Which candidates of a search were made from which, and how each ended.
@@ -53,9 +55,11 @@ std::string FoldedText(const SearchTree& tree, size_t node);
 // "c 2.50x", "d pruned".
 std::string NodeText(const SearchTree& tree, size_t node);
 
-// The unfolded part as lines for a terminal, with one line for the folded children of each node.
-// Cut after `max_lines`, with a line that says so.
-std::vector<std::string> TreeLines(const SearchTree& tree, size_t max_lines);
+// The unfolded part as lines for a terminal, with one line for the folded children of each node and
+// the way to the best in bold. Cut after `max_lines`, with a line that says so. `width` 0: no
+// limit.
+std::vector<std::string> TreeLines(const SearchTree& tree, size_t max_lines,
+                                   const Style& style = Style(false), int width = 0);
 
 // "reference > b 1.10x > c 2.50x": the way to the best, of which the last `most` steps are shown.
 // Empty if nothing was measured.

@@ -13,6 +13,7 @@
 #include "common/domain/route_palette.h"
 #include "services/cli/core/text.h"
 #include "services/cli/report/analysis.h"
+#include "services/cli/report/archive_table.h"
 #include "services/cli/report/assets.h"
 #include "services/cli/report/candidates_html.h"
 #include "services/cli/report/charts.h"
@@ -20,6 +21,8 @@
 #include "services/cli/report/gate_text.h"
 #include "services/cli/report/highlight.h"
 #include "services/cli/report/html_parts.h"
+#include "services/cli/report/learning.h"
+#include "services/cli/report/search_cost.h"
 #include "services/cli/report/tree_html.h"
 
 namespace kernelcast::cli {
@@ -160,7 +163,7 @@ std::string Headline(const ReportInput& input, const ReportAnalysis& analysis) {
   return html + "</dl></section>";
 }
 
-std::string Cards(const ReportAnalysis& analysis) {
+std::string Cards(const ReportInput& input, const ReportAnalysis& analysis) {
   const ReportCounts& counts = analysis.counts;
   const auto share = [&](uint64_t part) {
     return counts.considered == 0
@@ -202,6 +205,9 @@ std::string Cards(const ReportAnalysis& analysis) {
                counts.device_seconds_avoided > 0
                    ? absl::StrCat(FormatShare(avoided_share), " of measuring")
                    : std::string());
+  if (const auto cost = CostOf(input.prices, UsageOf(input, analysis))) {
+    html += card("", "cost", FormatMoney(cost->total()), CostDetails(*cost));
+  }
   return html + "</section>";
 }
 
@@ -548,10 +554,12 @@ std::string RenderReport(const ReportInput& input) {
                   "<a href=#candidates>candidates</a><a href=#environment>environment</a><a "
                   "href=#words>words</a></nav></header><main>");
   page += Headline(input, analysis);
-  page += Cards(analysis);
+  page += Cards(input, analysis);
   page += BestSoFar(input, analysis);
   page += TreeHtml(input, analysis);
+  page += ArchiveHtml(input);
   page += ForecastQuality(input, analysis);
+  page += LearningHtml(input);
   page += Decisions(input, analysis);
   page += Risk(input);
   page += Models(input);

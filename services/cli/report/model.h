@@ -13,6 +13,7 @@
 #include "common/domain/forecast.h"
 #include "common/domain/measurement.h"
 #include "common/domain/model_answer.h"
+#include "services/cli/core/cost.h"
 
 namespace kernelcast::cli {
 
@@ -96,6 +97,24 @@ struct ReportDeviceTime {
   double avoided_seconds = 0;
 };
 
+// What the search derives candidates from. See v1.SearchArchive.
+struct ReportArchiveEntry {
+  std::string place;
+  std::string candidate_id;
+  std::string name;
+  std::string origin;
+  double speedup = 0;
+  uint64_t kernels = 0;
+  uint64_t children = 0;
+  uint64_t expansions = 0;
+  double value = 0;
+};
+struct ReportArchive {
+  std::string strategy;
+  std::vector<ReportArchiveEntry> entries;
+  uint64_t total = 0;
+};
+
 // Tokens of a request for a kernel, or to a critic, when it had ended.
 struct ReportTokenSpend {
   int64_t time_ns = 0;
@@ -117,6 +136,9 @@ struct ReportSearch {
   std::string waiting;       // why the search is blocked
   std::optional<ReportGeneration> generation;
   std::optional<ModelUse> model_use;  // of the forecasts
+  TokenUsage unpriced_tokens;         // of requests to endpoints without prices
+  std::optional<ReportArchive> archive;
+  uint64_t lessons = 0;  // of earlier searches, at the start
   std::optional<ReportDeviceTime> device_time;
   std::vector<ReportFinalist> finalists;  // best first
   // Absent if nothing was pruned or audited.
@@ -139,6 +161,7 @@ struct ReportInput {
   std::optional<ReportSearch> search;
   std::vector<ReportCandidate> candidates;
   std::vector<ReportTokenSpend> token_spends;
+  Prices prices;
   int64_t generated_ns = 0;
   std::string generator_version;
 };

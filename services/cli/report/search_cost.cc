@@ -4,6 +4,35 @@
 
 namespace kernelcast::cli {
 
+namespace {
+
+// An answer that gave no forecast is paid for too.
+const TokenUsage& TokensOf(const Forecast& forecast) {
+  return forecast.model ? forecast.model->token_usage : forecast.token_usage;
+}
+
+}  // namespace
+
+SearchUsage UsageOf(const ReportInput& input, const ReportAnalysis& analysis) {
+  SearchUsage usage;
+  usage.device_seconds = analysis.counts.device_seconds_spent;
+  usage.avoided_device_seconds = analysis.counts.device_seconds_avoided;
+  if (input.search) {
+    const ReportSearch& search = *input.search;
+    if (search.generation) usage.token_cost += search.generation->cost;
+    if (search.model_use) usage.token_cost += search.model_use->token_usage.cost_dollars;
+    usage.unpriced_tokens = search.unpriced_tokens;
+    return usage;
+  }
+  for (const ReportCandidate& candidate : input.candidates) {
+    if (!candidate.forecast || candidate.reused) continue;
+    const TokenUsage& tokens = TokensOf(*candidate.forecast);
+    usage.token_cost += tokens.cost_dollars;
+    if (tokens.cost_dollars == 0) usage.unpriced_tokens += tokens;
+  }
+  return usage;
+}
+
 std::vector<double> DeviceSecondsSoFar(const ReportInput& input, const ReportAnalysis& analysis) {
   std::vector<double> spent;
   spent.reserve(input.candidates.size());
@@ -32,9 +61,7 @@ std::vector<double> TokensSoFar(const ReportInput& input, const ReportAnalysis& 
       written += static_cast<double>(spends[next].tokens);
     }
     if (candidate.forecast && !candidate.reused && !analysis.is_confirmation[i]) {
-      const Forecast& forecast = *candidate.forecast;
-      // An answer that gave no forecast is paid for too.
-      const TokenUsage& usage = forecast.model ? forecast.model->token_usage : forecast.token_usage;
+      const TokenUsage& usage = TokensOf(*candidate.forecast);
       forecasts += static_cast<double>(usage.input_tokens + usage.output_tokens);
     }
     so_far.push_back(forecasts + written);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "services/cli/core/cost.h"
 #include "services/cli/report/analysis.h"
 #include "services/cli/report/model.h"
 
@@ -16,6 +17,11 @@ std::vector<double> DeviceSecondsSoFar(const ReportInput& input, const ReportAna
 // Tokens: of the forecasts that decided candidates so far, and of the requests for kernels and to
 // critics that had ended (ReportInput::token_spends). Empty if none were spent.
 std::vector<double> TokensSoFar(const ReportInput& input, const ReportAnalysis& analysis);
+
+// What the whole search has used: all of the device time, and all tokens of forecasts, writers and
+// critics, also those that arrived after the last candidate was settled. Of records without their
+// search, those of the forecasts.
+SearchUsage UsageOf(const ReportInput& input, const ReportAnalysis& analysis);
 
 }  // namespace kernelcast::cli
 

@@ -18,17 +18,6 @@ constexpr size_t kMaxNesting = 40;
 constexpr size_t kMaxListed = 50;
 constexpr size_t kMaxListedInAll = 2000;
 
-TreeEntry::Fate TreeFate(Fate fate) {
-  switch (fate) {
-    case Fate::kOk: return TreeEntry::Fate::kMeasured;
-    case Fate::kFailed: return TreeEntry::Fate::kFailed;
-    case Fate::kUnstable: return TreeEntry::Fate::kUnstable;
-    case Fate::kPruned: return TreeEntry::Fate::kPruned;
-    case Fate::kRejected: return TreeEntry::Fate::kRejected;
-  }
-  return TreeEntry::Fate::kRejected;
-}
-
 class Writer {
  public:
   explicit Writer(const SearchTree& tree) : tree_(tree) {}
@@ -107,6 +96,17 @@ class Writer {
 };
 
 }  // namespace
+
+TreeEntry::Fate TreeFate(Fate fate) {
+  switch (fate) {
+    case Fate::kOk: return TreeEntry::Fate::kMeasured;
+    case Fate::kFailed: return TreeEntry::Fate::kFailed;
+    case Fate::kUnstable: return TreeEntry::Fate::kUnstable;
+    case Fate::kPruned: return TreeEntry::Fate::kPruned;
+    case Fate::kRejected: return TreeEntry::Fate::kRejected;
+  }
+  return TreeEntry::Fate::kRejected;
+}
 
 SearchTree TreeOf(const ReportInput& input, const ReportAnalysis& analysis, size_t most_shown) {
   std::vector<TreeEntry> entries;

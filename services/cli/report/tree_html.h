@@ -10,6 +10,8 @@
 
 namespace kernelcast::cli {
 
+TreeEntry::Fate TreeFate(Fate fate);
+
 // The tree of a report's candidates, without confirmations. Labels are names and the first digits
 // of ids.
 SearchTree TreeOf(const ReportInput& input, const ReportAnalysis& analysis, size_t most_shown);

@@ -57,6 +57,18 @@ double Seconds(const google::protobuf::Duration& duration) {
 
 }  // namespace
 
+ReportArchive ReportArchiveFromProto(const v1::SearchArchive& archive) {
+  ReportArchive report;
+  report.strategy = archive.strategy();
+  report.total = archive.total();
+  for (const v1::ArchiveEntry& entry : archive.entries()) {
+    report.entries.push_back({entry.place(), entry.candidate_id(), entry.name(), entry.origin(),
+                              entry.speedup(), entry.kernels(), entry.children(),
+                              entry.expansions(), entry.value()});
+  }
+  return report;
+}
+
 absl::StatusOr<ReportCandidate> ReportCandidateFromProto(const v1::Evaluation& evaluation,
                                                          const v1::Candidate& candidate) {
   ReportCandidate row;
@@ -152,6 +164,11 @@ absl::StatusOr<ReportSearch> ReportSearchFromProto(const v1::Search& search) {
                                          generation.cost(),         generation.advised()};
   }
   if (search.counts().has_model_use()) report.model_use = FromProto(search.counts().model_use());
+  const v1::TokenUsage& unpriced = search.counts().unpriced_tokens();
+  report.unpriced_tokens = {unpriced.input_tokens(), unpriced.cached_input_tokens(),
+                            unpriced.output_tokens(), 0};
+  report.lessons = static_cast<uint64_t>(search.spec().lessons_size());
+  if (search.has_archive()) report.archive = ReportArchiveFromProto(search.archive());
   if (search.counts().has_device_time_spent()) {
     const v1::SearchCounts& counts = search.counts();
     report.device_time = ReportDeviceTime{
@@ -230,6 +247,12 @@ void UpdateProgress(const v1::SearchCounts& counts, SearchProgress& progress) {
   progress.unusable = generation.unusable();
   progress.unanswered = generation.unanswered();
   progress.tokens = generation.input_tokens() + generation.output_tokens();
+  const v1::TokenUsage& forecasts = counts.model_use().token_usage();
+  progress.all_tokens = progress.tokens + forecasts.input_tokens() + forecasts.output_tokens();
+  const v1::TokenUsage& unpriced = counts.unpriced_tokens();
+  progress.token_cost = generation.cost() + forecasts.cost_dollars();
+  progress.unpriced_tokens = {unpriced.input_tokens(), unpriced.cached_input_tokens(),
+                              unpriced.output_tokens(), 0};
 }
 
 void UpdateProgress(const v1::Search& search, SearchProgress& progress) {

@@ -196,6 +196,11 @@ v1::SearchCounts ToProto(const SearchCounts& counts) {
     written->set_advised(generation.advised);
   }
   if (!counts.model_use.empty()) *message.mutable_model_use() = ToProto(counts.model_use);
+  if (const TokenUsage& unpriced = counts.unpriced_tokens; unpriced != TokenUsage()) {
+    message.mutable_unpriced_tokens()->set_input_tokens(unpriced.input_tokens);
+    message.mutable_unpriced_tokens()->set_cached_input_tokens(unpriced.cached_input_tokens);
+    message.mutable_unpriced_tokens()->set_output_tokens(unpriced.output_tokens);
+  }
   return message;
 }
 
@@ -308,6 +313,29 @@ v1::SelectiveRisk ToProto(const RiskReport& report) {
   return message;
 }
 
+namespace {
+
+v1::SearchArchive ToProto(const ArchiveOverview& overview) {
+  v1::SearchArchive message;
+  message.set_strategy(overview.strategy);
+  message.set_total(overview.total);
+  for (const ArchiveEntry& entry : overview.entries) {
+    v1::ArchiveEntry* to = message.add_entries();
+    to->set_place(entry.place);
+    to->set_candidate_id(entry.candidate_id);
+    to->set_name(entry.name);
+    to->set_origin(entry.origin);
+    to->set_speedup(entry.speedup);
+    to->set_kernels(entry.kernels);
+    to->set_children(entry.children);
+    to->set_expansions(entry.expansions);
+    to->set_value(entry.value);
+  }
+  return message;
+}
+
+}  // namespace
+
 v1::Search ToProto(const SearchSnapshot& snapshot) {
   v1::Search message;
   message.set_search_id(snapshot.search_id);
@@ -330,6 +358,7 @@ v1::Search ToProto(const SearchSnapshot& snapshot) {
   for (const Finalist& finalist : snapshot.finalists) {
     *message.add_finalists() = ToProto(finalist);
   }
+  if (snapshot.archive) *message.mutable_archive() = ToProto(*snapshot.archive);
   message.set_device_model(snapshot.device_model);
   if (!snapshot.wait_reason.empty()) {
     message.mutable_waiting()->set_reason(snapshot.wait_reason);

@@ -92,6 +92,13 @@ const Attempt* Archive::Best() const {
   return best == nodes_.end() ? nullptr : &best->attempt;
 }
 
+uint64_t Archive::Children(std::string_view parent_id) const {
+  const auto is_child = [&](const Node& node) {
+    return node.attempt.candidate.parent_candidate_id == parent_id;
+  };
+  return static_cast<uint64_t>(std::count_if(nodes_.begin() + 1, nodes_.end(), is_child));
+}
+
 std::vector<Attempt> Archive::Setbacks(std::string_view parent_id, size_t count) const {
   std::vector<Attempt> chosen;
   for (const bool siblings : {true, false}) {

@@ -58,6 +58,8 @@ class Archive {
   const Attempt* Find(std::string_view candidate_id) const;
   // Null before the first correct measurement.
   const Attempt* Best() const;
+  // Number of measured kernels that were derived from this one.
+  uint64_t Children(std::string_view parent_id) const;
   // At most `count` setbacks: those derived from the same parent first, then the others, latest
   // first in each group.
   std::vector<Attempt> Setbacks(std::string_view parent_id, size_t count) const;

@@ -22,17 +22,28 @@ class BeamStrategy final : public SearchStrategy {
   // The least expanded of the `width` best kernels; the better one where equal. The reference is
   // among them until there are enough.
   Parents ChooseParents(const Archive& archive, uint64_t, uint64_t random) const override {
-    std::vector<const Archive::Node*> beam = archive.BestFirst();
-    if (beam.size() > width_) {
-      std::erase_if(beam, [&](const auto* node) { return node->id() == archive.reference_id(); });
-    }
-    beam.resize(std::min<size_t>(beam.size(), width_));
+    const std::vector<const Archive::Node*> beam = Beam(archive);
     const auto first = std::ranges::min_element(
         beam, [](const auto* a, const auto* b) { return a->expansions < b->expansions; });
     return {(*first)->id(), beam[Below(random, beam.size())]->id()};
   }
 
+  std::vector<ArchiveEntry> Entries(const Archive& archive) const override {
+    std::vector<ArchiveEntry> entries;
+    for (const Archive::Node* node : Beam(archive)) entries.push_back(EntryOf(archive, *node));
+    return entries;
+  }
+
  private:
+  std::vector<const Archive::Node*> Beam(const Archive& archive) const {
+    std::vector<const Archive::Node*> beam = archive.BestFirst();
+    if (beam.size() > width_) {
+      std::erase_if(beam, [&](const auto* node) { return node->id() == archive.reference_id(); });
+    }
+    beam.resize(std::min<size_t>(beam.size(), width_));
+    return beam;
+  }
+
   const uint64_t width_;
   const BroodLimits broods_;
 };

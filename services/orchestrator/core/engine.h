@@ -84,6 +84,7 @@ struct SearchSnapshot {
   // For a call about searches on several device models: the other searches.
   std::vector<SearchSnapshot> further;
   std::vector<Finalist> finalists;
+  std::optional<ArchiveOverview> archive = std::nullopt;  // only on request
 };
 
 // Without wait_reason and waiting_since_ns, which only the engine knows.
@@ -204,7 +205,7 @@ class Engine {
   void StartSearch(std::string search_id, SearchSpec spec, SearchDone done,
                    TraceContext trace = {});
   void StopSearch(std::string search_id, SearchDone done);
-  void GetSearch(std::string search_id, SearchDone done);
+  void GetSearch(std::string search_id, SearchDone done, bool with_archive = false);
   using SearchesDone = std::function<void(std::vector<SearchSnapshot>)>;
   void ListSearches(SearchesDone done);
 
@@ -272,7 +273,8 @@ class Engine {
                                               const TraceContext& trace);
   // A search, or the searches on several device models in order. Empty: the id is unknown.
   std::vector<const Search*> SearchesOf(const std::string& id) const;
-  absl::StatusOr<SearchSnapshot> SnapshotAll(const std::string& id) const;
+  absl::StatusOr<SearchSnapshot> SnapshotAll(const std::string& id,
+                                             bool with_archive = false) const;
   SearchSnapshot SnapshotOf(const Search& search) const;
   bool IsAboutSeveral(const EvaluateCommand& command) const;
   // Evaluates the candidate on each device model and answers once.

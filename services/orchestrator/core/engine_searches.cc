@@ -104,9 +104,9 @@ void Engine::StopSearch(std::string search_id, SearchDone done) {
   });
 }
 
-void Engine::GetSearch(std::string search_id, SearchDone done) {
-  Post([this, id = std::move(search_id), done = std::move(done)] {
-    AfterCommit([done, result = SnapshotAll(id)] { done(result); });
+void Engine::GetSearch(std::string search_id, SearchDone done, bool with_archive) {
+  Post([this, id = std::move(search_id), done = std::move(done), with_archive] {
+    AfterCommit([done, result = SnapshotAll(id, with_archive)] { done(result); });
   });
 }
 

@@ -24,13 +24,18 @@ std::vector<const Search*> Engine::SearchesOf(const std::string& id) const {
   return state_.FindSeveral(id);
 }
 
-absl::StatusOr<SearchSnapshot> Engine::SnapshotAll(const std::string& id) const {
+absl::StatusOr<SearchSnapshot> Engine::SnapshotAll(const std::string& id, bool with_archive) const {
   const std::vector<const Search*> searches = SearchesOf(id);
   if (searches.empty()) {
     return absl::NotFoundError(absl::StrCat("search_id: '", id, "' is not known"));
   }
-  SearchSnapshot first = SnapshotOf(*searches.front());
-  for (size_t i = 1; i < searches.size(); ++i) first.further.push_back(SnapshotOf(*searches[i]));
+  const auto snapshot = [&](const Search& search) {
+    SearchSnapshot one = SnapshotOf(search);
+    if (with_archive) one.archive = search.Overview();
+    return one;
+  };
+  SearchSnapshot first = snapshot(*searches.front());
+  for (size_t i = 1; i < searches.size(); ++i) first.further.push_back(snapshot(*searches[i]));
   return first;
 }
 

@@ -1,8 +1,10 @@
 // Populations that evolve apart and exchange their best from time to time.
 
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "services/orchestrator/core/draws.h"
 #include "services/orchestrator/core/search_strategy.h"
 
@@ -39,6 +41,20 @@ class IslandsStrategy final : public SearchStrategy {
     }
     if (!own.empty()) parents.second = own[DrawRank(random, own.size())]->id();
     return parents;
+  }
+
+  std::vector<ArchiveEntry> Entries(const Archive& archive) const override {
+    std::vector<ArchiveEntry> entries;
+    for (uint64_t island = 0; island < islands_; ++island) {
+      const std::vector<const Archive::Node*> members = Members(archive, island);
+      const std::string place = absl::StrCat("island ", island + 1);
+      if (members.empty()) {
+        entries.emplace_back().place = place;
+      } else {
+        entries.push_back(EntryOf(archive, *members.front(), place, members.size()));
+      }
+    }
+    return entries;
   }
 
  private:

@@ -1,7 +1,10 @@
 // Keeps the best kernel of each niche, and derives from all niches alike.
 
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,22 +26,39 @@ class MapElitesStrategy final : public SearchStrategy {
   // The best kernels of two niches. The reference is a niche of its own, from which new kernels
   // start.
   Parents ChooseParents(const Archive& archive, uint64_t, uint64_t random) const override {
-    std::map<Niche, const Archive::Node*> elites;
-    const Archive::Node* reference = nullptr;
-    for (const Archive::Node* node : archive.BestFirst()) {
-      if (node->id() == archive.reference_id()) {
-        reference = node;
-      } else {
-        elites.try_emplace(NicheOf(node->attempt.facts), node);
-      }
+    std::vector<const std::string*> niches = {&archive.reference_id()};
+    for (const auto& [niche, elite] : Elites(archive)) niches.push_back(&elite.best->id());
+    const std::string& first = *niches[Below(random, niches.size())];
+    return {first, *niches[Below(random, niches.size())]};
+  }
+
+  std::vector<ArchiveEntry> Entries(const Archive& archive) const override {
+    std::vector<ArchiveEntry> entries;
+    for (const auto& [niche, elite] : Elites(archive)) {
+      entries.push_back(
+          EntryOf(archive, *elite.best, NicheText(elite.best->attempt.facts), elite.kernels));
     }
-    std::vector<const Archive::Node*> niches = {reference};
-    for (const auto& [niche, elite] : elites) niches.push_back(elite);
-    const Archive::Node* first = niches[Below(random, niches.size())];
-    return {first->id(), niches[Below(random, niches.size())]->id()};
+    std::ranges::stable_sort(entries, std::greater(), &ArchiveEntry::speedup);
+    return entries;
   }
 
  private:
+  struct Elite {
+    const Archive::Node* best = nullptr;
+    uint64_t kernels = 0;
+  };
+
+  // Without the reference.
+  static std::map<Niche, Elite> Elites(const Archive& archive) {
+    std::map<Niche, Elite> elites;
+    for (const Archive::Node* node : archive.BestFirst()) {
+      if (node->id() == archive.reference_id()) continue;
+      Elite& elite = elites[NicheOf(node->attempt.facts)];
+      if (elite.kernels++ == 0) elite.best = node;
+    }
+    return elites;
+  }
+
   const BroodLimits broods_;
 };
 

@@ -81,6 +81,24 @@ std::optional<size_t> SearchStrategy::ChooseMeasurement(std::span<const PrunedCa
   return best;
 }
 
+std::vector<ArchiveEntry> SearchStrategy::Entries(const Archive& archive) const {
+  std::vector<ArchiveEntry> entries;
+  for (const Archive::Node* node : archive.BestFirst()) entries.push_back(EntryOf(archive, *node));
+  return entries;
+}
+
+ArchiveOverview OverviewOf(const SearchStrategy& strategy, const Archive& archive) {
+  ArchiveOverview overview;
+  overview.strategy = strategy.name();
+  overview.entries = strategy.Entries(archive);
+  overview.total = overview.entries.size();
+  overview.entries.resize(std::min(overview.entries.size(), ArchiveOverview::kMaxEntries));
+  for (ArchiveEntry& entry : overview.entries) {
+    if (!entry.candidate_id.empty()) entry.children = archive.Children(entry.candidate_id);
+  }
+  return overview;
+}
+
 std::span<const StrategyKind> StrategyKinds() {
   static const std::vector<StrategyKind> kinds = {SelectionKind(), PuctKind(), IslandsKind(),
                                                   MapElitesKind(), BeamKind(), RandomKind(),

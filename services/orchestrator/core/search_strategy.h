@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "common/domain/forecast.h"
 #include "services/orchestrator/core/archive.h"
+#include "services/orchestrator/core/archive_overview.h"
 
 namespace kernelcast::orchestrator {
 
@@ -72,7 +73,12 @@ class SearchStrategy {
   // probability.
   virtual std::optional<size_t> ChooseMeasurement(std::span<const PrunedCandidate> pruned,
                                                   double incumbent_speedup) const;
+  // What ChooseParents chooses among, in the order in which people read it. By default every kernel
+  // of the archive, best first.
+  virtual std::vector<ArchiveEntry> Entries(const Archive& archive) const;
 };
+
+ArchiveOverview OverviewOf(const SearchStrategy& strategy, const Archive& archive);
 
 struct StrategyParameter {
   std::string_view name;

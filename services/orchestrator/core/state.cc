@@ -61,6 +61,14 @@ void PrepareDerivation(Search& search, const Problem* problem) {
   }
 }
 
+TokenUsage ToTokens(const GenerationUsage& usage) {
+  return {usage.input_tokens, usage.cached_input_tokens, usage.output_tokens, usage.cost};
+}
+
+void CountUnpriced(const TokenUsage& usage, SearchCounts& counts) {
+  if (usage.cost_dollars == 0) counts.unpriced_tokens += usage;
+}
+
 // The turn of a new candidate of the search, which it has taken before or takes now. Nothing: the
 // candidate is not derived.
 std::optional<uint64_t> TakeTurn(Search& search, const EvaluationAccepted& event) {
@@ -300,7 +308,10 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationForeca
   evaluation.stage = Stage::kDecide;
   if (auto search = searches_.find(evaluation.search_id); search != searches_.end()) {
     search->second.last_sequence = sequence;
-    if (model->has_value()) search->second.counts.model_use.Add(**model);
+    if (model->has_value()) {
+      search->second.counts.model_use.Add(**model);
+      CountUnpriced((*model)->token_usage, search->second.counts);
+    }
   }
   return absl::OkStatus();
 }
@@ -426,6 +437,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const GenerationAdvise
   counts.input_tokens += event.usage.input_tokens;
   counts.output_tokens += event.usage.output_tokens;
   counts.cost += event.usage.cost;
+  CountUnpriced(ToTokens(event.usage), search.counts);
   search.last_sequence = sequence;
   return absl::OkStatus();
 }
@@ -449,6 +461,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Generati
   counts.input_tokens += event.usage.input_tokens;
   counts.output_tokens += event.usage.output_tokens;
   counts.cost += event.usage.cost;
+  CountUnpriced(ToTokens(event.usage), search.counts);
   search.last_sequence = sequence;
   if (event.outcome == GenerationOutcome::kUnanswered) {
     ++counts.unanswered;
@@ -519,6 +532,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCl
       break;
     }
   }
+  search.final_archive = search.Overview();
   search.anchor.reset();
   search.status = event.failed ? SearchStatus::kFailed : SearchStatus::kDone;
   if (!event.reason.empty()) search.end_reason = event.reason;

@@ -135,6 +135,7 @@ struct SearchCounts : CandidateCounts {
   int64_t device_time_avoided_ns = 0;
   GenerationCounts generation;
   ModelUse model_use;
+  TokenUsage unpriced_tokens;
   friend bool operator==(const SearchCounts&, const SearchCounts&) = default;
 };
 
@@ -233,6 +234,8 @@ struct Search {
   // Candidates measured at the final level, best first. Set when the search is closed.
   std::vector<Finalist> finalists;
   MeasuringCost cost;
+  // Of the archive, when the search was closed. See Overview.
+  std::optional<ArchiveOverview> final_archive;
 
   // Kept only until the search is closed.
   uint64_t in_flight = 0;
@@ -275,6 +278,8 @@ struct Search {
   }
   // Candidates with a final measurement, best first, and what the gate found.
   std::vector<Finalist> RankedFinalists() const;
+  // What candidates are derived from now, or were at the end. Empty: nothing is derived.
+  std::optional<ArchiveOverview> Overview() const;
 };
 
 // The candidate for another version of its problem, under its id there.

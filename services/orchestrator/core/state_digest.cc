@@ -49,6 +49,18 @@ std::string State::Digest() const {
                     c.device_time_confirming_ns, " ", c.device_time_avoided_ns, " incumbent ",
                     s.incumbent ? s.incumbent->request_id : "-", " confirmed ",
                     s.confirmed ? s.confirmed->request_id : "-", " ", s.routes.Digest(), "\n");
+    if (const TokenUsage& unpriced = c.unpriced_tokens; unpriced != TokenUsage()) {
+      absl::StrAppend(&text, "  unpriced ", unpriced.input_tokens, " ",
+                      unpriced.cached_input_tokens, " ", unpriced.output_tokens, "\n");
+    }
+    if (s.final_archive) {
+      absl::StrAppend(&text, "  archive at the end: ", s.final_archive->total, "\n");
+      for (const ArchiveEntry& entry : s.final_archive->entries) {
+        absl::StrAppend(&text, "   ", entry.place, " ", entry.candidate_id, " ", entry.speedup, " ",
+                        entry.kernels, " ", entry.children, " ", entry.expansions, " ", entry.value,
+                        "\n");
+      }
+    }
     if (const GenerationCounts& g = c.generation; g.requested > 0) {
       text += "  generation";
       for (uint64_t count : {g.requested, g.written, g.duplicates, g.unusable, g.unanswered,

@@ -103,6 +103,11 @@ std::vector<Finalist> Search::RankedFinalists() const {
   return ApplyGate(RankFinalists(leaders, finals), gates);
 }
 
+std::optional<ArchiveOverview> Search::Overview() const {
+  if (archive == nullptr) return final_archive;
+  return OverviewOf(*strategy, *archive);
+}
+
 Candidate ForProblem(Candidate candidate, const std::string& problem_id) {
   candidate.problem_id = problem_id;
   candidate.candidate_id = CandidateId(candidate);

@@ -446,8 +446,9 @@ grpc::ServerUnaryReactor* OrchestratorService::GetSearch(grpc::CallbackServerCon
   return RouteSearchCall<v1::GetSearchRequest, v1::GetSearchReply>(
       context, *request, response, "kernelcast.v1.Orchestrator/GetSearch",
       [](const std::shared_ptr<HeldShard>& held, const v1::GetSearchRequest& asked,
-         const CallOrigin&,
-         Engine::SearchDone done) { held->engine->GetSearch(asked.search_id(), std::move(done)); },
+         const CallOrigin&, Engine::SearchDone done) {
+        held->engine->GetSearch(asked.search_id(), std::move(done), asked.include_archive());
+      },
       [](v1::Orchestrator::Stub& peer, grpc::ClientContext* to, const v1::GetSearchRequest* asked,
          v1::GetSearchReply* reply, std::function<void(grpc::Status)> ended) {
         peer.async()->GetSearch(to, asked, reply, std::move(ended));

@@ -145,5 +145,103 @@ TEST_CASE("No shape is drawn where every bench size is outside its range") {
   CHECK_FALSE(HeldOutProblem(ProblemWith(SmallProblem()), "cpu", "s1"));
 }
 
+// A flashinfer-bench task with the axes m and n, of which a workload has 64 and 100.
+struct Task {
+  std::string axes =
+      R"("m": {"type": "var"}, "n": {"type": "var"}, "k": {"type": "const", "value": 4})";
+  std::string constraints = "[]";
+  std::string dtype = "float32";
+  std::string sizes = R"("m": 64, "n": 100)";
+  std::string input = R"({"type": "random"})";
+
+  Problem Parse() const {
+    const std::string definition = R"({"name": "twice", "axes": {)" + axes +
+                                   R"(}, "constraints": )" + constraints +
+                                   R"(, "inputs": {"x": {"shape": ["m", "n", "k"], "dtype": ")" +
+                                   dtype + R"("}, "scale": {"shape": null, "dtype": "float32"}},
+  "outputs": {"y": {"shape": ["m", "n", "k"], "dtype": "float32"}},
+  "reference": "def run(x, scale):\n    return scale * x\n"})";
+    const std::string workload = R"({"axes": {)" + sizes + R"(}, "inputs": {"x": )" + input +
+                                 R"(, "scale": {"type": "scalar", "value": 0.5}}})" + "\n";
+    absl::StatusOr<Problem> problem =
+        ParseProblem({{"twice.json", definition}, {"twice.jsonl", workload}});
+    INFO(problem.status().ToString());
+    REQUIRE(problem.ok());
+    return *std::move(problem);
+  }
+};
+
+TEST_CASE("Workloads of a flashinfer-bench task are drawn between half and twice their sizes") {
+  const Problem problem = Task().Parse();
+  std::set<std::string> ids;
+  for (const char* seed : {"s1", "s2", "s3", "s4"}) {
+    const std::optional<Problem> held_out = HeldOutProblem(problem, "cuda", seed);
+    REQUIRE(held_out);
+    CHECK(HeldOutProblem(problem, "cuda", seed)->problem_id == held_out->problem_id);
+    ids.insert(held_out->problem_id);
+    CHECK(held_out->task->source == problem.task->source);
+    CHECK_THAT(held_out->task->details, Catch::Contains(R"("value":0.5)"));
+    const ProblemTarget& target = held_out->targets.at("cuda");
+    CHECK(target.bench_shapes.size() == kDrawnHeldOutShapes);
+    CHECK(target.check_shapes == target.bench_shapes);
+    for (const AxisValues& shape : target.bench_shapes) {
+      CHECK(shape.size() == 2);
+      CHECK(shape != problem.bench_shapes.front());
+      CHECK((shape.at("m") >= 32 && shape.at("m") <= 128));
+      CHECK((shape.at("n") >= 50 && shape.at("n") <= 200));
+    }
+  }
+  CHECK(ids.size() == 4);
+  CHECK_FALSE(HeldOutProblem(problem, "cuda", ""));
+}
+
+TEST_CASE("Drawn workloads satisfy the constraints of the definition") {
+  Task task;
+  task.constraints = R"(["n == m + 36", "m >= 60", "k == 4"])";
+  const std::optional<Problem> held_out = HeldOutProblem(task.Parse(), "cpu", "s1");
+  REQUIRE(held_out);
+  for (const AxisValues& shape : held_out->targets.at("cpu").bench_shapes) {
+    CHECK(shape.at("n") == shape.at("m") + 36);
+    CHECK(shape.at("m") >= 60);
+  }
+  // One axis may define the next, in any order.
+  task.axes += R"(, "p": {"type": "var"})";
+  task.sizes += R"(, "p": 200)";
+  task.constraints = R"(["p == 2 * n", "n == m + 36"])";
+  const std::optional<Problem> chained = HeldOutProblem(task.Parse(), "cpu", "s1");
+  REQUIRE(chained);
+  for (const AxisValues& shape : chained->targets.at("cpu").bench_shapes) {
+    CHECK(shape.at("p") == 2 * (shape.at("m") + 36));
+  }
+}
+
+TEST_CASE("No workload is drawn where its sizes or values may be illegal") {
+  const auto drawn = [](const Task& task) {
+    return HeldOutProblem(task.Parse(), "cpu", "s1").has_value();
+  };
+  REQUIRE(drawn({}));
+  for (const char* constraints :
+       {R"(["n == x.shape[0]"])", R"(["m % 8 == 0"])", R"(["m // 2 == 32"])", R"(["m ** 2 > 0"])",
+        R"(["1 <= m <= 100"])", R"(["m ^ 1 == 65"])", R"([7])", R"({"m": 1})",
+        // These do not hold in the task's own workload, or never.
+        R"(["n == m + 1"])", R"(["m == n", "n == m + 1"])", R"(["m > 1e9"])"}) {
+    CAPTURE(constraints);
+    Task task;
+    task.constraints = constraints;
+    CHECK_FALSE(drawn(task));
+  }
+  // Values that may depend on the sizes.
+  Task indices;
+  indices.dtype = "int32";
+  CHECK_FALSE(drawn(indices));
+  Task scalar;
+  scalar.input = R"({"type": "scalar", "value": 7})";
+  CHECK_FALSE(drawn(scalar));
+  Task constant;
+  constant.axes = R"("m": {"type": "const", "value": 64}, "n": {"type": "const", "value": 100},
+                     "k": {"type": "const", "value": 4})";
+  CHECK_FALSE(drawn(constant));
+}
+
 }  // namespace
 }  // namespace kernelcast

@@ -36,6 +36,8 @@ TEST_CASE("Niches of device code differ in occupancy, width, tile and launches")
   CHECK(NicheOf(facts) == Niche{0, 2, 4, 8, 2});
   CHECK(NicheOf(Facts(kCudaPtxSchemaId, {{"launches", 9}, {"load_global_2", 1}})) ==
         Niche{0, 0, 1, 0, 4});
+  CHECK(NicheText(facts) == "2/4 occupancy, 16 B accesses, 256 to 511 threads, 2 launches");
+  CHECK(NicheText(Facts(kCudaPtxSchemaId, {{"launches", 9}})) == "at least 4 launches");
 }
 
 TEST_CASE("A simulation tells the bound resource of the longest launch") {
@@ -54,6 +56,7 @@ TEST_CASE("A simulation tells the bound resource of the longest launch") {
   const Niche niche = NicheOf(facts);
   CHECK(niche.bound == 4);
   CHECK(niche.tile == 8);
+  CHECK(NicheText(facts) == "issue, 256 to 511 threads, 2 launches");
 }
 
 TEST_CASE("Niches of host code differ in its inner loops, other code has one niche") {
@@ -61,6 +64,11 @@ TEST_CASE("Niches of host code differ in its inner loops, other code has one nic
                                              {"inner_vector_bytes", 32},
                                              {"inner_largest", 40}})) == Niche{1, 0, 5, 5, 0});
   CHECK(NicheOf(Facts(kCpuAssemblySchemaId, {{"inner_flops_per_byte", 4}})).bound == 2);
+  CHECK(
+      NicheText(Facts(kCpuAssemblySchemaId, {{"inner_vector_bytes", 32}, {"inner_largest", 40}})) ==
+      "memory, 32 B vectors, 32 to 63 instructions in the inner loop");
+  CHECK(NicheText(Facts(kCpuAssemblySchemaId, {{"inner_flops_per_byte", 4}})) == "arithmetic");
+  CHECK(NicheText({}) == "unknown");
   CHECK(NicheOf({}) == Niche{});
   CHECK(NicheOf({"another/1", {1, 2}}) == Niche{});
 }

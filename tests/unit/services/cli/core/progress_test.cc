@@ -19,7 +19,7 @@ SearchProgress Running() {
   progress.pruned = 100;
   progress.best = Ratio{3.42, 3.38, 3.46, 0.95};
   progress.best_name = "vector_poly";
-  progress.best_history = {1.1, 2.0, 3.42};
+  progress.improvements = {{1.1, 1, 0}, {2.0, 4, 0}, {3.42, 9, 0}};
   progress.device_seconds_spent = 10;
   progress.device_seconds_avoided = 50;
   return progress;
@@ -85,6 +85,41 @@ TEST_CASE("The block shows every figure and fits any terminal") {
       }
     }
   }
+}
+
+// The line of the block that starts with this text.
+std::string LineOf(const SearchProgress& progress, const std::string& start) {
+  for (const std::string& line : RenderProgressBlock(progress, Style(false), 100, 0)) {
+    if (line.starts_with(start)) return line;
+  }
+  return "";
+}
+
+TEST_CASE("The best so far is drawn against device time and tokens") {
+  SearchProgress progress = Running();
+  // 1x after a quarter of the device time and half of the tokens, 2x at three quarters of both, 4x
+  // at the end.
+  progress.improvements = {{1, 6, 120}, {2, 18, 180}, {4, 24, 240}};
+  progress.device_seconds_spent = 24;
+  progress.all_tokens = 240;
+  CHECK_THAT(LineOf(progress, "device time"), Catch::EndsWith("     ▁▁▁▁▁▁▁▁▁▁▁▁▅▅▅▅▅▅█"));
+  CHECK_THAT(LineOf(progress, "tokens 240"), Catch::EndsWith("           ▁▁▁▁▁▁▅▅▅▅▅▅█"));
+  // One value is no curve, and a search without models has no tokens.
+  progress.improvements.resize(1);
+  progress.all_tokens = 0;
+  CHECK_THAT(LineOf(progress, "device time"), !Catch::Contains("█"));
+  CHECK(LineOf(progress, "tokens").empty());
+}
+
+TEST_CASE("The cost is shown where there are prices") {
+  SearchProgress progress = Running();
+  CHECK(LineOf(progress, "cost").empty());
+  CHECK_THAT(RenderProgressLine(progress), !Catch::Contains("cost"));
+  progress.prices.device_hour = 720;
+  progress.token_cost = 0.5;
+  CHECK(LineOf(progress, "cost") ==
+        "cost 2.50: 2.00 devices, 0.50 tokens, about 10.00 avoided by pruning");
+  CHECK_THAT(RenderProgressLine(progress), Catch::Contains(", cost 2.50"));
 }
 
 TEST_CASE("A lost connection replaces the newest event") {

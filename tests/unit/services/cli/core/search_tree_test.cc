@@ -75,5 +75,17 @@ TEST_CASE("A very deep tree takes little time", "[cli][tree]") {
   CHECK(LineageText(tree, 2) == "… > k19998 3.00x > k19999 3.00x");
 }
 
+TEST_CASE("The way to the best is in bold, and lines fit the terminal") {
+  const SearchTree tree = MakeSearchTree({{"a", "", "first", TreeEntry::Fate::kMeasured, 1.5},
+                                          {"b", "a", "second", TreeEntry::Fate::kMeasured, 2},
+                                          {"c", "a", "third", TreeEntry::Fate::kMeasured, 1.2}},
+                                         10);
+  const Style style(true);
+  CHECK(TreeLines(tree, 10, style) ==
+        std::vector<std::string>{"reference", style.Bold("└ first 1.50x"),
+                                 style.Bold("  ├ second 2.00x  best"), "  └ third 1.20x"});
+  for (const std::string& line : TreeLines(tree, 10, style, 12)) CHECK(DisplayWidth(line) <= 12);
+}
+
 }  // namespace
 }  // namespace kernelcast::cli

@@ -280,6 +280,18 @@ ReportInput SampleReport(int candidates) {
     search.confirmed = ReportBest{
         best_candidate, OkMeasurement(best_id, best * 0.995, MeasureLevel::kFinal), "r_final"};
   }
+  ReportArchive& archive = search.archive.emplace();
+  archive.strategy = "map_elites";
+  archive.total = 23;
+  for (int i = 0; i < 23; ++i) {
+    archive.entries.push_back({i % 2 == 0 ? "memory, 32 B vectors, 64 to 127 instructions in the "
+                                            "inner loop"
+                                          : "arithmetic",
+                               Id("k_", i + 1), "", "template:vector_poly", 3.0 / (i + 1),
+                               static_cast<uint64_t>(1 + i), 2, 3, 2.0});
+  }
+  search.lessons = 12;
+  input.prices.device_hour = 2.5;
   input.search = std::move(search);
   return input;
 }

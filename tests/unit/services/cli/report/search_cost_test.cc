@@ -42,5 +42,37 @@ TEST_CASE("Tokens are those of forecasts, kernels and critics until then", "[cli
   CHECK(TokensSoFar(input, Analyze(input)) == std::vector<double>{40, 155, 155});
 }
 
+TEST_CASE("A search has used all of its device time and tokens, each once", "[cli][report]") {
+  ReportInput input = Three();
+  input.search.emplace();
+  // 0.5 s of screenings, the rest preparation and confirmations, which are no candidates.
+  input.search->device_time = {2, 1, 0.5, 3};
+  input.search->generation.emplace().cost = 0.25;
+  input.search->model_use.emplace().token_usage.cost_dollars = 0.5;
+  input.search->unpriced_tokens = {100, 10, 50, 0};
+  // The last answer came after the last candidate.
+  input.token_spends = {{9'000'000'000, 150}};
+  const SearchUsage usage = UsageOf(input, Analyze(input));
+  CHECK(usage.device_seconds == Approx(2));
+  CHECK(usage.avoided_device_seconds == Approx(3));
+  CHECK(usage.token_cost == Approx(0.75));
+  CHECK(usage.unpriced_tokens == TokenUsage{100, 10, 50, 0});
+}
+
+TEST_CASE("Records without their search have used the tokens of forecasts", "[cli][report]") {
+  ReportInput input = Three();
+  input.candidates[0].forecast->token_usage = {10, 4, 5, 0};
+  input.candidates[1].forecast->token_usage = {10, 4, 5, 0.5};
+  input.candidates[2].forecast->token_usage = {1, 0, 2, 0};
+  SearchUsage usage = UsageOf(input, Analyze(input));
+  CHECK(usage.device_seconds == Approx(0.5));
+  CHECK(usage.token_cost == Approx(0.5));
+  CHECK(usage.unpriced_tokens == TokenUsage{11, 4, 7, 0});
+  // What was reused was paid for before.
+  input.candidates[2].reused = true;
+  usage = UsageOf(input, Analyze(input));
+  CHECK(usage.unpriced_tokens == TokenUsage{10, 4, 5, 0});
+}
+
 }  // namespace
 }  // namespace kernelcast::cli

@@ -301,6 +301,58 @@ TEST_CASE("Without forecasts a brood has as many children as are admitted, and a
   CHECK(next().candidate.parent_candidate_id != reference);
 }
 
+TEST_CASE("A search that has ended still shows what it derived candidates from") {
+  const std::string strategy = GENERATE(from_range(kDeriving));
+  CAPTURE(strategy);
+  DerivedSearch derived(strategy, {{"children", 3}, {"admit", 2}, {"parents", 1}});
+  for (int child = 0; child < 3; ++child) derived.ProposePruned();
+  const auto ranking = derived.NextAs<RankPruned>();
+  REQUIRE(ranking);
+  const Candidate fastest = derived.MeasureLast(*ranking, 2);
+  const auto best_of = [&]() -> std::string {
+    const std::optional<ArchiveOverview> overview = derived.search().Overview();
+    REQUIRE(overview);
+    CHECK(overview->strategy == strategy);
+    for (const ArchiveEntry& entry : overview->entries) {
+      if (entry.speedup == 2) return entry.candidate_id;
+    }
+    return "";
+  };
+  CHECK(best_of() == fastest.candidate_id);
+  derived.history.Add(SearchFinishing{"s1", "stopped"});
+  derived.history.Add(SearchClosed{"s1", "", false, ""});
+  CHECK(derived.search().archive == nullptr);
+  CHECK(best_of() == fastest.candidate_id);
+}
+
+TEST_CASE("A search that derives nothing has no archive to show") {
+  const DerivedSearch derived("selection");
+  CHECK_FALSE(derived.search().Overview());
+}
+
+TEST_CASE("The tokens of kernels and critics without a cost are counted") {
+  DerivedSearch derived("selection", {}, GeneratorKind::kLlm);
+  for (const double cost : {0.0, 0.25, 0.0}) {
+    const auto request = derived.NextAs<RequestKernel>();
+    REQUIRE(request);
+    derived.history.Add(GenerationRequested{"s1", request->number, request->parent_candidate_id});
+    GenerationAdvised advised;
+    advised.search_id = "s1";
+    advised.number = request->number;
+    advised.usage = {10, 2, 1, false, cost};
+    derived.history.Add(advised);
+    GenerationSettled settled;
+    settled.search_id = "s1";
+    settled.number = request->number;
+    settled.outcome = GenerationOutcome::kUnusable;
+    settled.usage = {100, 20, 30, false, cost};
+    derived.history.Add(settled);
+  }
+  CHECK(derived.search().counts.generation.cost == Approx(0.5));
+  CHECK(derived.search().counts.generation.input_tokens == 330);
+  CHECK(derived.search().counts.unpriced_tokens == TokenUsage{220, 44, 62, 0});
+}
+
 TEST_CASE("A search with candidates from outside has no strategy of its own") {
   EventHistory history;
   SearchSpec spec = history.Spec(history.PutProblem(), GeneratorKind::kExternal);

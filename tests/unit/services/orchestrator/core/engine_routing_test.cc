@@ -254,7 +254,10 @@ TEST_CASE("A search counts the models' contributions to its forecasts") {
                                   "s1"))
                 .ok());
   }
-  const ModelUse use = world.GetSearch("s1").counts.model_use;
+  const SearchCounts counts = world.GetSearch("s1").counts;
+  // The answer with a cost is not among them.
+  CHECK(counts.unpriced_tokens == TokenUsage{17, 0, 5, 0});
+  const ModelUse use = counts.model_use;
   CHECK(use.asked == 3);
   CHECK(use.used == 1);
   CHECK(use.declined == 1);

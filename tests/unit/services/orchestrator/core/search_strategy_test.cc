@@ -176,17 +176,18 @@ TEST_CASE("Islands take turns and exchange their best") {
   CHECK(FirstParents(*strategy, alone, 7) == Ids{"a"});
 }
 
+CompileFacts FactsOf(double occupancy) {
+  const FactSchema& schema = **FindFactSchema(kCudaPtxSchemaId);
+  std::vector<double> values(schema.names.size(), 0);
+  const auto fact = std::ranges::find(schema.names, "launch_occupancy");
+  values[static_cast<size_t>(fact - schema.names.begin())] = occupancy;
+  return CompileFacts{std::string(kCudaPtxSchemaId), values};
+}
+
 TEST_CASE("MAP-Elites derives from the best of each niche and from the reference") {
-  const auto facts = [](double occupancy) {
-    const FactSchema& schema = **FindFactSchema(kCudaPtxSchemaId);
-    std::vector<double> values(schema.names.size(), 0);
-    const auto fact = std::ranges::find(schema.names, "launch_occupancy");
-    values[static_cast<size_t>(fact - schema.names.begin())] = occupancy;
-    return CompileFacts{std::string(kCudaPtxSchemaId), values};
-  };
-  const Archive archive = ArchiveOf({{"full", "ref", 2, 0, 0, facts(1)},
-                                     {"fuller", "ref", 3, 0, 0, facts(0.9)},
-                                     {"half", "ref", 1.1, 0, 0, facts(0.5)}});
+  const Archive archive = ArchiveOf({{"full", "ref", 2, 0, 0, FactsOf(1)},
+                                     {"fuller", "ref", 3, 0, 0, FactsOf(0.9)},
+                                     {"half", "ref", 1.1, 0, 0, FactsOf(0.5)}});
   CHECK(FirstParents(*Make("map_elites"), archive) == Ids{"ref", "fuller", "half"});
 }
 
@@ -210,6 +211,50 @@ TEST_CASE("Random parents are all of the archive") {
   CHECK(FirstParents(*Make("random"), archive) == Ids{"ref", "a", "b"});
   CHECK_FALSE(Make("random")->broods().has_value());
   CHECK(Make("measure_all")->measures_everything());
+}
+
+// The entries as lines: place, best kernel, speedup, kernels, children, expansions, value.
+std::vector<std::string> Lines(const ArchiveOverview& overview) {
+  std::vector<std::string> lines;
+  for (const ArchiveEntry& entry : overview.entries) {
+    lines.push_back(absl::StrCat(entry.place, "|", entry.candidate_id, "|", entry.speedup, "|",
+                                 entry.kernels, "|", entry.children, "|", entry.expansions, "|",
+                                 entry.value));
+  }
+  return lines;
+}
+
+TEST_CASE("The overview of an archive lists what the strategy chooses among") {
+  struct Row {
+    std::string strategy;
+    std::map<std::string, double> parameters;
+    std::vector<std::string> lines;
+  };
+  const Row row =
+      GENERATE(Row{"puct", {}, {"|b|8|1|0|0|8", "|a|4|1|1|3|8", "|c|2|1|0|0|2", "|ref|1|1|2|0|4"}},
+               Row{"beam", {{"width", 2}}, {"|b|8|1|0|0|8", "|a|4|1|1|3|8"}},
+               Row{"map_elites", {}, {"2/4 occupancy|b|8|2|0|0|8", "4/4 occupancy|a|4|1|1|3|8"}},
+               Row{"islands",
+                   {{"islands", 3}},
+                   {"island 1|a|4|2|1|3|8", "island 2|b|8|1|0|0|8", "island 3||0|0|0|0|0"}});
+  const Archive archive = ArchiveOf({{"a", "ref", 4, 0, 3, FactsOf(1)},
+                                     {"b", "a", 8, 1, 0, FactsOf(0.5)},
+                                     {"c", "ref", 2, 3, 0, FactsOf(0.4)}});
+  const ArchiveOverview overview = OverviewOf(*Make(row.strategy, row.parameters), archive);
+  CHECK(overview.strategy == row.strategy);
+  CHECK(overview.total == row.lines.size());
+  CHECK(Lines(overview) == row.lines);
+}
+
+TEST_CASE("The overview of a large archive has its best entries") {
+  std::vector<Kernel> kernels;
+  for (int i = 1; i <= 100; ++i) kernels.push_back({absl::StrCat("k", i), "ref", 1.0 + i});
+  const ArchiveOverview overview =
+      OverviewOf(*Make("puct"), ArchiveOf(kernels, {.parents = 1000, .children = 1000}));
+  CHECK(overview.total == 101);
+  REQUIRE(overview.entries.size() == ArchiveOverview::kMaxEntries);
+  CHECK(overview.entries.front().candidate_id == "k100");
+  CHECK(overview.entries.back().candidate_id == "k37");
 }
 
 TEST_CASE("The expected bin and then the win probability choose the next measurement") {
