@@ -409,8 +409,10 @@ TEST_CASE("Features missing on a machine are reported and the rest works") {
   REQUIRE(compiled.ok());
   CHECK(absl::IsUnimplemented(
       (*target)
-          ->Measure(problem, candidate, std::get<worker::CompileSuccess>(compiled->result).artifact,
-                    MeasureLevel::kScreen, cancel)
+          ->Measure(
+              {problem, candidate, std::get<worker::CompileSuccess>(compiled->result).artifact,
+               MeasureLevel::kScreen},
+              cancel)
           .status()));
 
   worker::CpuTargetOptions no_compiler = CpuFixture::Options(folder.File("b"));

@@ -133,7 +133,7 @@ TEST_CASE("Paced measurements run in sequence and take their share of the record
 
   const CancelToken expired(Clock::Real().MonotonicNs() + 1'000'000);
   ReplayTarget slow("cpu", {record}, 1000);
-  CHECK(slow.Measure({}, Named("k_1"), {}, MeasureLevel::kScreen, expired).status().code() ==
+  CHECK(slow.Measure({{}, Named("k_1"), {}, MeasureLevel::kScreen}, expired).status().code() ==
         absl::StatusCode::kDeadlineExceeded);
 }
 
