@@ -485,10 +485,11 @@ TEST_CASE("An artefact of another machine, candidate or build is refused") {
   CHECK(absl::IsInvalidArgument(fixture.target().Resolve(other, good).status()));
   Artifact damaged = good;
   damaged.content.resize(100);
-  CHECK(absl::IsInvalidArgument(fixture.target()
-                                    .Measure(fixture.problem(), candidate, damaged,
-                                             MeasureLevel::kScreen, worker::CancelToken())
-                                    .status()));
+  CHECK(absl::IsInvalidArgument(
+      fixture.target()
+          .Measure({fixture.problem(), candidate, damaged, MeasureLevel::kScreen},
+                   worker::CancelToken())
+          .status()));
 }
 
 }  // namespace
