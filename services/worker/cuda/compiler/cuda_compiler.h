@@ -114,7 +114,7 @@ class CudaCompiler {
   absl::StatusOr<std::unique_ptr<CompilerProcess>> StartProcess(const CancelToken& cancel);
   // nullptr: the process has ended.
   void ReturnProcess(std::unique_ptr<CompilerProcess> process);
-  // Whether the process has used so much memory that it must be replaced.
+  // Whether the process must be replaced because of the memory it has used.
   bool Grown(const CompilerProcess& process) const;
   compiler_wire::CompileRequest RequestOf(const std::string& source,
                                           const std::vector<std::string>& flags,
