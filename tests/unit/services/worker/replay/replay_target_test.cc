@@ -41,9 +41,10 @@ Candidate Named(const std::string& id) {
   return candidate;
 }
 
-absl::StatusOr<CompileResult> Compiled(ReplayTarget& target, const std::string& id) {
+absl::StatusOr<CompileResult> Compiled(ReplayTarget& target, const std::string& id,
+                                       const CancelToken& cancel = CancelToken()) {
   const Candidate candidate = Named(id);
-  return target.Compile({Problem(), &candidate}, CancelToken());
+  return target.Compile({Problem(), &candidate}, cancel);
 }
 
 TEST_CASE("Recorded requests are answered and unrecorded ones are refused") {
@@ -141,7 +142,7 @@ TEST_CASE("A stopped token stops a replay too") {
   ReplayTarget target("cpu", {Measured("k_1", 1.5)});
   CancelToken cancel;
   cancel.Cancel();
-  CHECK(absl::IsCancelled(Compiled(target, "k_1").status()));
+  CHECK(absl::IsCancelled(Compiled(target, "k_1", cancel).status()));
 }
 
 }  // namespace
