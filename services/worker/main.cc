@@ -33,6 +33,9 @@
 #include "services/worker/replay/replay_target.h"
 #include "services/worker/rpc/record_reader.h"
 #include "services/worker/rpc/worker_service.h"
+#include "services/worker/telemetry/metered_target.h"
+#include "services/worker/telemetry/traced_target.h"
+#include "services/worker/telemetry/worker_metrics.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -170,7 +173,7 @@ absl::StatusOr<std::map<std::string, std::unique_ptr<Target>>> MakeTargets(
   return targets;
 }
 
-uint32_t MeasureCredits(const std::map<std::string, Target*>& targets) {
+uint32_t MeasureCredits(const std::map<std::string, std::unique_ptr<Target>>& targets) {
   uint32_t gpus = 0;
   if (const auto cuda = targets.find("cuda"); cuda != targets.end()) {
     gpus = static_cast<uint32_t>(cuda->second->Describe().devices.size());
@@ -215,9 +218,24 @@ int Run(const Flags& flags) {
   const std::unique_ptr<CrashJournal> crash_journal = OpenCrashJournal(flags.cache_dir);
   auto targets = MakeTargets(flags, options.worker_id);
   if (!targets.ok()) return Fail(targets.status());
+  options.compile_threads = CompileThreads(flags);
+  const bool replaying = !flags.replay.empty() && flags.replay_pace == 0;
+  options.compile_credits =
+      flags.compile_credits > 0 ? flags.compile_credits
+      : replaying               ? kReplayCredits
+                  : kCompileCreditsPerJob * static_cast<uint32_t>(options.compile_threads);
+  options.measure_credits = flags.measure_credits > 0 ? flags.measure_credits
+                            : replaying               ? kReplayCredits
+                                                      : MeasureCredits(*targets);
+  std::map<std::string, std::vector<TargetDevice>> devices;
+  for (const auto& [name, target] : *targets) devices[name] = DevicesOf(target->Describe());
+  WorkerMetrics worker_metrics(metrics, devices, options.compile_credits, options.measure_credits);
   std::map<std::string, Target*> borrowed;
   for (auto& [name, target] : *targets) {
+    // What every target does besides compiling and measuring, the innermost first.
     target = std::make_unique<GuardedTarget>(std::move(target), crash_journal.get());
+    target = std::make_unique<TracedTarget>(std::move(target));
+    target = std::make_unique<MeteredTarget>(std::move(target), name, worker_metrics);
     borrowed[name] = target.get();
     const TargetInfo info = target->Describe();
     if (!info.unavailable_reason.empty()) {
@@ -233,16 +251,7 @@ int Run(const Flags& flags) {
     }
   }
 
-  options.compile_threads = CompileThreads(flags);
-  const bool replaying = !flags.replay.empty() && flags.replay_pace == 0;
-  options.compile_credits =
-      flags.compile_credits > 0 ? flags.compile_credits
-      : replaying               ? kReplayCredits
-                  : kCompileCreditsPerJob * static_cast<uint32_t>(options.compile_threads);
-  options.measure_credits = flags.measure_credits > 0 ? flags.measure_credits
-                            : replaying               ? kReplayCredits
-                                                      : MeasureCredits(borrowed);
-  WorkerService service(options, borrowed, metrics);
+  WorkerService service(options, borrowed, worker_metrics);
 
   auto server = RpcServer::Start(flags.service.server, {&service}, &metrics);
   if (!server.ok()) return Fail(server.status());

@@ -159,7 +159,7 @@ TEST_CASE("Occupancy reaches the compiler's limit when there is enough work") {
   candidate.launches[0].shared_memory_bytes = "65536";
   candidate.candidate_id = CandidateId(candidate);
   const worker::CancelToken cancel;
-  const auto compiled = Map().target().Compile(Map().problem(), candidate, cancel);
+  const auto compiled = Map().target().Compile({Map().problem(), &candidate}, cancel);
   REQUIRE(compiled.ok());
   const CompileFacts& facts = std::get<worker::CompileSuccess>(compiled->result).facts;
   const auto& names = FindFactSchema(facts.schema).value()->names;

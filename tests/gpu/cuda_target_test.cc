@@ -188,7 +188,7 @@ TEST_CASE("A kernel whose parameters do not match its launch does not compile") 
       "extern \"C\" __global__ void map(const float* x, float* y, long long n, int more) {\n"
       "  y[0] = more;\n}\n");
   const auto compiled =
-      Shared().target().Compile(Shared().problem(), candidate, worker::CancelToken());
+      Shared().target().Compile({Shared().problem(), &candidate}, worker::CancelToken());
   REQUIRE(compiled.ok());
   const auto* error = std::get_if<CompileError>(&compiled->result);
   REQUIRE(error != nullptr);

@@ -99,7 +99,7 @@ Candidate GpuFixture::MakeCandidate(const std::string& body,
 }
 
 Artifact GpuFixture::Compile(const Candidate& candidate) {
-  auto compiled = target_->Compile(problem_, candidate, worker::CancelToken());
+  auto compiled = target_->Compile({problem_, &candidate}, worker::CancelToken());
   INFO(compiled.status().ToString());
   REQUIRE(compiled.ok());
   if (const auto* error = std::get_if<CompileError>(&compiled->result)) {
@@ -110,7 +110,7 @@ Artifact GpuFixture::Compile(const Candidate& candidate) {
 
 Measurement GpuFixture::Measure(const Candidate& candidate, MeasureLevel level) {
   auto measurement =
-      target_->Measure(problem_, candidate, Compile(candidate), level, worker::CancelToken());
+      target_->Measure({problem_, candidate, Compile(candidate), level}, worker::CancelToken());
   INFO(measurement.status().ToString());
   REQUIRE(measurement.ok());
   return *std::move(measurement);
@@ -118,7 +118,7 @@ Measurement GpuFixture::Measure(const Candidate& candidate, MeasureLevel level) 
 
 worker::Profile GpuFixture::Profile(const Candidate& candidate) {
   auto profile =
-      target_->ProfileCandidate(problem_, candidate, Compile(candidate), worker::CancelToken());
+      target_->ProfileCandidate({problem_, candidate, Compile(candidate)}, worker::CancelToken());
   INFO(profile.status().ToString());
   REQUIRE(profile.ok());
   return *std::move(profile);

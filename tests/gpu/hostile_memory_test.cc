@@ -86,7 +86,7 @@ Measurement Measure(GpuFixture& fixture, const std::string& maximum,
 }
 
 double StackBytes(GpuFixture& fixture, const Candidate& candidate) {
-  const auto compiled = fixture.target().Compile(fixture.problem(), candidate, CancelToken());
+  const auto compiled = fixture.target().Compile({fixture.problem(), &candidate}, CancelToken());
   REQUIRE(compiled.ok());
   const CompileFacts& facts = std::get<CompileSuccess>(compiled->result).facts;
   const auto names = (*FindFactSchema(facts.schema))->names;
@@ -152,7 +152,7 @@ TEST_CASE("Filling memory takes tens of microseconds") {
   launch.block = {"32"};
   launch.arguments = {"1:uint32", "64:uint32"};
   Candidate candidate = fixture.MakeCandidate(std::string(HostileKernelsSource()), {}, {launch});
-  const auto compiled = fixture.target().Compile(fixture.problem(), candidate, CancelToken());
+  const auto compiled = fixture.target().Compile({fixture.problem(), &candidate}, CancelToken());
   REQUIRE(compiled.ok());
   REQUIRE(std::holds_alternative<CompileSuccess>(compiled->result));
   const auto api = LoadCudaApi();

@@ -302,7 +302,7 @@ class Compiling {
       const Candidate candidate = fixture_.MakeCandidate(sources_[i]);
       worker::CudaTarget& target = fixture_.gpu().target();
       const auto compiled =
-          target.Compile(fixture_.gpu().problem(), candidate, worker::CancelToken());
+          target.Compile({fixture_.gpu().problem(), &candidate}, worker::CancelToken());
       target.Expect(fixture_.gpu().problem(), candidate);
       artifacts_[i].set_value(std::get<worker::CompileSuccess>(compiled->result).artifact);
     }
@@ -336,8 +336,9 @@ TEST_CASE("Rate of Python candidates") {
       const Artifact artifact = compiling.Take(i);
       const int64_t compiled_ns = Clock::Real().MonotonicNs();
       const auto measured =
-          target.Measure(fixture.gpu().problem(), fixture.MakeCandidate(sources[i]), artifact,
-                         MeasureLevel::kScreen, worker::CancelToken());
+          target.Measure({fixture.gpu().problem(), fixture.MakeCandidate(sources[i]), artifact,
+                          MeasureLevel::kScreen},
+                         worker::CancelToken());
       REQUIRE(measured.ok());
       INFO(MeasurementFeedback(*measured));
       CHECK(std::holds_alternative<MeasuredOk>(measured->outcome));

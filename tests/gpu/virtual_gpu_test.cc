@@ -36,7 +36,7 @@ std::optional<std::string> NoCounters() {
 class Comparison {
  public:
   Comparison(const std::string& name, const Candidate& candidate) {
-    auto compiled = Copy().target().Compile(Copy().problem(), candidate, worker::CancelToken());
+    auto compiled = Copy().target().Compile({Copy().problem(), &candidate}, worker::CancelToken());
     REQUIRE(compiled.ok());
     const auto* success = std::get_if<worker::CompileSuccess>(&compiled->result);
     REQUIRE(success != nullptr);

@@ -9,22 +9,20 @@
 
 namespace kernelcast::worker {
 
-Measurement RecordOf(const TargetInfo& target, const std::string& worker_id,
-                     std::string_view protocol_version, const Candidate& candidate,
-                     const Artifact& artifact, MeasureLevel level, int64_t start_ns,
+Measurement RecordOf(const Measurer& measurer, const MeasureRequest& request, int64_t start_ns,
                      MeasureOutcome outcome) {
   Measurement measurement;
-  measurement.candidate_id = candidate.candidate_id;
-  measurement.problem_id = candidate.problem_id;
-  measurement.target = target.target;
-  measurement.level = level;
-  measurement.worker_id = worker_id;
-  measurement.device = target.device;
+  measurement.candidate_id = request.candidate.candidate_id;
+  measurement.problem_id = request.candidate.problem_id;
+  measurement.target = measurer.target.target;
+  measurement.level = request.spec.level;
+  measurement.worker_id = measurer.worker_id;
+  measurement.device = measurer.target.device;
   measurement.measured_at_ns = Clock::Real().WallNs();
   measurement.device_time_ns = Clock::Real().MonotonicNs() - start_ns;
-  measurement.toolchain = artifact.toolchain;
-  measurement.architecture = artifact.architecture;
-  measurement.protocol_version = std::string(protocol_version);
+  measurement.toolchain = request.artifact.toolchain;
+  measurement.architecture = request.artifact.architecture;
+  measurement.protocol_version = std::string(measurer.protocol_version);
   measurement.outcome = std::move(outcome);
   return measurement;
 }
@@ -39,40 +37,18 @@ absl::Status CheckModel(const TargetInfo& target, const std::string& device_mode
                      "target ", target.target, " has no device of model '", device_model, "'"));
 }
 
-absl::StatusOr<CompileResult> Target::CompileFor(const std::string& device_model,
-                                                 const Problem& problem, const Candidate& candidate,
-                                                 const CancelToken& cancel) {
-  KC_RETURN_IF_ERROR(CheckModel(Describe(), device_model));
-  return Compile(problem, candidate, cancel);
-}
-
-absl::StatusOr<CompileResult> Target::CompileReferenceFor(const std::string& device_model,
-                                                          const Problem& problem,
-                                                          const CancelToken& cancel) {
-  KC_RETURN_IF_ERROR(CheckModel(Describe(), device_model));
-  return CompileReference(problem, cancel);
+std::vector<TargetDevice> DevicesOf(const TargetInfo& info) {
+  if (!info.devices.empty()) return info.devices;
+  return {{info.device, info.architecture, info.can_measure, info.unavailable_reason, info.peaks}};
 }
 
 void Target::Expect(const Problem&, const Candidate&) {}
 
 void Target::Announce(const Problem&, const CancelToken&) {}
 
-absl::StatusOr<Measurement> Target::MeasureOn(size_t, const Problem& problem,
-                                              const Candidate& candidate, const Artifact& artifact,
-                                              MeasureSpec spec, const CancelToken& cancel) {
-  return Measure(problem, candidate, artifact, spec, cancel);
-}
-
-absl::StatusOr<Profile> Target::ProfileOn(size_t, const Problem& problem,
-                                          const Candidate& candidate, const Artifact& artifact,
-                                          const CancelToken& cancel) {
-  return ProfileCandidate(problem, candidate, artifact, cancel);
-}
-
 bool Target::Revive(size_t) { return true; }
 
-absl::StatusOr<Profile> Target::ProfileCandidate(const Problem&, const Candidate&, const Artifact&,
-                                                 const CancelToken&) {
+absl::StatusOr<Profile> Target::ProfileCandidate(const MeasureRequest&, const CancelToken&) {
   return absl::UnimplementedError(
       absl::StrCat("the ", Describe().target, " target has no profiler"));
 }

@@ -52,7 +52,8 @@ struct CompileSuccess {
   CompileFacts facts;
   Artifact artifact;
   std::string log;
-  // Device kinds only, and only inside the target: PTX from which launch facts are computed.
+  // Device kinds only, and only inside the target: the PTX that Triton made, or the declarations of
+  // the kernels in that of NVRTC, which stays in the compiler's process.
   std::string ptx = {};
 };
 
@@ -71,6 +72,22 @@ struct Profile {
   int64_t device_time_ns = 0;
 };
 
+// What to compile, and for which device.
+struct CompileRequest {
+  const Problem& problem;
+  const Candidate* candidate = nullptr;  // null: the problem's own reference
+  std::string device_model = {};         // "": that of the first device
+};
+
+// What to measure or profile, and where.
+struct MeasureRequest {
+  const Problem& problem;
+  const Candidate& candidate;
+  const Artifact& artifact;  // of the candidate, with its content
+  MeasureSpec spec = MeasureLevel::kScreen;
+  size_t device = 0;  // index in TargetInfo::devices
+};
+
 // What candidates run on. Calls block, so the worker runs them on its own threads. They return soon
 // after the token is stopped, with its status. Thread-safe.
 class Target {
@@ -81,14 +98,10 @@ class Target {
 
   // Deterministic. Identical concurrent calls compile once. A source that does not compile is a
   // result; so are launches that have no plan at some shape of the problem. INVALID_ARGUMENT: the
-  // target does not take this kind of candidate.
-  [[nodiscard]] virtual absl::StatusOr<CompileResult> Compile(const Problem& problem,
-                                                              const Candidate& candidate,
+  // target does not take this kind of candidate. NOT_FOUND: the problem has no reference for this
+  // target. FAILED_PRECONDITION: the target has no device of this model.
+  [[nodiscard]] virtual absl::StatusOr<CompileResult> Compile(const CompileRequest& request,
                                                               const CancelToken& cancel) = 0;
-
-  // Compile for the problem's own reference. NOT_FOUND: the problem has none for this target.
-  [[nodiscard]] virtual absl::StatusOr<CompileResult> CompileReference(
-      const Problem& problem, const CancelToken& cancel) = 0;
 
   // Returns the artefact to measure: `sent`, with its content from the cache if it has none.
   // INVALID_ARGUMENT: not made from this candidate. FAILED_PRECONDITION: made for another
@@ -96,23 +109,18 @@ class Target {
   [[nodiscard]] virtual absl::StatusOr<Artifact> Resolve(const Candidate& candidate,
                                                          const Artifact& sent) = 0;
 
-  // Verifies and times a candidate. Waits for the timing lease. FAILED_PRECONDITION: the problem
-  // itself is at fault: its oracle or reference does not compile, run or agree. UNAVAILABLE: the
-  // machine could not start a process.
-  [[nodiscard]] virtual absl::StatusOr<Measurement> Measure(const Problem& problem,
-                                                            const Candidate& candidate,
-                                                            const Artifact& artifact,
-                                                            MeasureSpec spec,
+  // Verifies and times a candidate. Waits for the timing lease. Candidates on different devices may
+  // be measured concurrently. FAILED_PRECONDITION: the problem itself is at fault: its oracle or
+  // reference does not compile, run or agree. UNAVAILABLE: the machine could not start a process,
+  // or, with the device's can_measure false, the device has failed.
+  [[nodiscard]] virtual absl::StatusOr<Measurement> Measure(const MeasureRequest& request,
                                                             const CancelToken& cancel) = 0;
 
-  // Compile and CompileReference for devices of one model. An empty model means the first device.
-  // FAILED_PRECONDITION: the target has no device of this model.
-  [[nodiscard]] virtual absl::StatusOr<CompileResult> CompileFor(const std::string& device_model,
-                                                                 const Problem& problem,
-                                                                 const Candidate& candidate,
+  // Profiles a candidate that Measure has found to be ok. Waits for the timing lease. A reason that
+  // prevents profiling is part of the result. Errors are those of Measure, and UNIMPLEMENTED if the
+  // target has no profiler, which is the default.
+  [[nodiscard]] virtual absl::StatusOr<Profile> ProfileCandidate(const MeasureRequest& request,
                                                                  const CancelToken& cancel);
-  [[nodiscard]] virtual absl::StatusOr<CompileResult> CompileReferenceFor(
-      const std::string& device_model, const Problem& problem, const CancelToken& cancel);
 
   // Compiles in advance what measuring candidates of a problem needs besides the candidates. The
   // default does nothing.
@@ -122,29 +130,12 @@ class Target {
   // Does not block. The default does nothing.
   virtual void Expect(const Problem& problem, const Candidate& candidate);
 
-  // Measure and ProfileCandidate on one of Describe().devices. Candidates on different devices may
-  // be measured concurrently. UNAVAILABLE with the device's can_measure false: the device has
-  // failed. Targets with one device need not override them.
-  [[nodiscard]] virtual absl::StatusOr<Measurement> MeasureOn(size_t device, const Problem& problem,
-                                                              const Candidate& candidate,
-                                                              const Artifact& artifact,
-                                                              MeasureSpec spec,
-                                                              const CancelToken& cancel);
-  [[nodiscard]] virtual absl::StatusOr<Profile> ProfileOn(size_t device, const Problem& problem,
-                                                          const Candidate& candidate,
-                                                          const Artifact& artifact,
-                                                          const CancelToken& cancel);
   // Retries a failed device. Returns whether it measures again.
   virtual bool Revive(size_t device);
-
-  // Profiles a candidate that Measure has found to be ok. Waits for the timing lease. A reason that
-  // prevents profiling is part of the result. Errors are those of Measure, and UNIMPLEMENTED if the
-  // target has no profiler, which is the default.
-  [[nodiscard]] virtual absl::StatusOr<Profile> ProfileCandidate(const Problem& problem,
-                                                                 const Candidate& candidate,
-                                                                 const Artifact& artifact,
-                                                                 const CancelToken& cancel);
 };
+
+// Returns the devices of a target. A target that does not list them has one.
+std::vector<TargetDevice> DevicesOf(const TargetInfo& info);
 
 // FAILED_PRECONDITION: the target has no device of this model. An empty model matches any.
 [[nodiscard]] absl::Status CheckModel(const TargetInfo& target, const std::string& device_model);
@@ -153,10 +144,14 @@ class Target {
 // there is no profile.
 void AddProfile(absl::StatusOr<Profile> profile, Measurement& measurement);
 
+// Who measures, and how.
+struct Measurer {
+  const TargetInfo& target;
+  const std::string& worker_id;
+  std::string_view protocol_version;
+};
 // Makes the record of a judgement that began at `start_ns` of the monotonic clock and ends now.
-Measurement RecordOf(const TargetInfo& target, const std::string& worker_id,
-                     std::string_view protocol_version, const Candidate& candidate,
-                     const Artifact& artifact, MeasureLevel level, int64_t start_ns,
+Measurement RecordOf(const Measurer& measurer, const MeasureRequest& request, int64_t start_ns,
                      MeasureOutcome outcome);
 
 // Checks that an artefact that was sent belongs to `target` and has the id `artifact_id`. Errors

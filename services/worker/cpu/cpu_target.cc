@@ -209,8 +209,20 @@ absl::StatusOr<CompileResult> CpuTarget::CompileSource(const std::string& source
                               [&] { return compiler_->Compile(source, flags, cancel); });
 }
 
-absl::StatusOr<CompileResult> CpuTarget::Compile(const Problem& problem, const Candidate& candidate,
+absl::StatusOr<CompileResult> CpuTarget::Compile(const CompileRequest& request,
                                                  const CancelToken& cancel) {
+  KC_RETURN_IF_ERROR(CheckModel(info_, request.device_model));
+  if (request.candidate != nullptr) {
+    return CompileCandidate(request.problem, *request.candidate, cancel);
+  }
+  KC_ASSIGN_OR_RETURN(const Candidate reference,
+                      ReferenceCandidate(request.problem, kCpuTargetName));
+  return CompileCandidate(request.problem, reference, cancel);
+}
+
+absl::StatusOr<CompileResult> CpuTarget::CompileCandidate(const Problem& problem,
+                                                          const Candidate& candidate,
+                                                          const CancelToken& cancel) {
   const CandidateKind kind = problem.task ? CandidateKind::kPython : CandidateKind::kHostNative;
   if (candidate.kind != kind) {
     return absl::InvalidArgumentError(
@@ -226,12 +238,6 @@ absl::StatusOr<CompileResult> CpuTarget::Compile(const Problem& problem, const C
     });
   }
   return CompileSource(candidate.source, candidate.flags, cancel);
-}
-
-absl::StatusOr<CompileResult> CpuTarget::CompileReference(const Problem& problem,
-                                                          const CancelToken& cancel) {
-  KC_ASSIGN_OR_RETURN(const Candidate reference, ReferenceCandidate(problem, kCpuTargetName));
-  return Compile(problem, reference, cancel);
 }
 
 absl::StatusOr<Artifact> CpuTarget::Resolve(const Candidate& candidate, const Artifact& sent) {
@@ -278,18 +284,17 @@ absl::StatusOr<PreparedProblem*> CpuTarget::Prepare(const Problem& problem,
     prepared_.erase(found);
   }
   const int64_t start_ns = Clock::Real().MonotonicNs();
+  const PreparedProblem::Setting setting{options_.measure, options_.runner, placement_,
+                                         NewSecretKey()};
   std::unique_ptr<PreparedProblem> prepared;
   if (problem.task) {
     KC_ASSIGN_OR_RETURN(const PythonTaskPrograms task,
                         DescribePythonTask(problem, options_.runner, placement_,
                                            SecretRandom("held-out cases").Next(), cancel));
-    KC_ASSIGN_OR_RETURN(prepared, PreparedProblem::MakeTask(task, options_.measure, options_.runner,
-                                                            placement_, NewSecretKey(), cancel));
+    KC_ASSIGN_OR_RETURN(prepared, PreparedProblem::MakeTask(task, setting, cancel));
   } else {
-    KC_ASSIGN_OR_RETURN(
-        prepared,
-        PreparedProblem::Make(problem, programs.oracle, programs.reference, options_.measure,
-                              options_.runner, placement_, NewSecretKey(), cancel));
+    KC_ASSIGN_OR_RETURN(prepared, PreparedProblem::Make(problem, programs.oracle,
+                                                        programs.reference, setting, cancel));
   }
   Log(LogLevel::kDebug, "prepared a problem",
       {{"problem", problem.name},
@@ -319,9 +324,12 @@ absl::StatusOr<CpuTarget::Programs> CpuTarget::NativePrograms(const Problem& pro
   return programs;
 }
 
-absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Candidate& candidate,
-                                               const Artifact& artifact, MeasureSpec spec,
+absl::StatusOr<Measurement> CpuTarget::Measure(const MeasureRequest& request,
                                                const CancelToken& cancel) {
+  const Problem& problem = request.problem;
+  const Candidate& candidate = request.candidate;
+  const Artifact& artifact = request.artifact;
+  const Measurer measurer{info_, options_.worker_id, kCpuMeasuringProtocol};
   if (!info_.can_measure) {
     return absl::UnimplementedError(info_.unavailable_reason);
   }
@@ -345,8 +353,7 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
     // The runner's limit counts only memory allocated after loading.
     Crash crash;
     crash.cause = Crash::Cause::kMemoryLimit;
-    return RecordOf(info_, options_.worker_id, kCpuMeasuringProtocol, candidate, artifact,
-                    spec.level, Clock::Real().MonotonicNs(), std::move(crash));
+    return RecordOf(measurer, request, Clock::Real().MonotonicNs(), std::move(crash));
   }
   KC_ASSIGN_OR_RETURN(const TimingLease::Held held, lease_->Acquire(cancel));
   const TimingPriority priority(placement_);
@@ -369,7 +376,7 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
                     ? prepared->TaskReference()
                     : prepared->TaskCandidate(candidate.source);
     }
-    outcome = Judge(*prepared, program, spec, spread_, cancel, times);
+    outcome = Judge(*prepared, program, request.spec, spread_, cancel, times);
     if (!outcome.ok()) {
       prepared_.pop_front();
     }
@@ -380,8 +387,7 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
     ok->environment.clock_start_hz = clock_start_hz;
     ok->environment.clock_min_hz = std::min(clock_start_hz, ClockHz(placement_.runner_cpu));
   }
-  Measurement measurement = RecordOf(info_, options_.worker_id, kCpuMeasuringProtocol, candidate,
-                                     artifact, spec.level, start_ns, *std::move(outcome));
+  Measurement measurement = RecordOf(measurer, request, start_ns, *std::move(outcome));
   measurement.preparation_time_ns = prepare_ns;
   Log(LogLevel::kDebug, "measured a candidate",
       {{"candidate_id", candidate.candidate_id},

@@ -49,13 +49,10 @@ class CpuTarget final : public Target {
   ~CpuTarget() override;
 
   TargetInfo Describe() const override;
-  absl::StatusOr<CompileResult> Compile(const Problem& problem, const Candidate& candidate,
+  absl::StatusOr<CompileResult> Compile(const CompileRequest& request,
                                         const CancelToken& cancel) override;
-  absl::StatusOr<CompileResult> CompileReference(const Problem& problem,
-                                                 const CancelToken& cancel) override;
   absl::StatusOr<Artifact> Resolve(const Candidate& candidate, const Artifact& sent) override;
-  absl::StatusOr<Measurement> Measure(const Problem& problem, const Candidate& candidate,
-                                      const Artifact& artifact, MeasureSpec spec,
+  absl::StatusOr<Measurement> Measure(const MeasureRequest& request,
                                       const CancelToken& cancel) override;
 
  private:
@@ -65,6 +62,8 @@ class CpuTarget final : public Target {
   void ProbeToolchain();
   void ProbeRunner();
   void ProbePython();
+  absl::StatusOr<CompileResult> CompileCandidate(const Problem& problem, const Candidate& candidate,
+                                                 const CancelToken& cancel);
   absl::StatusOr<CompileResult> CompileSource(const std::string& source,
                                               const std::vector<std::string>& flags,
                                               const CancelToken& cancel);

@@ -80,28 +80,29 @@ absl::Status TrustedFailure(RunnerProcess& process, RunnerProcess::End end, cons
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PreparedProblem>> PreparedProblem::Make(
-    const Problem& problem, const Program& oracle, const Program& reference,
-    const MeasureOptions& options, const RunnerOptions& runner, const Placement& placement,
-    const SecretKey& key, const CancelToken& cancel) {
-  std::unique_ptr<PreparedProblem> prepared(
-      new PreparedProblem(problem, reference, options, runner, placement, key));
+absl::StatusOr<std::unique_ptr<PreparedProblem>> PreparedProblem::Make(const Problem& problem,
+                                                                       const Program& oracle,
+                                                                       const Program& reference,
+                                                                       const Setting& setting,
+                                                                       const CancelToken& cancel) {
+  std::unique_ptr<PreparedProblem> prepared(new PreparedProblem(problem, reference, setting));
   KC_RETURN_IF_ERROR(prepared->PlanCases());
   KC_RETURN_IF_ERROR(prepared->Prepare(oracle, cancel));
   return prepared;
 }
 
 absl::StatusOr<std::unique_ptr<PreparedProblem>> PreparedProblem::MakeTask(
-    const PythonTaskPrograms& task, const MeasureOptions& options, const RunnerOptions& runner,
-    const Placement& placement, const SecretKey& key, const CancelToken& cancel) {
+    const PythonTaskPrograms& task, const Setting& setting, const CancelToken& cancel) {
   std::unique_ptr<PreparedProblem> prepared(
-      new PreparedProblem(task.problem(), PythonProgram(), options, runner, placement, key));
+      new PreparedProblem(task.problem(), PythonProgram(), setting));
   prepared->task_ = std::make_unique<PythonTaskPrograms>(task);
   KC_RETURN_IF_ERROR(prepared->PlanCases());
   prepared->reference_program_ = prepared->TaskReference();
-  KC_ASSIGN_OR_RETURN(prepared->task_inputs_, PythonInputs::Start(task, runner, placement, cancel));
+  KC_ASSIGN_OR_RETURN(prepared->task_inputs_,
+                      PythonInputs::Start(task, setting.runner, setting.placement, cancel));
   if (HasChecker(task.problem().task->format)) {
-    KC_ASSIGN_OR_RETURN(prepared->checker_, PythonChecker::Start(task, runner, placement, cancel));
+    KC_ASSIGN_OR_RETURN(prepared->checker_,
+                        PythonChecker::Start(task, setting.runner, setting.placement, cancel));
   }
   KC_RETURN_IF_ERROR(prepared->Prepare(prepared->reference_program_, cancel));
   return prepared;

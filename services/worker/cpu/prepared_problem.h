@@ -70,20 +70,26 @@ class PreparedProblem {
     const std::vector<Set>& altered_current() const { return altered[current_bank]; }
   };
 
+  // How the problem is judged, where, and the key of its values.
+  struct Setting {
+    const MeasureOptions& options;
+    const RunnerOptions& runner;
+    const Placement& placement;
+    SecretKey key;
+  };
+
   // Draws inputs, runs the oracle and the reference on all of them, and checks the reference
   // against the oracle. FAILED_PRECONDITION: oracle or reference crash, they disagree, or the
   // oracle yields NaN. RESOURCE_EXHAUSTED: the tensors do not fit into memory. Returns the token's
   // status when it is stopped.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<PreparedProblem>> Make(
       const Problem& problem, const Program& oracle, const Program& reference,
-      const MeasureOptions& options, const RunnerOptions& runner, const Placement& placement,
-      const SecretKey& key, const CancelToken& cancel);
+      const Setting& setting, const CancelToken& cancel);
 
   // The same for a Python task: its own code makes the inputs, and its reference is the oracle, in
   // another process.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<PreparedProblem>> MakeTask(
-      const PythonTaskPrograms& task, const MeasureOptions& options, const RunnerOptions& runner,
-      const Placement& placement, const SecretKey& key, const CancelToken& cancel);
+      const PythonTaskPrograms& task, const Setting& setting, const CancelToken& cancel);
 
   const Problem& problem() const { return problem_; }
   std::vector<CheckCase>& check_cases() { return check_cases_; }
@@ -152,15 +158,14 @@ class PreparedProblem {
   int candidates_served = 0;
 
  private:
-  PreparedProblem(const Problem& problem, Program reference, const MeasureOptions& options,
-                  const RunnerOptions& runner, const Placement& placement, const SecretKey& key)
+  PreparedProblem(const Problem& problem, Program reference, const Setting& setting)
       : problem_(problem),
         reference_program_(std::move(reference)),
-        options_(options),
-        runner_options_(runner),
-        placement_(placement),
-        shapes_random_(key, "held-out shapes"),
-        values_random_(key, "input values") {}
+        options_(setting.options),
+        runner_options_(setting.runner),
+        placement_(setting.placement),
+        shapes_random_(setting.key, "held-out shapes"),
+        values_random_(setting.key, "input values") {}
 
   absl::Status PlanCases();
   CallTensors Tensors() const { return {problem_, task_.get()}; }

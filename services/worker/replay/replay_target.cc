@@ -68,27 +68,26 @@ ReplayTarget::ReplayTarget(std::string target, const std::vector<ReplayRecord>& 
 
 TargetInfo ReplayTarget::Describe() const { return info_; }
 
-absl::StatusOr<CompileResult> ReplayTarget::Compile(const Problem&, const Candidate& candidate,
+absl::StatusOr<CompileResult> ReplayTarget::Compile(const CompileRequest& request,
                                                     const CancelToken& cancel) {
   KC_RETURN_IF_ERROR(cancel.Check());
-  const auto found = records_.find(candidate.candidate_id);
+  KC_RETURN_IF_ERROR(CheckModel(info_, request.device_model));
+  if (request.candidate == nullptr) {
+    const auto found = reference_facts_.find(request.problem.problem_id);
+    return found == reference_facts_.end()
+               ? NotRecorded(absl::StrCat("the reference of ", request.problem.name))
+               : Recorded(absl::StrCat("reference of ", request.problem.problem_id), found->second);
+  }
+  const std::string& id = request.candidate->candidate_id;
+  const auto found = records_.find(id);
   if (found == records_.end()) {
-    return NotRecorded(absl::StrCat("candidate ", candidate.candidate_id));
+    return NotRecorded(absl::StrCat("candidate ", id));
   }
   if (found->second.compile_error) {
     return Refused(*found->second.compile_error);
   }
-  return found->second.facts ? Recorded(candidate.candidate_id, *found->second.facts)
-                             : NotRecorded(absl::StrCat("facts of ", candidate.candidate_id));
-}
-
-absl::StatusOr<CompileResult> ReplayTarget::CompileReference(const Problem& problem,
-                                                             const CancelToken& cancel) {
-  KC_RETURN_IF_ERROR(cancel.Check());
-  const auto found = reference_facts_.find(problem.problem_id);
-  return found == reference_facts_.end()
-             ? NotRecorded(absl::StrCat("the reference of ", problem.name))
-             : Recorded(absl::StrCat("reference of ", problem.problem_id), found->second);
+  return found->second.facts ? Recorded(id, *found->second.facts)
+                             : NotRecorded(absl::StrCat("facts of ", id));
 }
 
 absl::StatusOr<Artifact> ReplayTarget::Resolve(const Candidate& candidate, const Artifact&) {
@@ -99,17 +98,16 @@ absl::StatusOr<Artifact> ReplayTarget::Resolve(const Candidate& candidate, const
   return artifact;
 }
 
-absl::StatusOr<Measurement> ReplayTarget::Measure(const Problem&, const Candidate& candidate,
-                                                  const Artifact&, MeasureSpec spec,
+absl::StatusOr<Measurement> ReplayTarget::Measure(const MeasureRequest& request,
                                                   const CancelToken& cancel) {
   KC_RETURN_IF_ERROR(cancel.Check());
-  const auto found = records_.find(candidate.candidate_id);
+  const std::string& id = request.candidate.candidate_id;
+  const auto found = records_.find(id);
   if (found == records_.end() || !found->second.measurement) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("no measurement of ", candidate.candidate_id, " is recorded"));
+    return absl::FailedPreconditionError(absl::StrCat("no measurement of ", id, " is recorded"));
   }
   Measurement measurement = *found->second.measurement;
-  measurement.level = spec.level;
+  measurement.level = request.spec.level;
   if (pace_ > 0) {
     WaitAsLongAs(measurement, cancel);
     KC_RETURN_IF_ERROR(cancel.Check());

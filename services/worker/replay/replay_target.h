@@ -39,14 +39,11 @@ class ReplayTarget final : public Target {
 
   TargetInfo Describe() const override;
   // A candidate that is not recorded is an error of the admission stage.
-  absl::StatusOr<CompileResult> Compile(const Problem& problem, const Candidate& candidate,
+  absl::StatusOr<CompileResult> Compile(const CompileRequest& request,
                                         const CancelToken& cancel) override;
-  absl::StatusOr<CompileResult> CompileReference(const Problem& problem,
-                                                 const CancelToken& cancel) override;
   absl::StatusOr<Artifact> Resolve(const Candidate& candidate, const Artifact& sent) override;
   // FAILED_PRECONDITION: no measurement is recorded.
-  absl::StatusOr<Measurement> Measure(const Problem& problem, const Candidate& candidate,
-                                      const Artifact& artifact, MeasureSpec spec,
+  absl::StatusOr<Measurement> Measure(const MeasureRequest& request,
                                       const CancelToken& cancel) override;
 
   size_t size() const { return records_.size(); }

@@ -26,11 +26,6 @@ void SetPeak(const DevicePeak& peak, v1::DevicePeak& proto) {
 
 }  // namespace
 
-std::vector<TargetDevice> DevicesOf(const TargetInfo& info) {
-  if (!info.devices.empty()) return info.devices;
-  return {{info.device, info.architecture, info.can_measure, info.unavailable_reason, info.peaks}};
-}
-
 v1::TargetDescription DescribeTarget(const TargetInfo& info) {
   v1::TargetDescription description;
   description.set_target(info.target);

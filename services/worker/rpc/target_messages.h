@@ -11,9 +11,6 @@ namespace kernelcast::worker {
 
 // Messages of worker.proto that say what a target is and what it has compiled.
 
-// Returns the devices of a target. A target that does not list them has one.
-std::vector<TargetDevice> DevicesOf(const TargetInfo& info);
-
 v1::TargetDescription DescribeTarget(const TargetInfo& info);
 
 // Without `want_artifact` the artefact has no content.

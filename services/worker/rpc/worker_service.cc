@@ -99,20 +99,11 @@ struct WorkerService::MeasureJob : Job {
 };
 
 WorkerService::WorkerService(const Options& options, std::map<std::string, Target*> targets,
-                             MetricsRegistry& metrics)
+                             WorkerMetrics& metrics)
     : options_(options),
       targets_(std::move(targets)),
       lanes_(MakeLanes(targets_)),
-      metrics_(
-          metrics,
-          [this] {
-            std::map<std::string, std::vector<TargetDevice>> devices;
-            for (const auto& [name, target] : targets_) {
-              devices[name] = DevicesOf(target->Describe());
-            }
-            return devices;
-          }(),
-          options.compile_credits, options.measure_credits),
+      metrics_(metrics),
       problems_(options.max_problems, options.max_problem_bytes),
       compile_credits_(options.compile_credits),
       measure_credits_(options.measure_credits),
@@ -302,18 +293,10 @@ absl::StatusOr<std::shared_ptr<WorkerService::CompileJob>> WorkerService::StartJ
     }
     metrics_.CompileWaited(job->target_name, Seconds(waited_ns));
     job->TraceWait(waited_ns);
-    Span span = StartSpan("kernelcast.compile", SpanKind::kInternal, &job->trace);
-    const TraceScope scope(&span.context());
-    const int64_t start_ns = Clock::Real().MonotonicNs();
-    const auto compile = [&]() -> absl::StatusOr<CompileResult> {
-      KC_RETURN_IF_ERROR(job->cancel->Check());
-      return job->candidate
-                 ? job->target->CompileFor(job->device_model, *job->problem, *job->candidate,
-                                           *job->cancel)
-                 : job->target->CompileReferenceFor(job->device_model, *job->problem, *job->cancel);
-    };
-    const absl::StatusOr<CompileResult> result = compile();
-    metrics_.Compiled(job->target_name, result, Seconds(Clock::Real().MonotonicNs() - start_ns));
+    const TraceScope scope(&job->trace);
+    const absl::StatusOr<CompileResult> result = job->target->Compile(
+        {*job->problem, job->candidate ? &*job->candidate : nullptr, job->device_model},
+        *job->cancel);
     Release(*job);  // before the reply: the caller may use it at once
     if (result.ok()) {
       job->done(CompileReplyOf(job->request_id, *result, job->want_artifact));
@@ -422,16 +405,9 @@ bool WorkerService::HandBack(MeasureJob& job) {
 }
 
 void WorkerService::CompileThenMeasure(std::shared_ptr<MeasureJob> job) {
-  const auto compile = [&]() -> absl::StatusOr<CompileResult> {
-    KC_RETURN_IF_ERROR(job->cancel->Check());
-    const int64_t start_ns = Clock::Real().MonotonicNs();
-    auto result =
-        job->target->CompileFor(job->device_model, *job->problem, job->candidate, *job->cancel);
-    metrics_.Compiled(job->candidate.target, result,
-                      Seconds(Clock::Real().MonotonicNs() - start_ns));
-    return result;
-  };
-  absl::StatusOr<CompileResult> compiled = compile();
+  const TraceScope scope(&job->trace);
+  absl::StatusOr<CompileResult> compiled =
+      job->target->Compile({*job->problem, &job->candidate, job->device_model}, *job->cancel);
   if (compiled.ok() && std::holds_alternative<CompileSuccess>(compiled->result)) {
     job->artifact = std::move(std::get<CompileSuccess>(compiled->result).artifact);
     job->resolved = true;
@@ -479,12 +455,8 @@ void WorkerService::RunOnLane(const std::shared_ptr<MeasureJob>& job, size_t lan
   const Lane& on = lanes_[lane];
   metrics_.MeasureWaited(on.target_name, Seconds(job->waited_ns));
   job->TraceWait(waited_ns);
-  Span span = StartSpan("kernelcast.measure", SpanKind::kInternal, &job->trace);
-  const TraceScope scope(&span.context());
-  const int64_t start_ns = Clock::Real().MonotonicNs();
+  const TraceScope scope(&job->trace);
   absl::StatusOr<Measurement> measurement = RunMeasure(*job, on.device);
-  metrics_.Measured(on.target_name, on.device, measurement,
-                    Seconds(Clock::Real().MonotonicNs() - start_ns));
   if (absl::IsUnavailable(measurement.status()) && CloseFailedLane(lane) &&
       ++job->failures < kMaxFailures) {
     // Retry on another device.
@@ -511,18 +483,14 @@ void WorkerService::RunOnLane(const std::shared_ptr<MeasureJob>& job, size_t lan
 }
 
 absl::StatusOr<Measurement> WorkerService::RunMeasure(MeasureJob& job, size_t device) {
-  KC_RETURN_IF_ERROR(job.cancel->Check());
   if (!job.resolved) {
     KC_ASSIGN_OR_RETURN(job.artifact, job.target->Resolve(job.candidate, *job.artifact));
     job.resolved = true;
   }
-  KC_ASSIGN_OR_RETURN(Measurement measurement,
-                      job.target->MeasureOn(device, *job.problem, job.candidate, *job.artifact,
-                                            job.spec, *job.cancel));
+  const MeasureRequest request{*job.problem, job.candidate, *job.artifact, job.spec, device};
+  KC_ASSIGN_OR_RETURN(Measurement measurement, job.target->Measure(request, *job.cancel));
   if (job.wants_counters && std::holds_alternative<MeasuredOk>(measurement.outcome)) {
-    AddProfile(
-        job.target->ProfileOn(device, *job.problem, job.candidate, *job.artifact, *job.cancel),
-        measurement);
+    AddProfile(job.target->ProfileCandidate(request, *job.cancel), measurement);
   }
   return measurement;
 }

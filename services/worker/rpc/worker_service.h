@@ -19,13 +19,12 @@
 #include "common/base/lru_cache.h"
 #include "common/base/trace_context.h"
 #include "common/base/work_queue.h"
-#include "common/metrics/metrics.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/target.h"
 #include "services/worker/rpc/credits.h"
 #include "services/worker/rpc/measure_queue.h"
-#include "services/worker/rpc/worker_metrics.h"
+#include "services/worker/telemetry/worker_metrics.h"
 
 namespace kernelcast::worker {
 
@@ -54,7 +53,7 @@ class WorkerService final : public v1::Worker::CallbackService {
 
   // Metrics and targets must outlive the service, and the service must outlive its server.
   WorkerService(const Options& options, std::map<std::string, Target*> targets,
-                MetricsRegistry& metrics);
+                WorkerMetrics& metrics);
   // Waits for running jobs, which the server has cancelled by then.
   ~WorkerService() override;
 
@@ -127,7 +126,7 @@ class WorkerService final : public v1::Worker::CallbackService {
   const Options options_;
   const std::map<std::string, Target*> targets_;
   const std::vector<Lane> lanes_;
-  WorkerMetrics metrics_;
+  WorkerMetrics& metrics_;
   LruCache<Problem> problems_;  // by id
   Credits compile_credits_;
   Credits measure_credits_;

@@ -113,7 +113,7 @@ absl::Status CompileOne(CudaTarget& target, Item& item) {
   const CancelToken cancel;
   const int64_t start_ns = Clock::Real().MonotonicNs();
   KC_ASSIGN_OR_RETURN(CompileResult compiled,
-                      target.Compile(*item.problem, item.candidate, cancel));
+                      target.Compile({*item.problem, &item.candidate}, cancel));
   item.compile_ns = Clock::Real().MonotonicNs() - start_ns;
   if (auto* success = std::get_if<CompileSuccess>(&compiled.result)) {
     item.artifact = std::move(success->artifact);
@@ -137,8 +137,8 @@ absl::Status Throughput(const Options& options, CudaTarget& target,
     const CancelToken cancel;
     int64_t prepare_ns = Clock::Real().MonotonicNs();
     if (items[0].artifact) {
-      const auto first = target.Measure(problem, items[0].candidate, *items[0].artifact,
-                                        MeasureLevel::kScreen, cancel);
+      const auto first = target.Measure(
+          {problem, items[0].candidate, *items[0].artifact, MeasureLevel::kScreen}, cancel);
       if (!first.ok()) {
         std::printf("%-20s %s\n", problem.name.c_str(), first.status().ToString().c_str());
         continue;
@@ -176,9 +176,10 @@ absl::Status Throughput(const Options& options, CudaTarget& target,
       }
       compile_ms += 1e-6 * static_cast<double>(items[at].compile_ns);
       if (!items[at].artifact) continue;
-      KC_ASSIGN_OR_RETURN(const Measurement measurement,
-                          target.Measure(problem, items[at].candidate, *items[at].artifact,
-                                         MeasureLevel::kScreen, cancel));
+      KC_ASSIGN_OR_RETURN(
+          const Measurement measurement,
+          target.Measure({problem, items[at].candidate, *items[at].artifact, MeasureLevel::kScreen},
+                         cancel));
       sum.load_ns += target.last_times().judge.load_ns;
       sum.check_ns += target.last_times().judge.check_ns;
       sum.timing_ns += target.last_times().judge.timing_ns;
@@ -242,7 +243,7 @@ absl::Status Repeatability(const Options& options, CudaTarget& target,
       for (int run = 0; run < options.repeat && good; ++run) {
         const CancelToken cancel;
         const auto measurement =
-            target.Measure(problem, item.candidate, *item.artifact, level, cancel);
+            target.Measure({problem, item.candidate, *item.artifact, level}, cancel);
         if (!measurement.ok()) {
           std::printf("%-20s %s\n", problem.name.c_str(), measurement.status().ToString().c_str());
           return measurement.status();
@@ -370,7 +371,7 @@ absl::Status Soak(const Options& options, CudaTarget& target, const std::vector<
       const CancelToken cancel;
       KC_ASSIGN_OR_RETURN(
           const Measurement measurement,
-          target.Measure(problem, item.candidate, *item.artifact, MeasureLevel::kScreen, cancel));
+          target.Measure({problem, item.candidate, *item.artifact, MeasureLevel::kScreen}, cancel));
       ++judged;
       const std::string outcome(OutcomeName(measurement.outcome));
       ++outcomes[outcome];

@@ -156,7 +156,7 @@ void CompileAll(Target& target, std::vector<Job>& jobs) {
   for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency() - 1); ++i) {
     threads.emplace_back([&] {
       for (size_t at = next++; at < jobs.size(); at = next++) {
-        auto compiled = target.Compile(*jobs[at].problem, jobs[at].candidate, CancelToken());
+        auto compiled = target.Compile({*jobs[at].problem, &jobs[at].candidate}, CancelToken());
         if (!compiled.ok()) continue;
         if (auto* success = std::get_if<CompileSuccess>(&compiled->result)) {
           jobs[at].artifact = std::move(success->artifact);
@@ -221,8 +221,9 @@ absl::Status RunPass(const Options& options) {
     if (!job.artifact || Clock::Real().MonotonicNs() > end_ns) continue;
     const int64_t start_ns = Clock::Real().MonotonicNs();
     const auto measurement =
-        target->Measure(*job.problem, job.candidate, *job.artifact,
-                        final_level ? MeasureLevel::kFinal : MeasureLevel::kScreen, CancelToken());
+        target->Measure({*job.problem, job.candidate, *job.artifact,
+                         final_level ? MeasureLevel::kFinal : MeasureLevel::kScreen},
+                        CancelToken());
     if (!measurement.ok()) {
       std::fprintf(stderr, "%s: %s\n", job.Name().c_str(), measurement.status().ToString().c_str());
       continue;

@@ -180,7 +180,7 @@ absl::StatusOr<std::vector<Item>> MakeItems(const Flags& flags,
 }
 
 void Compile(Target& target, Item& item) {
-  const auto compiled = target.Compile(*item.problem, item.mutant.candidate, CancelToken());
+  const auto compiled = target.Compile({*item.problem, &item.mutant.candidate}, CancelToken());
   if (!compiled.ok()) {
     item.compile_error = compiled.status().ToString();
   } else if (const auto* const error = std::get_if<CompileError>(&compiled->result)) {
@@ -268,8 +268,9 @@ void Print(const char* what, const char* caught, const char* missed, const Tally
 absl::StatusOr<Measurement> Measure(Target& target, const Item& item) {
   for (int attempt = 1;; ++attempt) {
     KC_ASSIGN_OR_RETURN(Measurement measurement,
-                        target.Measure(*item.problem, item.mutant.candidate, *item.artifact,
-                                       MeasureLevel::kScreen, CancelToken()));
+                        target.Measure({*item.problem, item.mutant.candidate, *item.artifact,
+                                        MeasureLevel::kScreen},
+                                       CancelToken()));
     if (attempt == kAttempts || !std::holds_alternative<EnvironmentUnstable>(measurement.outcome)) {
       return measurement;
     }

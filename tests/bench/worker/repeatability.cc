@@ -82,7 +82,7 @@ void Print(const char* what, const Sample& sample) {
 absl::Status MeasureOnce(CpuTarget& target, const Problem& problem, const Candidate& candidate,
                          MeasureLevel level, Sample& sample) {
   const CancelToken cancel;
-  auto compiled = target.Compile(problem, candidate, cancel);
+  auto compiled = target.Compile({problem, &candidate}, cancel);
   if (!compiled.ok()) {
     return compiled.status();
   }
@@ -91,7 +91,7 @@ absl::Status MeasureOnce(CpuTarget& target, const Problem& problem, const Candid
     return absl::InvalidArgumentError(std::get<CompileError>(compiled->result).log);
   }
   const auto start = std::chrono::steady_clock::now();
-  auto measurement = target.Measure(problem, candidate, success->artifact, level, cancel);
+  auto measurement = target.Measure({problem, candidate, success->artifact, level}, cancel);
   if (!measurement.ok()) {
     return measurement.status();
   }

@@ -92,7 +92,7 @@ void Coverage(const Flags& flags, const std::vector<TritonExample>& examples,
       const std::string name = absl::StrCat(example.problem, "/", example.candidate.name);
       if (name.find(flags.only) == std::string::npos) continue;
       const int64_t start_ns = Clock::Real().MonotonicNs();
-      const auto made = (*target)->Compile(problems.at(example.problem), example.candidate,
+      const auto made = (*target)->Compile({problems.at(example.problem), &example.candidate},
                                            worker::CancelToken());
       const double seconds = Seconds(Clock::Real().MonotonicNs() - start_ns);
       std::string outcome;
@@ -153,7 +153,7 @@ void Throughput(const Flags& flags, const std::vector<TritonExample>& examples,
       for (int i = 0; i < flags.threads; ++i) {
         threads.emplace_back([&] {
           for (size_t at = next++; at < all.size(); at = next++) {
-            const auto made = (*target)->Compile(problems.at(all[at].problem), all[at].candidate,
+            const auto made = (*target)->Compile({problems.at(all[at].problem), &all[at].candidate},
                                                  worker::CancelToken());
             if (!made.ok() || std::holds_alternative<CompileError>(made->result)) ++failed;
           }

@@ -271,7 +271,7 @@ TEST_CASE("Concurrent identical compiles run once, and later ones come from the 
   std::vector<int> outcome(4);
   for (size_t i = 0; i < cached.size(); ++i) {
     threads.emplace_back([&, i] {
-      auto result = fixture.target().Compile(fixture.problem(), candidate, CancelToken());
+      auto result = fixture.target().Compile({fixture.problem(), &candidate}, CancelToken());
       outcome[i] = result.ok() ? 1 + static_cast<int>(result->cached) : 0;
     });
   }
@@ -290,8 +290,8 @@ TEST_CASE("A damaged cache entry is rebuilt") {
     Candidate candidate;
     candidate.target = "cpu";
     candidate.source = Kernel("// cached");
-    auto result =
-        (*target)->Compile(LoadProblem("tests/candidates/iterated_map"), candidate, CancelToken());
+    auto result = (*target)->Compile({LoadProblem("tests/candidates/iterated_map"), &candidate},
+                                     CancelToken());
     REQUIRE(result.ok());
     CHECK(std::holds_alternative<CompileSuccess>(result->result));
     CHECK(result->cached == expect_cached);

@@ -77,22 +77,22 @@ Candidate CpuFixture::Load(const std::string& name,
 
 Measurement CpuFixture::Measure(const Candidate& candidate, MeasureLevel level) {
   const worker::CancelToken cancel;
-  auto compiled = target_->Compile(problem_, candidate, cancel);
+  auto compiled = target_->Compile({problem_, &candidate}, cancel);
   INFO(compiled.status().ToString());
   REQUIRE(compiled.ok());
   if (const auto* error = std::get_if<CompileError>(&compiled->result)) {
     FAIL("does not compile: " << error->log);
   }
-  auto measurement =
-      target_->Measure(problem_, candidate,
-                       std::get<worker::CompileSuccess>(compiled->result).artifact, level, cancel);
+  auto measurement = target_->Measure(
+      {problem_, candidate, std::get<worker::CompileSuccess>(compiled->result).artifact, level},
+      cancel);
   INFO(measurement.status().ToString());
   REQUIRE(measurement.ok());
   return *std::move(measurement);
 }
 
 CompileError CpuFixture::CompileFailure(const Candidate& candidate) {
-  auto compiled = target_->Compile(problem_, candidate, worker::CancelToken());
+  auto compiled = target_->Compile({problem_, &candidate}, worker::CancelToken());
   INFO(compiled.status().ToString());
   REQUIRE(compiled.ok());
   REQUIRE(std::holds_alternative<CompileError>(compiled->result));

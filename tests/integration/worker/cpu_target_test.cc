@@ -258,7 +258,7 @@ TEST_CASE("A problem that exceeds the available memory is refused before prepara
   }
   const Candidate candidate = ReferenceCandidate(large, "cpu").value();
   const worker::CancelToken cancel;
-  const auto compiled = Shared().target().Compile(large, candidate, cancel);
+  const auto compiled = Shared().target().Compile({large, &candidate}, cancel);
   REQUIRE(compiled.ok());
   const Artifact& artifact = std::get<worker::CompileSuccess>(compiled->result).artifact;
   rlimit before{};
@@ -269,7 +269,7 @@ TEST_CASE("A problem that exceeds the available memory is refused before prepara
   tight.rlim_cur = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + (int64_t{1} << 30));
   REQUIRE(setrlimit(RLIMIT_AS, &tight) == 0);
   const auto measured =
-      Shared().target().Measure(large, candidate, artifact, MeasureLevel::kScreen, cancel);
+      Shared().target().Measure({large, candidate, artifact, MeasureLevel::kScreen}, cancel);
   REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
   CHECK(absl::IsFailedPrecondition(measured.status()));
   CHECK(measured.status().message().find("bytes of memory") != std::string::npos);
@@ -466,12 +466,14 @@ TEST_CASE("Features missing on a machine are reported and the rest works") {
   CHECK((*target)->Describe().can_compile);
   CHECK_FALSE((*target)->Describe().can_measure);
   CHECK((*target)->Describe().unavailable_reason.find("/no/such/runner") != std::string::npos);
-  const auto compiled = (*target)->Compile(problem, candidate, cancel);
+  const auto compiled = (*target)->Compile({problem, &candidate}, cancel);
   REQUIRE(compiled.ok());
   CHECK(absl::IsUnimplemented(
       (*target)
-          ->Measure(problem, candidate, std::get<worker::CompileSuccess>(compiled->result).artifact,
-                    MeasureLevel::kScreen, cancel)
+          ->Measure(
+              {problem, candidate, std::get<worker::CompileSuccess>(compiled->result).artifact,
+               MeasureLevel::kScreen},
+              cancel)
           .status()));
 
   worker::CpuTargetOptions no_compiler = CpuFixture::Options(folder.File("b"));
@@ -480,7 +482,7 @@ TEST_CASE("Features missing on a machine are reported and the rest works") {
   REQUIRE(target.ok());
   CHECK_FALSE((*target)->Describe().can_compile);
   CHECK((*target)->Describe().unavailable_reason.find("no-such-compiler") != std::string::npos);
-  CHECK(absl::IsUnimplemented((*target)->Compile(problem, candidate, cancel).status()));
+  CHECK(absl::IsUnimplemented((*target)->Compile({problem, &candidate}, cancel).status()));
 }
 
 TEST_CASE("A problem whose own programs fail is distinguished from a wrong candidate") {
@@ -512,11 +514,12 @@ TEST_CASE("A problem whose own programs fail is distinguished from a wrong candi
     candidate.problem_id = problem.problem_id;
     candidate.candidate_id = CandidateId(candidate);
     const worker::CancelToken cancel;
-    const auto compiled = fixture.target().Compile(fixture.problem(), candidate, cancel);
+    const auto compiled = fixture.target().Compile({fixture.problem(), &candidate}, cancel);
     REQUIRE(compiled.ok());
     const auto measured = fixture.target().Measure(
-        problem, candidate, std::get<worker::CompileSuccess>(compiled->result).artifact,
-        MeasureLevel::kScreen, cancel);
+        {problem, candidate, std::get<worker::CompileSuccess>(compiled->result).artifact,
+         MeasureLevel::kScreen},
+        cancel);
     REQUIRE_FALSE(measured.ok());
     CHECK(absl::IsFailedPrecondition(measured.status()));
     INFO(measured.status().message());
@@ -529,7 +532,7 @@ TEST_CASE("An artefact of another machine, candidate or build is refused") {
   CpuFixture& fixture = Shared();
   const Candidate candidate = fixture.Load("vectorised.cc");
   const auto compiled =
-      fixture.target().Compile(fixture.problem(), candidate, worker::CancelToken());
+      fixture.target().Compile({fixture.problem(), &candidate}, worker::CancelToken());
   REQUIRE(compiled.ok());
   const Artifact good = std::get<worker::CompileSuccess>(compiled->result).artifact;
   CHECK(fixture.target().Resolve(candidate, good).ok());
@@ -543,10 +546,11 @@ TEST_CASE("An artefact of another machine, candidate or build is refused") {
   CHECK(absl::IsInvalidArgument(fixture.target().Resolve(other, good).status()));
   Artifact damaged = good;
   damaged.content.resize(100);
-  CHECK(absl::IsInvalidArgument(fixture.target()
-                                    .Measure(fixture.problem(), candidate, damaged,
-                                             MeasureLevel::kScreen, worker::CancelToken())
-                                    .status()));
+  CHECK(absl::IsInvalidArgument(
+      fixture.target()
+          .Measure({fixture.problem(), candidate, damaged, MeasureLevel::kScreen},
+                   worker::CancelToken())
+          .status()));
 }
 
 }  // namespace

@@ -121,6 +121,15 @@ std::vector<pid_t> CompilerProcesses() {
   return found;
 }
 
+// Kills a child, and returns when it has ended.
+void End(pid_t child) {
+  kill(child, SIGKILL);
+  siginfo_t info{};
+  REQUIRE(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT) == 0);
+}
+
+// Rounds: compiled and simulated in one process; cached; cached, in a process that does not keep
+// it.
 TEST_CASE("A compiled kernel runs on the virtual GPU, also from the cache", "[integration]") {
   if (!HaveNvrtc()) return;
   auto files = ReadProblemFolder(KERNELCAST_SOURCE_DIR "/examples/problems/transpose");
@@ -131,18 +140,21 @@ TEST_CASE("A compiled kernel runs on the virtual GPU, also from the cache", "[in
   const AxisValues axes = {{"rows", 1024}, {"cols", 512}};
   Fixture fixture;
   std::vector<std::vector<double>> facts;
-  for (int round = 0; round < 2; ++round) {
+  for (int round = 0; round < 3; ++round) {
     const CompileResult compiled = fixture.Compile(
         reference.source, reference.flags, LaunchShapesOf(reference.launches, reference.tunables));
-    CHECK(compiled.cached == (round == 1));
+    CHECK(compiled.cached == (round > 0));
     const auto& success = std::get<CompileSuccess>(compiled.result);
+    CHECK(success.ptx.find("ld.global") == std::string::npos);
+    REQUIRE(CompilerProcesses().size() == 1);
+    if (round == 2) End(CompilerProcesses()[0]);
     const auto cubin = worker::ReadCubin(success.artifact.content);
     REQUIRE(cubin.ok());
     auto plan = worker::PlanSimulation(*problem, reference.launches, reference.workspace_bytes,
                                        reference.tunables, axes, *cubin);
     REQUIRE(plan.ok());
-    const auto simulations = fixture.compiler().Simulate(success.ptx, {*plan}, {}, "NVIDIA H200",
-                                                         "sm_90a", CancelToken());
+    const auto simulations = fixture.compiler().Simulate(
+        {"sm_90a", reference.source, reference.flags}, {*plan}, {}, "NVIDIA H200", CancelToken());
     REQUIRE(simulations.ok());
     REQUIRE(simulations->size() == 1);
     CHECK((*simulations)[0].gpu == "NVIDIA H200");
@@ -155,6 +167,7 @@ TEST_CASE("A compiled kernel runs on the virtual GPU, also from the cache", "[in
     facts.push_back(launch.values);
   }
   CHECK(facts[0] == facts[1]);
+  CHECK(facts[0] == facts[2]);
   const auto& names = (*FindSimulationSchema(kCudaSimulationSchemaId))->names;
   const auto fact = [&](std::string_view name) {
     return facts[0].at(
@@ -526,9 +539,7 @@ TEST_CASE("A compiler killed while idle is replaced unnoticed", "[integration]")
   Fixture fixture;
   const std::vector<pid_t> before = CompilerProcesses();
   REQUIRE(before.size() == 1);
-  kill(before[0], SIGKILL);
-  siginfo_t info{};
-  REQUIRE(waitid(P_PID, static_cast<id_t>(before[0]), &info, WEXITED | WNOWAIT) == 0);
+  End(before[0]);
   fixture.Success(kScale, {}, kScaleLaunch);
   REQUIRE(CompilerProcesses().size() == 1);
   CHECK(CompilerProcesses()[0] != before[0]);

@@ -13,7 +13,7 @@ namespace {
 
 std::string Outcome(CpuFixture& fixture, const Candidate& candidate) {
   const worker::CancelToken cancel;
-  auto compiled = fixture.target().Compile(fixture.problem(), candidate, cancel);
+  auto compiled = fixture.target().Compile({fixture.problem(), &candidate}, cancel);
   INFO(compiled.status().ToString());
   REQUIRE(compiled.ok());
   const auto* const success = std::get_if<worker::CompileSuccess>(&compiled->result);
@@ -21,8 +21,8 @@ std::string Outcome(CpuFixture& fixture, const Candidate& candidate) {
   // Repeats while the machine is too noisy, as the orchestrator does.
   constexpr int kAttempts = 4;
   for (int attempt = 1;; ++attempt) {
-    auto measurement = fixture.target().Measure(fixture.problem(), candidate, success->artifact,
-                                                MeasureLevel::kScreen, cancel);
+    auto measurement = fixture.target().Measure(
+        {fixture.problem(), candidate, success->artifact, MeasureLevel::kScreen}, cancel);
     INFO(measurement.status().ToString());
     REQUIRE(measurement.ok());
     if (attempt < kAttempts && std::holds_alternative<EnvironmentUnstable>(measurement->outcome)) {

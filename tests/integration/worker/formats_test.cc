@@ -137,7 +137,7 @@ TEST_CASE("Launches are checked against kernel parameters at compile time") {
   REQUIRE((*target)->Describe().can_compile);
   const Problem problem = LoadProblem(kFolder);
   const worker::CancelToken cancel;
-  const auto reference = (*target)->CompileReference(problem, cancel);
+  const auto reference = (*target)->Compile({problem}, cancel);
   INFO(reference.status());
   REQUIRE(reference.ok());
   if (const auto* error = std::get_if<CompileError>(&reference->result)) FAIL(error->log);
@@ -146,7 +146,7 @@ TEST_CASE("Launches are checked against kernel parameters at compile time") {
     Candidate candidate = ReferenceCandidate(problem, "cuda").value();
     candidate.launches[0].arguments = arguments;
     candidate.candidate_id = CandidateId(candidate);
-    const auto compiled = (*target)->Compile(problem, candidate, cancel);
+    const auto compiled = (*target)->Compile({problem, &candidate}, cancel);
     REQUIRE(compiled.ok());
     const auto* error = std::get_if<CompileError>(&compiled->result);
     if (error == nullptr) return std::string();

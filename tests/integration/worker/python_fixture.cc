@@ -41,7 +41,7 @@ Candidate PythonCandidate(const Problem& problem, const std::string& source) {
 Problem MakeTask(const std::string& source) { return ParseProblem({{"task.py", source}}).value(); }
 
 worker::CompileResult CompilePython(const Problem& problem, const Candidate& candidate) {
-  auto compiled = PythonTarget().Compile(problem, candidate, worker::CancelToken());
+  auto compiled = PythonTarget().Compile({problem, &candidate}, worker::CancelToken());
   INFO(compiled.status().ToString());
   REQUIRE(compiled.ok());
   return *std::move(compiled);
@@ -51,7 +51,7 @@ absl::StatusOr<Measurement> TryMeasure(const Problem& problem, const Candidate& 
   const auto compiled = CompilePython(problem, candidate);
   if (const auto* error = std::get_if<CompileError>(&compiled.result)) FAIL(error->log);
   const Artifact& artifact = std::get<worker::CompileSuccess>(compiled.result).artifact;
-  return PythonTarget().Measure(problem, candidate, artifact, MeasureLevel::kScreen,
+  return PythonTarget().Measure({problem, candidate, artifact, MeasureLevel::kScreen},
                                 worker::CancelToken());
 }
 

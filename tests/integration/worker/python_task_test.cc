@@ -28,8 +28,8 @@ TEST_CASE("A worker says whether it judges PyTorch tasks") {
   REQUIRE(without->Describe().missing_tools.size() == 1);
   CHECK_THAT(without->Describe().missing_tools[0], Catch::Contains("--python"));
   const Problem problem = MakeTask(kReluTask);
-  const auto compiled = without->Compile(
-      problem, PythonCandidate(problem, ModelNew("        pass")), worker::CancelToken());
+  const Candidate candidate = PythonCandidate(problem, ModelNew("        pass"));
+  const auto compiled = without->Compile({problem, &candidate}, worker::CancelToken());
   CHECK(absl::IsUnimplemented(compiled.status()));
   CHECK_THAT(std::string(compiled.status().message()), Catch::Contains("--python"));
 }

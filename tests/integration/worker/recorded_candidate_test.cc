@@ -234,7 +234,7 @@ class RecordingTarget {
     Candidate candidate = ReferenceCandidate(problem, kCudaTargetName).value();
     candidate.source = source;
     candidate.candidate_id = CandidateId(candidate);
-    auto compiled = target_->Compile(problem, candidate, CancelToken());
+    auto compiled = target_->Compile({problem, &candidate}, CancelToken());
     INFO(compiled.status().ToString());
     REQUIRE(compiled.ok());
     if (const auto* error = std::get_if<CompileError>(&compiled->result)) FAIL(error->log);

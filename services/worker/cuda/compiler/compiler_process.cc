@@ -207,11 +207,21 @@ CompilerProcess::End CompilerProcess::Compile(const compiler_wire::CompileReques
                                               int64_t limit_ns, const CancelToken& cancel,
                                               compiler_wire::CompileReply& reply) {
   ++compiles_;
-  return Exchange(request.Encode(), limit_ns, cancel, [&](const std::string& content) {
+  const End end = Exchange(request.Encode(), limit_ns, cancel, [&](const std::string& content) {
     auto decoded = compiler_wire::CompileReply::Decode(content);
     if (decoded) reply = *std::move(decoded);
     return decoded.has_value();
   });
+  if (end == End::kAnswered && reply.code == compiler_wire::ReplyCode::kCompiled &&
+      !request.program.empty()) {
+    programs_.push_back(request.program);
+    if (programs_.size() > compiler_wire::kKeptPrograms) programs_.pop_front();
+  }
+  return end;
+}
+
+bool CompilerProcess::Keeps(const std::string& program) const {
+  return std::find(programs_.begin(), programs_.end(), program) != programs_.end();
 }
 
 CompilerProcess::End CompilerProcess::Simulate(const compiler_wire::SimulateRequest& request,

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 
@@ -41,6 +42,8 @@ class CompilerProcess {
 
   const compiler_wire::Hello& hello() const { return hello_; }
   int compiles() const { return compiles_; }
+  // Whether the process probably keeps the program of this name.
+  bool Keeps(const std::string& program) const;
 
   enum class End {
     kAnswered,
@@ -88,6 +91,7 @@ class CompilerProcess {
   int socket_fd_ = -1;
   compiler_wire::Hello hello_;
   int compiles_ = 0;
+  std::deque<std::string> programs_;  // compiled last, the oldest first
 };
 
 }  // namespace kernelcast::worker

@@ -16,6 +16,7 @@
 #include "services/worker/core/source_scan.h"
 #include "services/worker/cuda/compiler/admission.h"
 #include "services/worker/cuda/compiler/cubin.h"
+#include "services/worker/cuda/compiler/kernel_parameters.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -127,13 +128,16 @@ absl::StatusOr<std::unique_ptr<CudaCompiler>> CudaCompiler::Make(CudaCompilerOpt
 CudaCompiler::~CudaCompiler() = default;
 
 absl::StatusOr<std::unique_ptr<CompilerProcess>> CudaCompiler::TakeProcess(
-    const CancelToken& cancel) {
+    const CancelToken& cancel, const std::string& program) {
   {
     std::unique_lock lock(mutex_);
     for (;;) {
       while (!idle_.empty()) {
-        std::unique_ptr<CompilerProcess> process = std::move(idle_.back());
-        idle_.pop_back();
+        const auto keeps = std::find_if(idle_.begin(), idle_.end(),
+                                        [&](const auto& idle) { return idle->Keeps(program); });
+        const auto chosen = keeps == idle_.end() ? idle_.begin() : keeps;
+        std::unique_ptr<CompilerProcess> process = std::move(*chosen);
+        idle_.erase(chosen);
         if (process->Alive()) {
           return process;
         }
@@ -239,6 +243,23 @@ absl::StatusOr<CompileResult> CudaCompiler::Compile(const std::string& source,
   return result;
 }
 
+bool CudaCompiler::Grown(const CompilerProcess& process) const {
+  return process.peak_resident_bytes() > options_.process.max_memory_bytes / 2;
+}
+
+compiler_wire::CompileRequest CudaCompiler::RequestOf(const std::string& source,
+                                                      const std::vector<std::string>& flags,
+                                                      const std::string& architecture) const {
+  compiler_wire::CompileRequest request;
+  request.program = ArtifactId(source, flags, architecture);
+  request.source = source;
+  request.options.push_back(absl::StrCat("-arch=", architecture));
+  request.options.insert(request.options.end(), std::begin(kBaseFlags), std::end(kBaseFlags));
+  request.options.insert(request.options.end(), flags.begin(), flags.end());
+  request.headers = headers_->Reach(IncludedFiles(source));
+  return request;
+}
+
 absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& source,
                                                          const std::vector<std::string>& flags,
                                                          const std::string& architecture,
@@ -252,24 +273,17 @@ absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& sour
   if (source.find('\0') != std::string::npos) {
     return Refused(CompileStage::kAdmission, "the source holds a NUL");
   }
-  const std::vector<IncludedFile> included = IncludedFiles(source);
-  if (auto problem = CheckHeaders(*headers_, included)) {
+  if (auto problem = CheckHeaders(*headers_, IncludedFiles(source))) {
     return Refused(CompileStage::kAdmission, *problem);
   }
 
-  compiler_wire::CompileRequest request;
-  request.source = source;
-  request.options.push_back(absl::StrCat("-arch=", architecture));
-  request.options.insert(request.options.end(), std::begin(kBaseFlags), std::end(kBaseFlags));
-  request.options.insert(request.options.end(), flags.begin(), flags.end());
-  request.headers = headers_->Reach(included);
-
+  const compiler_wire::CompileRequest request = RequestOf(source, flags, architecture);
   const int64_t start_ns = Clock::Real().MonotonicNs();
   compiler_wire::CompileReply reply;
   KC_ASSIGN_OR_RETURN(auto process, TakeProcess(cancel));
   const CompilerProcess::End end = process->Compile(request, options_.timeout_ns, cancel, reply);
   // NVRTC reports a failed allocation as a text among the source's errors.
-  const bool grown = process->peak_resident_bytes() > options_.process.max_memory_bytes / 2;
+  const bool grown = Grown(*process);
   if (grown && reply.code == compiler_wire::ReplyCode::kRefused) {
     reply.code = compiler_wire::ReplyCode::kOutOfMemory;
   }
@@ -325,30 +339,47 @@ absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& sour
   }
   CompileSuccess success;
   success.facts = ExtractPtxFacts(reply.ptx, *cubin, ReadPtxasInfo(reply.log));
-  success.artifact.artifact_id = ArtifactId(source, flags, architecture);
+  success.artifact.artifact_id = request.program;
   success.artifact.format = ArtifactFormat::kCubin;
   success.artifact.architecture = architecture;
   success.artifact.toolchain = toolchain_.description;
   success.artifact.content = std::move(reply.cubin);
   success.log = truncated(options_.max_warning_bytes);
-  success.ptx = std::move(reply.ptx);
+  success.ptx = EntryDeclarations(reply.ptx);
   CompileResult result;
   result.result = std::move(success);
   result.compile_ns = Clock::Real().MonotonicNs() - start_ns;
   return result;
 }
 
+CompilerProcess::End CudaCompiler::SimulateIn(CompilerProcess& process,
+                                              const SimulatedProgram& program,
+                                              const compiler_wire::SimulateRequest& request,
+                                              const CancelToken& cancel,
+                                              compiler_wire::SimulateReply& reply) const {
+  using End = CompilerProcess::End;
+  End end = process.Simulate(request, options_.simulation_timeout_ns, cancel, reply);
+  if (end != End::kAnswered || reply.known) return end;
+  compiler_wire::CompileReply compiled;
+  end = process.Compile(RequestOf(program.source, program.flags, program.architecture),
+                        options_.timeout_ns, cancel, compiled);
+  if (end != End::kAnswered) return end;
+  return process.Simulate(request, options_.simulation_timeout_ns, cancel, reply);
+}
+
 absl::StatusOr<std::vector<ShapeSimulation>> CudaCompiler::Simulate(
-    const std::string& ptx_text, std::vector<SimulationPlan> plans,
-    std::vector<SimulationPlan> checks, const std::string& device, const std::string& architecture,
-    const CancelToken& cancel) {
+    const SimulatedProgram& program, std::vector<SimulationPlan> plans,
+    std::vector<SimulationPlan> checks, const std::string& device, const CancelToken& cancel) {
   std::vector<ShapeSimulation> simulations;
-  const virtual_gpu::GpuModel* gpu = virtual_gpu::FindGpuModel(device, architecture);
-  if (gpu == nullptr || ptx_text.empty() || plans.empty()) {
+  const virtual_gpu::GpuModel* gpu = virtual_gpu::FindGpuModel(device, program.architecture);
+  if (gpu == nullptr || plans.empty()) {
     return simulations;
   }
   compiler_wire::SimulateRequest request;
-  request.ptx = ptx_text;
+  request.ptx = program.ptx;
+  if (program.ptx.empty()) {
+    request.program = ArtifactId(program.source, program.flags, program.architecture);
+  }
   request.gpu = static_cast<uint64_t>(gpu - virtual_gpu::AllGpuModels().data());
   for (SimulationPlan& plan : plans) {
     request.shapes.push_back(
@@ -362,14 +393,13 @@ absl::StatusOr<std::vector<ShapeSimulation>> CudaCompiler::Simulate(
         {std::move(plan.buffers), std::move(plan.launches), std::move(plan.resources), true});
   }
   compiler_wire::SimulateReply reply;
-  KC_ASSIGN_OR_RETURN(auto process, TakeProcess(cancel));
-  const CompilerProcess::End end =
-      process->Simulate(request, options_.simulation_timeout_ns, cancel, reply);
+  KC_ASSIGN_OR_RETURN(auto process, TakeProcess(cancel, request.program));
+  const CompilerProcess::End end = SimulateIn(*process, program, request, cancel, reply);
   if (end == CompilerProcess::End::kDied) {
     Log(LogLevel::kWarning, "a virtual GPU process died; replacing it",
         {{"cause", process->Obituary()}});
   }
-  if (end != CompilerProcess::End::kAnswered) {
+  if (end != CompilerProcess::End::kAnswered || Grown(*process)) {
     process.reset();
   }
   ReturnProcess(std::move(process));

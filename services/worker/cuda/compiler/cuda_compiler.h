@@ -46,6 +46,15 @@ struct CudaToolchain {
   std::optional<std::string> ArchitectureOf(int major, int minor) const;
 };
 
+// A program for the virtual GPU, for one architecture: a source that Compile has compiled, or the
+// PTX of another compiler.
+struct SimulatedProgram {
+  std::string architecture;
+  std::string source = {};
+  std::vector<std::string> flags = {};
+  std::string ptx = {};  // if not empty, instead of the source
+};
+
 // Compiles device CUDA to cubins and their facts with NVRTC, in processes that are kept warm and
 // cannot open files. Needs no GPU. Thread-safe.
 class CudaCompiler {
@@ -77,15 +86,15 @@ class CudaCompiler {
                                                       const std::string& architecture,
                                                       const CancelToken& cancel);
 
-  // Simulates the launches of a compiled program on the virtual GPU, for each shape in `plans`.
-  // Models the GPU named by `device`, or else one of the architecture. `ptx_text` is from the
-  // result of Compile. A simulation that takes too long or ends the process gives launches that are
-  // not covered. The launches of the first simulation also carry the faults found at the shapes of
-  // `checks`. Returns an empty vector if no such GPU is modelled. Errors as Compile.
+  // Simulates the launches of a program on the virtual GPU, for each shape in `plans`. Models the
+  // GPU named by `device`, or else one of the architecture. Runs in a process that keeps the source
+  // compiled, or compiles it again, so NVRTC's PTX never enters a process. A simulation that takes
+  // too long or ends the process gives launches that are not covered. The launches of the first
+  // simulation also carry the faults found at the shapes of `checks`. Returns an empty vector if no
+  // such GPU is modelled. Errors as Compile.
   [[nodiscard]] absl::StatusOr<std::vector<ShapeSimulation>> Simulate(
-      const std::string& ptx_text, std::vector<SimulationPlan> plans,
-      std::vector<SimulationPlan> checks, const std::string& device,
-      const std::string& architecture, const CancelToken& cancel);
+      const SimulatedProgram& program, std::vector<SimulationPlan> plans,
+      std::vector<SimulationPlan> checks, const std::string& device, const CancelToken& cancel);
 
   // Starts up to `count` processes in parallel, ahead of the compiles that need them. Returns when
   // they have started or failed.
@@ -98,11 +107,23 @@ class CudaCompiler {
   CudaCompiler(CudaCompilerOptions options, CompileCache& cache)
       : options_(std::move(options)), cache_(cache) {}
 
-  absl::StatusOr<std::unique_ptr<CompilerProcess>> TakeProcess(const CancelToken& cancel);
+  // Prefers a process that keeps the program of this name, then the one that is idle for longest.
+  absl::StatusOr<std::unique_ptr<CompilerProcess>> TakeProcess(const CancelToken& cancel,
+                                                               const std::string& program = "");
   // Starts a process that is already counted in processes_.
   absl::StatusOr<std::unique_ptr<CompilerProcess>> StartProcess(const CancelToken& cancel);
   // nullptr: the process has ended.
   void ReturnProcess(std::unique_ptr<CompilerProcess> process);
+  // Whether the process must be replaced because of the memory it has used.
+  bool Grown(const CompilerProcess& process) const;
+  compiler_wire::CompileRequest RequestOf(const std::string& source,
+                                          const std::vector<std::string>& flags,
+                                          const std::string& architecture) const;
+  // Simulates in this process, which compiles the program at first if it does not keep it.
+  CompilerProcess::End SimulateIn(CompilerProcess& process, const SimulatedProgram& program,
+                                  const compiler_wire::SimulateRequest& request,
+                                  const CancelToken& cancel,
+                                  compiler_wire::SimulateReply& reply) const;
   absl::StatusOr<CompileResult> CompileFresh(const std::string& source,
                                              const std::vector<std::string>& flags,
                                              const std::string& architecture,
@@ -118,8 +139,8 @@ class CudaCompiler {
   std::mutex mutex_;
   std::condition_variable returned_;
   // State below is protected by mutex_.
-  std::vector<std::unique_ptr<CompilerProcess>> idle_;
-  int processes_ = 0;  // idle, at work, and being started
+  std::vector<std::unique_ptr<CompilerProcess>> idle_;  // idle for longest first
+  int processes_ = 0;                                   // idle, at work, and being started
 };
 
 }  // namespace kernelcast::worker

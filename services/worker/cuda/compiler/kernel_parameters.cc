@@ -12,6 +12,8 @@
 namespace kernelcast::worker {
 namespace {
 
+constexpr std::string_view kEntry = ".entry";
+
 constexpr std::string_view kBlanks = " \t\r\n";
 // Of a parameter that declares as much or more: no argument is as large. Its bits can be counted.
 constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max() / 8;
@@ -84,8 +86,19 @@ bool Fits(const KernelArgument& argument, const KernelParameter& parameter) {
 
 }  // namespace
 
+std::string EntryDeclarations(std::string_view ptx) {
+  std::string declarations;
+  for (size_t at = ptx.find(kEntry); at != std::string_view::npos; at = ptx.find(kEntry, at + 1)) {
+    const size_t open = ptx.find_first_of("({", at);
+    if (open == std::string_view::npos) break;
+    const size_t end = ptx[open] == '(' ? std::min(ptx.find(')', open), ptx.size()) : open;
+    absl::StrAppend(&declarations, std::string(ptx.substr(at, end - at)),
+                    ptx[open] == '(' ? ")\n{}\n" : "{}\n");
+  }
+  return declarations;
+}
+
 std::vector<KernelSignature> ReadSignatures(std::string_view ptx) {
-  constexpr std::string_view kEntry = ".entry";
   std::vector<KernelSignature> signatures;
   for (size_t at = ptx.find(kEntry); at != std::string_view::npos; at = ptx.find(kEntry, at + 1)) {
     const std::string_view rest = ptx.substr(at + kEntry.size());

@@ -24,6 +24,9 @@ struct KernelSignature {
   std::vector<KernelParameter> parameters;
 };
 
+// Returns the declarations of all entries in the PTX, without their bodies.
+std::string EntryDeclarations(std::string_view ptx);
+
 // Returns the signatures of all entries in the PTX, in their order.
 std::vector<KernelSignature> ReadSignatures(std::string_view ptx);
 

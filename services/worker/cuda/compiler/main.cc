@@ -12,8 +12,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <deque>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -39,6 +41,7 @@ using compiler_wire::SimulateRequest;
 
 constexpr uint64_t kMaxRequestBytes = 64 << 20;
 constexpr rlim_t kStackBytes = 64 << 20;
+constexpr size_t kKeptBytes = 32 << 20;
 constexpr const char* kSourceName = "kernel.cu";
 // Runs the compiler through all its stages, so that it opens its files before the sandbox is
 // entered.
@@ -210,12 +213,49 @@ absl::Status Warm(const NvrtcApi& api, const Compiler& compiler, Hello& hello) {
   return absl::OkStatus();
 }
 
-// Runs the compiled program on the virtual GPU.
-SimulateReply Simulate(const SimulateRequest& request) {
+// The PTX of the programs that were compiled last.
+class KeptPrograms {
+ public:
+  void Keep(const std::string& name, std::string ptx) {
+    std::erase_if(programs_, [&](const Program& kept) { return kept.name == name; });
+    programs_.push_back({name, std::move(ptx)});
+    while (programs_.size() > compiler_wire::kKeptPrograms || Bytes() > kKeptBytes) {
+      programs_.pop_front();
+    }
+  }
+  // Null: it is not kept.
+  const std::string* Find(const std::string& name) const {
+    const auto found = std::find_if(programs_.begin(), programs_.end(),
+                                    [&](const Program& kept) { return kept.name == name; });
+    return found == programs_.end() ? nullptr : &found->ptx;
+  }
+
+ private:
+  struct Program {
+    std::string name;
+    std::string ptx;
+  };
+  size_t Bytes() const {
+    size_t bytes = 0;
+    for (const Program& kept : programs_) bytes += kept.ptx.size();
+    return bytes;
+  }
+
+  std::deque<Program> programs_;  // the oldest first
+};
+
+// Runs a program on the virtual GPU.
+SimulateReply Simulate(const SimulateRequest& request, const KeptPrograms& kept) {
   SimulateReply reply;
+  const std::string* const ptx =
+      request.program.empty() ? &request.ptx : kept.Find(request.program);
+  if (ptx == nullptr) {
+    reply.known = false;
+    return reply;
+  }
   const auto models = virtual_gpu::AllGpuModels();
   const virtual_gpu::GpuModel& gpu = models[std::min<size_t>(request.gpu, models.size() - 1)];
-  const virtual_gpu::Program program = virtual_gpu::ParseProgram(request.ptx);
+  const virtual_gpu::Program program = virtual_gpu::ParseProgram(*ptx);
   int64_t check_steps = virtual_gpu::kCheckSteps;
   for (const compiler_wire::SimulatedShape& shape : request.shapes) {
     if (shape.checks) {
@@ -246,6 +286,7 @@ SimulateReply Simulate(const SimulateRequest& request) {
 
 // Answers requests until the socket is closed.
 int Serve(const Compiler& compiler) {
+  KeptPrograms kept;
   for (;;) {
     uint64_t size = 0;
     if (!ReadAll(compiler_wire::kSocketFd, reinterpret_cast<char*>(&size), sizeof(size))) {
@@ -259,7 +300,7 @@ int Serve(const Compiler& compiler) {
       return 1;
     }
     if (const auto simulation = SimulateRequest::Decode(content)) {
-      if (!WriteAll(compiler_wire::kSocketFd, Simulate(*simulation).Encode())) {
+      if (!WriteAll(compiler_wire::kSocketFd, Simulate(*simulation, kept).Encode())) {
         return 1;
       }
       continue;
@@ -280,6 +321,9 @@ int Serve(const Compiler& compiler) {
     }
     if (!WriteAll(compiler_wire::kSocketFd, reply.Encode())) {
       return 1;
+    }
+    if (reply.code == ReplyCode::kCompiled && !request->program.empty()) {
+      kept.Keep(request->program, std::move(reply.ptx));
     }
   }
 }

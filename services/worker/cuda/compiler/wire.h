@@ -19,11 +19,16 @@
 //             --CompileRequest or SimulateRequest-->
 //             <--CompileReply or SimulateReply--     one per request, in order
 //             --end of file-->      the program exits
+//
+// The worker reads facts from a program's PTX. It does not send it back: a simulation names the
+// program, and if the process does not keep it, the worker has it compiled again.
 
 namespace kernelcast::worker::compiler_wire {
 
 inline constexpr int kSocketFd = 3;
 inline constexpr int kHeadersFd = 4;
+// A process keeps at most this many programs for simulations, and fewer if they are large.
+inline constexpr size_t kKeptPrograms = 64;
 
 class Encoder {
  public:
@@ -143,6 +148,8 @@ struct NamedHeader {
 enum class RequestKind : uint64_t { kCompile = 1, kSimulate = 2 };
 
 struct CompileRequest {
+  // The process keeps the program under this name for simulations; empty: it does not.
+  std::string program;
   std::string source;
   std::vector<std::string> options;
   std::vector<NamedHeader> headers;
@@ -150,7 +157,7 @@ struct CompileRequest {
   std::string Encode() const {
     Encoder encoder;
     encoder.Number(static_cast<uint64_t>(RequestKind::kCompile));
-    encoder.Text(source).Number(options.size());
+    encoder.Text(program).Text(source).Number(options.size());
     for (const std::string& option : options) {
       encoder.Text(option);
     }
@@ -166,6 +173,7 @@ struct CompileRequest {
     if (decoder.Number() != static_cast<uint64_t>(RequestKind::kCompile)) {
       return std::nullopt;
     }
+    request.program = decoder.Text();
     request.source = decoder.Text();
     for (uint64_t left = decoder.Count(); left > 0; --left) {
       request.options.emplace_back(decoder.Text());
@@ -214,14 +222,17 @@ struct SimulatedShape {
   bool checks = false;  // check for faults instead of estimating times
 };
 
+// Simulates a program that this process has compiled and keeps, or PTX of another compiler.
 struct SimulateRequest {
+  std::string program;  // CompileRequest::program; empty: `ptx`
   std::string ptx;
   uint64_t gpu = 0;  // index into virtual_gpu::AllGpuModels()
   std::vector<SimulatedShape> shapes;
 
   std::string Encode() const {
     Encoder encoder;
-    encoder.Number(static_cast<uint64_t>(RequestKind::kSimulate)).Text(ptx).Number(gpu);
+    encoder.Number(static_cast<uint64_t>(RequestKind::kSimulate));
+    encoder.Text(program).Text(ptx).Number(gpu);
     encoder.Number(shapes.size());
     for (const SimulatedShape& shape : shapes) {
       encoder.Number(shape.checks ? 1 : 0).Number(shape.buffers.size());
@@ -257,6 +268,7 @@ struct SimulateRequest {
     if (decoder.Number() != static_cast<uint64_t>(RequestKind::kSimulate)) {
       return std::nullopt;
     }
+    request.program = decoder.Text();
     request.ptx = decoder.Text();
     request.gpu = decoder.Number();
     for (uint64_t left = decoder.Count(); left > 0; --left) {
@@ -305,11 +317,12 @@ struct SimulateReply {
     std::string not_checked = {};
     std::vector<virtual_gpu::LaunchFinding> findings = {};
   };
+  bool known = true;  // false: this process does not keep the program
   std::vector<std::vector<Launch>> shapes;
 
   std::string Encode() const {
     Encoder encoder;
-    encoder.Number(shapes.size());
+    encoder.Number(known ? 1 : 0).Number(shapes.size());
     for (const std::vector<Launch>& launches : shapes) {
       encoder.Number(launches.size());
       for (const Launch& launch : launches) {
@@ -331,6 +344,7 @@ struct SimulateReply {
   static std::optional<SimulateReply> Decode(std::string_view content) {
     Decoder decoder(content);
     SimulateReply reply;
+    reply.known = decoder.Number() != 0;
     for (uint64_t shapes = decoder.Count(); shapes > 0; --shapes) {
       std::vector<Launch>& launches = reply.shapes.emplace_back();
       for (uint64_t left = decoder.Count(); left > 0; --left) {

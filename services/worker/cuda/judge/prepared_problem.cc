@@ -30,10 +30,8 @@ constexpr const char* kOracleText = "the problem's oracle";
 
 absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> CudaPreparedProblem::Make(
     const Problem& problem, const CudaProgram& oracle, CudaProgram reference,
-    const MeasureOptions& options, CudaDevice& device, JudgeKernels& kernels, CudaRunner& runner,
-    const SecretKey& key, const CancelToken& cancel) {
-  std::unique_ptr<CudaPreparedProblem> prepared(
-      new CudaPreparedProblem(problem, options, device, kernels, key));
+    const Setting& setting, CudaRunner& runner, const CancelToken& cancel) {
+  std::unique_ptr<CudaPreparedProblem> prepared(new CudaPreparedProblem(problem, setting));
   prepared->reference_ = std::move(reference);
   int64_t last_ns = Clock::Real().MonotonicNs();
   const auto lap = [&last_ns](int64_t& time_ns) {
@@ -56,22 +54,20 @@ absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> CudaPreparedProblem::Make(
 }
 
 absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> CudaPreparedProblem::MakeTask(
-    std::shared_ptr<const PythonTaskPrograms> task, const MeasureOptions& options,
-    CudaDevice& device, JudgeKernels& kernels, const CudaRunnerOptions& python, CudaRunner& runner,
-    const SecretKey& key, const CancelToken& cancel) {
-  std::unique_ptr<CudaPreparedProblem> prepared(
-      new CudaPreparedProblem(task->problem(), options, device, kernels, key));
+    std::shared_ptr<const PythonTaskPrograms> task, const Setting& setting,
+    const CudaRunnerOptions& python, CudaRunner& runner, const CancelToken& cancel) {
+  std::unique_ptr<CudaPreparedProblem> prepared(new CudaPreparedProblem(task->problem(), setting));
   prepared->task_ = std::move(task);
   prepared->reference_.object = prepared->task_->Reference({}).content;
   KC_RETURN_IF_ERROR(prepared->Arrange());
   {
     KC_ASSIGN_OR_RETURN(const auto drawn,
-                        CudaTaskInputs::Start(*prepared->task_, device, python, cancel));
+                        CudaTaskInputs::Start(*prepared->task_, setting.device, python, cancel));
     KC_RETURN_IF_ERROR(prepared->FillTaskInputs(*drawn, cancel));
   }
   if (HasChecker(prepared->problem_.task->format)) {
     KC_ASSIGN_OR_RETURN(prepared->checker_,
-                        CudaTaskChecker::Start(*prepared->task_, device, python, cancel));
+                        CudaTaskChecker::Start(*prepared->task_, setting.device, python, cancel));
   }
   KC_RETURN_IF_ERROR(prepared->PlanReference());
   {

@@ -44,21 +44,27 @@ class CudaPreparedProblem {
   using CheckCase = CasePlan::CheckCase;
   using BenchShape = CasePlan::BenchShape;
 
+  // How the problem is judged, on which device, and the key of its values.
+  struct Setting {
+    const MeasureOptions& options;
+    CudaDevice& device;
+    JudgeKernels& kernels;
+    SecretKey key;
+  };
+
   // Draws inputs on the device, runs the oracle and the reference on all of them in `runner`, and
   // checks the reference. FAILED_PRECONDITION: oracle or reference is at fault, or the problem
   // needs more memory than the device has. RESOURCE_EXHAUSTED: it needs more than is free. Both are
   // found before any memory is taken. UNAVAILABLE: the runner failed otherwise.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> Make(
       const Problem& problem, const CudaProgram& oracle, CudaProgram reference,
-      const MeasureOptions& options, CudaDevice& device, JudgeKernels& kernels, CudaRunner& runner,
-      const SecretKey& key, const CancelToken& cancel);
+      const Setting& setting, CudaRunner& runner, const CancelToken& cancel);
 
   // The same for a Python task: its own code makes the inputs, and its reference is the oracle too,
   // in another process. `runner` gets the reference; `python` starts the others.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> MakeTask(
-      std::shared_ptr<const PythonTaskPrograms> task, const MeasureOptions& options,
-      CudaDevice& device, JudgeKernels& kernels, const CudaRunnerOptions& python,
-      CudaRunner& runner, const SecretKey& key, const CancelToken& cancel);
+      std::shared_ptr<const PythonTaskPrograms> task, const Setting& setting,
+      const CudaRunnerOptions& python, CudaRunner& runner, const CancelToken& cancel);
 
   // Device memory in use, including everything allocated so far.
   uint64_t bytes() const;
@@ -138,16 +144,15 @@ class CudaPreparedProblem {
   int candidates_served = 0;
 
  private:
-  CudaPreparedProblem(const Problem& problem, const MeasureOptions& options, CudaDevice& device,
-                      JudgeKernels& kernels, const SecretKey& key)
+  CudaPreparedProblem(const Problem& problem, const Setting& setting)
       : problem_(problem),
-        options_(options),
-        device_(device),
-        kernels_(kernels),
-        shapes_random_(key, "held-out shapes"),
-        values_random_(key, "input values"),
-        fingerprint_seed_(SecretRandom(key, "fingerprint").Next()),
-        memory_(device, key) {}
+        options_(setting.options),
+        device_(setting.device),
+        kernels_(setting.kernels),
+        shapes_random_(setting.key, "held-out shapes"),
+        values_random_(setting.key, "input values"),
+        fingerprint_seed_(SecretRandom(setting.key, "fingerprint").Next()),
+        memory_(setting.device, setting.key) {}
 
   CallTensors Tensors() const { return {problem_, task_.get()}; }
   absl::Status Arrange();

@@ -249,7 +249,15 @@ absl::StatusOr<CompileResult> CudaCompilers::Compile(const Problem& problem,
     if (auto wrong = CheckArguments(candidate.launches, plan, ReadSignatures(success->ptx))) {
       return Refusal(*std::move(wrong));
     }
-    KC_RETURN_IF_ERROR(AddSimulations(problem, target->second, candidate, model, cancel, *success));
+    KC_RETURN_IF_ERROR(AddSimulations({.problem = problem,
+                                       .target = target->second,
+                                       .candidate = candidate,
+                                       .program = {.architecture = model.architecture,
+                                                   .source = candidate.source,
+                                                   .flags = candidate.flags},
+                                       .device = model.name},
+                                      cancel, *success));
+    success->ptx.clear();
   }
   return result;
 }
@@ -279,13 +287,19 @@ absl::StatusOr<CompileResult> CudaCompilers::CompileTriton(const Problem& proble
   if (auto wrong = CheckArguments(launched.launches, plan, ReadSignatures(success->ptx))) {
     return Refusal(*std::move(wrong));
   }
-  KC_RETURN_IF_ERROR(AddSimulations(problem, target, launched, model, cancel, *success));
+  KC_RETURN_IF_ERROR(AddSimulations(
+      {.problem = problem,
+       .target = target,
+       .candidate = launched,
+       .program = {.architecture = model.architecture, .ptx = std::exchange(success->ptx, "")},
+       .device = model.name},
+      cancel, *success));
   return result;
 }
 
-absl::Status CudaCompilers::AddSimulations(const Problem& problem, const ProblemTarget& target,
-                                           const Candidate& candidate, const DeviceModel& model,
-                                           const CancelToken& cancel, CompileSuccess& success) {
+absl::Status CudaCompilers::AddSimulations(const Simulated& simulated, const CancelToken& cancel,
+                                           CompileSuccess& success) {
+  const auto& [problem, target, candidate, program, device] = simulated;
   KC_ASSIGN_OR_RETURN(const Cubin cubin, ReadCubin(success.artifact.content));
   std::vector<SimulationPlan> plans;
   for (const AxisValues& shape : target.bench_shapes) {
@@ -300,11 +314,9 @@ absl::Status CudaCompilers::AddSimulations(const Problem& problem, const Problem
         problem, candidate.launches, candidate.workspace_bytes, candidate.tunables, shape, cubin);
     if (plan.ok()) checks.push_back(*std::move(plan));
   }
-  const std::string ptx = std::move(success.ptx);
-  success.ptx.clear();
-  KC_ASSIGN_OR_RETURN(success.facts.simulations,
-                      nvrtc_->Simulate(ptx, std::move(plans), std::move(checks), model.name,
-                                       model.architecture, cancel));
+  KC_ASSIGN_OR_RETURN(
+      success.facts.simulations,
+      nvrtc_->Simulate(program, std::move(plans), std::move(checks), device, cancel));
   return absl::OkStatus();
 }
 

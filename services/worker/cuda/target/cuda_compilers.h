@@ -86,10 +86,17 @@ class CudaCompilers {
   absl::StatusOr<CompileResult> CompileTriton(const Problem& problem, const ProblemTarget& target,
                                               const Candidate& candidate, const DeviceModel& model,
                                               const CancelToken& cancel);
+  // What is simulated, and on which device.
+  struct Simulated {
+    const Problem& problem;
+    const ProblemTarget& target;
+    const Candidate& candidate;  // its launches
+    SimulatedProgram program;
+    const std::string& device;
+  };
   // Adds the virtual GPU's simulation of the launches at the bench shapes to the facts.
-  absl::Status AddSimulations(const Problem& problem, const ProblemTarget& target,
-                              const Candidate& candidate, const DeviceModel& model,
-                              const CancelToken& cancel, CompileSuccess& success);
+  absl::Status AddSimulations(const Simulated& simulated, const CancelToken& cancel,
+                              CompileSuccess& success);
 
   // Adds the simulation of what a Python candidate launches, or the reason why there is none.
   absl::Status AddRecorded(const Problem& problem, const Candidate& candidate,

@@ -151,16 +151,15 @@ absl::StatusOr<CudaPreparedProblem*> CudaMeasurer::PrepareAnew(const Problem& pr
                                                                const CudaPrograms& programs,
                                                                const CancelToken& cancel) {
   const int64_t start_ns = clock_.MonotonicNs();
+  const CudaPreparedProblem::Setting setting{options_.measure, *device_, *kernels_, options_.key()};
   std::unique_ptr<CudaPreparedProblem> prepared;
   if (programs.task != nullptr) {
-    KC_ASSIGN_OR_RETURN(prepared, CudaPreparedProblem::MakeTask(
-                                      programs.task, options_.measure, *device_, *kernels_,
-                                      options_.python, *runner_, options_.key(), cancel));
+    KC_ASSIGN_OR_RETURN(prepared, CudaPreparedProblem::MakeTask(programs.task, setting,
+                                                                options_.python, *runner_, cancel));
   } else {
     KC_ASSIGN_OR_RETURN(
-        prepared,
-        CudaPreparedProblem::Make(problem, programs.oracle, programs.reference, options_.measure,
-                                  *device_, *kernels_, *runner_, options_.key(), cancel));
+        prepared, CudaPreparedProblem::Make(problem, programs.oracle, programs.reference, setting,
+                                            *runner_, cancel));
   }
   Log(LogLevel::kDebug, "prepared a problem",
       {{"problem", problem.name},

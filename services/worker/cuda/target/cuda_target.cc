@@ -359,40 +359,25 @@ const CudaTarget::Device* CudaTarget::FindModel(const std::string& device_model)
   return nullptr;
 }
 
-absl::StatusOr<CompileResult> CudaTarget::Compile(const Problem& problem,
-                                                  const Candidate& candidate,
+absl::StatusOr<CompileResult> CudaTarget::Compile(const CompileRequest& request,
                                                   const CancelToken& cancel) {
-  return CompileFor("", problem, candidate, cancel);
-}
-
-absl::StatusOr<CompileResult> CudaTarget::CompileFor(const std::string& device_model,
-                                                     const Problem& problem,
-                                                     const Candidate& candidate,
-                                                     const CancelToken& cancel) {
-  KC_RETURN_IF_ERROR(CheckModel(info_, FindModel(device_model) != nullptr ? "" : device_model));
-  KC_RETURN_IF_ERROR(CudaCompilers::CheckKind(problem, candidate));
+  if (request.candidate == nullptr) {
+    KC_ASSIGN_OR_RETURN(const Candidate reference,
+                        ReferenceCandidate(request.problem, kCudaTargetName));
+    return Compile({request.problem, &reference, request.device_model}, cancel);
+  }
+  const Device* const device = FindModel(request.device_model);
+  KC_RETURN_IF_ERROR(CheckModel(info_, device != nullptr ? "" : request.device_model));
+  KC_RETURN_IF_ERROR(CudaCompilers::CheckKind(request.problem, *request.candidate));
   if (!info_.can_compile) {
     return absl::UnimplementedError(info_.unavailable_reason);
   }
-  const Device* const device = FindModel(device_model);
   return compilers_->Compile(
-      problem, candidate,
+      request.problem, *request.candidate,
       {.name = device == nullptr ? info_.device.model : device->facts.info.model,
        .architecture = device == nullptr ? info_.architecture : device->architecture,
        .record_launches = devices_.empty()},
       cancel);
-}
-
-absl::StatusOr<CompileResult> CudaTarget::CompileReference(const Problem& problem,
-                                                           const CancelToken& cancel) {
-  return CompileReferenceFor("", problem, cancel);
-}
-
-absl::StatusOr<CompileResult> CudaTarget::CompileReferenceFor(const std::string& device_model,
-                                                              const Problem& problem,
-                                                              const CancelToken& cancel) {
-  KC_ASSIGN_OR_RETURN(const Candidate reference, ReferenceCandidate(problem, kCudaTargetName));
-  return CompileFor(device_model, problem, reference, cancel);
 }
 
 absl::StatusOr<Artifact> CudaTarget::Resolve(const Candidate& candidate, const Artifact& sent) {
@@ -471,10 +456,11 @@ void CudaTarget::Expect(const Problem& problem, const Candidate& candidate) {
   loader_->Expect(ProgramOf(*task, candidate));
 }
 
-absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(Device& device, const Problem& problem,
-                                                    const Candidate& candidate,
-                                                    const Artifact& artifact,
+absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(Device& device, const MeasureRequest& request,
                                                     const CancelToken& cancel) {
+  const Problem& problem = request.problem;
+  const Candidate& candidate = request.candidate;
+  const Artifact& artifact = request.artifact;
   if (artifact.architecture != device.architecture) {
     return absl::FailedPreconditionError(absl::StrCat("the artefact is for ", artifact.architecture,
                                                       "; the device is ", device.architecture));
@@ -500,24 +486,15 @@ absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(Device& device, const Proble
   return programs;
 }
 
-absl::StatusOr<Measurement> CudaTarget::Measure(const Problem& problem, const Candidate& candidate,
-                                                const Artifact& artifact, MeasureSpec spec,
+absl::StatusOr<Measurement> CudaTarget::Measure(const MeasureRequest& request,
                                                 const CancelToken& cancel) {
-  return MeasureOn(0, problem, candidate, artifact, spec, cancel);
-}
-
-absl::StatusOr<Measurement> CudaTarget::MeasureOn(size_t number, const Problem& problem,
-                                                  const Candidate& candidate,
-                                                  const Artifact& artifact, MeasureSpec spec,
-                                                  const CancelToken& cancel) {
   if (!info_.can_measure) {
     return absl::UnimplementedError(info_.unavailable_reason);
   }
-  Device& device = *devices_.at(number);
-  KC_ASSIGN_OR_RETURN(const CudaPrograms programs,
-                      CompileAll(device, problem, candidate, artifact, cancel));
+  Device& device = *devices_.at(request.device);
+  KC_ASSIGN_OR_RETURN(const CudaPrograms programs, CompileAll(device, request, cancel));
   LoadedCandidate loaded;
-  if (loader_ != nullptr && problem.task) {
+  if (loader_ != nullptr && request.problem.task) {
     KC_ASSIGN_OR_RETURN(loaded, loader_->Take(programs.candidate.object, cancel));
   }
   const int64_t begin_ns = Clock::Real().MonotonicNs();
@@ -532,7 +509,8 @@ absl::StatusOr<Measurement> CudaTarget::MeasureOn(size_t number, const Problem& 
     return held;
   };
   CudaMeasurer& measurer = *device.measurer;
-  auto outcome = measurer.Measure(problem, programs, spec, cancel, std::move(loaded), acquire);
+  auto outcome = measurer.Measure(request.problem, programs, request.spec, cancel,
+                                  std::move(loaded), acquire);
   const int64_t start_ns = begin_ns + waited_ns;
   device.last_times = measurer.times();
   if (absl::IsUnavailable(outcome.status()) && cancel.Check().ok()) {
@@ -542,12 +520,12 @@ absl::StatusOr<Measurement> CudaTarget::MeasureOn(size_t number, const Problem& 
   }
   KC_RETURN_IF_ERROR(outcome.status());
   if (held != nullptr) KC_RETURN_IF_ERROR(held->Check());
-  Measurement measurement = RecordOf(info_, options_.worker_id, kCudaMeasuringProtocol, candidate,
-                                     artifact, spec.level, start_ns, *std::move(outcome));
+  Measurement measurement = RecordOf({info_, options_.worker_id, kCudaMeasuringProtocol}, request,
+                                     start_ns, *std::move(outcome));
   measurement.device = device.facts.info;
   measurement.preparation_time_ns = measurer.times().prepare_ns;
   Log(LogLevel::kDebug, "measured a candidate",
-      {{"candidate_id", candidate.candidate_id},
+      {{"candidate_id", request.candidate.candidate_id},
        {"gpu", device.ordinal},
        {"outcome", OutcomeName(measurement.outcome)},
        {"prepare_us", measurer.times().prepare_ns / 1000},
@@ -564,26 +542,17 @@ absl::StatusOr<Measurement> CudaTarget::MeasureOn(size_t number, const Problem& 
   return measurement;
 }
 
-absl::StatusOr<Profile> CudaTarget::ProfileCandidate(const Problem& problem,
-                                                     const Candidate& candidate,
-                                                     const Artifact& artifact,
+absl::StatusOr<Profile> CudaTarget::ProfileCandidate(const MeasureRequest& request,
                                                      const CancelToken& cancel) {
-  return ProfileOn(0, problem, candidate, artifact, cancel);
-}
-
-absl::StatusOr<Profile> CudaTarget::ProfileOn(size_t number, const Problem& problem,
-                                              const Candidate& candidate, const Artifact& artifact,
-                                              const CancelToken& cancel) {
   if (!info_.can_measure) {
     return absl::UnimplementedError(info_.unavailable_reason);
   }
-  Device& device = *devices_.at(number);
-  KC_ASSIGN_OR_RETURN(const CudaPrograms programs,
-                      CompileAll(device, problem, candidate, artifact, cancel));
+  Device& device = *devices_.at(request.device);
+  KC_ASSIGN_OR_RETURN(const CudaPrograms programs, CompileAll(device, request, cancel));
   KC_ASSIGN_OR_RETURN(const TimingLease::Held held, device.lease->Acquire(cancel));
-  auto profile = device.measurer->ProfileCandidate(problem, programs, cancel);
+  auto profile = device.measurer->ProfileCandidate(request.problem, programs, cancel);
   Log(LogLevel::kDebug, "profiled a candidate",
-      {{"candidate_id", candidate.candidate_id},
+      {{"candidate_id", request.candidate.candidate_id},
        {"gpu", device.ordinal},
        {"device_time_us", profile.ok() ? profile->device_time_ns / 1000 : 0},
        {"unavailable_reason",

@@ -45,31 +45,15 @@ class CudaTarget final : public Target {
   ~CudaTarget() override;
 
   TargetInfo Describe() const override;
-  absl::StatusOr<CompileResult> Compile(const Problem& problem, const Candidate& candidate,
+  absl::StatusOr<CompileResult> Compile(const CompileRequest& request,
                                         const CancelToken& cancel) override;
-  absl::StatusOr<CompileResult> CompileReference(const Problem& problem,
-                                                 const CancelToken& cancel) override;
-  absl::StatusOr<CompileResult> CompileFor(const std::string& device_model, const Problem& problem,
-                                           const Candidate& candidate,
-                                           const CancelToken& cancel) override;
-  absl::StatusOr<CompileResult> CompileReferenceFor(const std::string& device_model,
-                                                    const Problem& problem,
-                                                    const CancelToken& cancel) override;
   void Announce(const Problem& problem, const CancelToken& cancel) override;
   void Expect(const Problem& problem, const Candidate& candidate) override;
   absl::StatusOr<Artifact> Resolve(const Candidate& candidate, const Artifact& sent) override;
-  absl::StatusOr<Measurement> Measure(const Problem& problem, const Candidate& candidate,
-                                      const Artifact& artifact, MeasureSpec spec,
+  absl::StatusOr<Measurement> Measure(const MeasureRequest& request,
                                       const CancelToken& cancel) override;
-  absl::StatusOr<Profile> ProfileCandidate(const Problem& problem, const Candidate& candidate,
-                                           const Artifact& artifact,
+  absl::StatusOr<Profile> ProfileCandidate(const MeasureRequest& request,
                                            const CancelToken& cancel) override;
-  absl::StatusOr<Measurement> MeasureOn(size_t device, const Problem& problem,
-                                        const Candidate& candidate, const Artifact& artifact,
-                                        MeasureSpec spec, const CancelToken& cancel) override;
-  absl::StatusOr<Profile> ProfileOn(size_t device, const Problem& problem,
-                                    const Candidate& candidate, const Artifact& artifact,
-                                    const CancelToken& cancel) override;
   bool Revive(size_t device) override;
 
   // Where the time of the first device's last measurement went. Do not call it during a
@@ -115,8 +99,7 @@ class CudaTarget final : public Target {
                                                                    const CancelToken& cancel);
   void NoteFailure(Device& device, const absl::Status& status);
   // Returns everything needed to run the candidate.
-  absl::StatusOr<CudaPrograms> CompileAll(Device& device, const Problem& problem,
-                                          const Candidate& candidate, const Artifact& artifact,
+  absl::StatusOr<CudaPrograms> CompileAll(Device& device, const MeasureRequest& request,
                                           const CancelToken& cancel);
 
   const CudaTargetOptions options_;

@@ -165,7 +165,7 @@ void Atomic(Warp& w, const Instruction& i) {
   const int first = i.writes + 1;
   int n = 0;
   if (w.block->checker != nullptr) {
-    CheckAccess(w, i, addresses, space, i.bytes, 1, AccessKind::kAtomic);
+    CheckAccess(w, i, addresses, {space, i.bytes, 1, AccessKind::kAtomic});
   }
   ForLanes(w.active, [&](int l) {
     const uint64_t address = addresses.at[static_cast<size_t>(n++)];

@@ -100,7 +100,7 @@ void Load(Warp& w, const Instruction& i) {
   const uint16_t* operands = w.operands(i);
   int n = 0;
   if (w.block->checker != nullptr) {
-    CheckAccess(w, i, addresses, space, i.bytes, i.lanes, AccessKind::kRead);
+    CheckAccess(w, i, addresses, {space, i.bytes, i.lanes, AccessKind::kRead});
   }
   if (space == Space::kShared && i.bytes == 4) {
     LoadSharedWords(w, i, addresses);
@@ -146,7 +146,7 @@ void Store(Warp& w, const Instruction& i) {
   const uint16_t* operands = w.operands(i) + 1;
   int n = 0;
   if (w.block->checker != nullptr) {
-    CheckAccess(w, i, addresses, space, i.bytes, i.lanes, AccessKind::kWrite, operands);
+    CheckAccess(w, i, addresses, {space, i.bytes, i.lanes, AccessKind::kWrite, operands});
   }
   ForLanes(w.active, [&](int l) {
     const uint64_t address = addresses.at[static_cast<size_t>(n++)];

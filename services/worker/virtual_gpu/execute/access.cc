@@ -188,25 +188,27 @@ int SharedWavefronts(std::span<const uint64_t> addresses, int bytes) {
   return std::max(1, wavefronts);
 }
 
-void CheckAccess(Warp& w, const Instruction& i, const Addresses& addresses, Space space, int bytes,
-                 int elements, AccessKind kind, const uint16_t* values) {
+void CheckAccess(Warp& w, const Instruction& i, const Addresses& addresses,
+                 const LaneAccess& access) {
+  const Space space = access.space;
+  const int bytes = access.bytes;
   Checker& checker = *w.block->checker;
   checker.BeginInstruction();
   int n = 0;
   ForLanes(w.active, [&](int l) {
     const uint64_t first = addresses.at[static_cast<size_t>(n++)];
     if (space != Space::kParameter && space != Space::kConstant && space != Space::kArgument) {
-      checker.Aligned(w, i, l, first, bytes * elements);
+      checker.Aligned(w, i, l, first, bytes * access.elements);
     }
-    for (int element = 0; element < elements; ++element) {
+    for (int element = 0; element < access.elements; ++element) {
       const uint64_t at = first + static_cast<uint64_t>(element * bytes);
       switch (space) {
         case Space::kShared:
-          checker.Shared(w, i, l, at, bytes, kind,
-                         values == nullptr ? 0 : ReadLane(w, values[element], l));
+          checker.Shared(w, i, l, at, bytes, access.kind,
+                         access.values == nullptr ? 0 : ReadLane(w, access.values[element], l));
           break;
-        case Space::kLocal: checker.Local(w, i, l, at, bytes, kind); break;
-        case Space::kGlobal: checker.Global(w, i, l, at, bytes, kind); break;
+        case Space::kLocal: checker.Local(w, i, l, at, bytes, access.kind); break;
+        case Space::kGlobal: checker.Global(w, i, l, at, bytes, access.kind); break;
         default: break;
       }
     }

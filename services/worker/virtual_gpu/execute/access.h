@@ -98,10 +98,17 @@ int SharedWavefronts(std::span<const uint64_t> addresses, int bytes);
 // Returns the number of wavefronts without conflicts.
 int IdealWavefronts(int lanes, int bytes);
 
-// Reports the access to the checker, which must be present. `values`: the first operand with a
-// written value.
-void CheckAccess(Warp& w, const Instruction& i, const Addresses& addresses, Space space, int bytes,
-                 int elements, AccessKind kind, const uint16_t* values = nullptr);
+// What each lane accesses at its address.
+struct LaneAccess {
+  Space space = Space::kGlobal;
+  int bytes = 0;  // of an element
+  int elements = 1;
+  AccessKind kind = AccessKind::kRead;
+  const uint16_t* values = nullptr;  // the first operand with a written value
+};
+// Reports the access to the checker, which must be present.
+void CheckAccess(Warp& w, const Instruction& i, const Addresses& addresses,
+                 const LaneAccess& access);
 
 // Values in memory. Reads outside a space return 0; writes there have no effect. `bytes`: 1, 2, 4
 // or 8. Inline, because they take most of the time of an access.

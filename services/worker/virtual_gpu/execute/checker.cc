@@ -134,12 +134,12 @@ void Checker::Report(Fault fault, const Warp& w, const Instruction& i, int lane,
   finding.detail = Cat(TextOf(i.line), " ", Where(w, lane), " ", detail).substr(0, kMaxDetail);
 }
 
-void Checker::Race(const Warp& w, const Instruction& i, int lane, uint64_t address,
-                   const char* does, const char* did, int other, int32_t other_line) {
+void Checker::Race(const Warp& w, const Instruction& i, int lane, uint64_t address, AccessKind kind,
+                   const Other& other) {
   if (Known(Fault::kSharedRace, i)) return;
   Report(Fault::kSharedRace, w, i, lane,
-         Cat(does, " shared byte ", address, " that thread ", other, " ", did, " at PTX line ",
-             other_line, " (", TextOf(other_line), ") with no barrier between"));
+         Cat(Verb(kind), " shared byte ", address, " that thread ", other.thread, " ", other.did,
+             " at PTX line ", other.line, " (", TextOf(other.line), ") with no barrier between"));
 }
 
 namespace {
@@ -198,10 +198,10 @@ void Checker::Shared(const Warp& w, const Instruction& i, int lane, uint64_t add
     initialised = initialised || is_initialised;
     const bool same_epoch = is_initialised && cell.write_epoch == epoch_;
     if (is_initialised && cell.pending && !(kind == AccessKind::kAsyncWrite)) {
-      Race(w, i, lane, address, Verb(kind), "still copies to", cell.writer, cell.write_line);
+      Race(w, i, lane, address, kind, {"still copies to", cell.writer, cell.write_line});
     } else if (reads && same_epoch && !cell.atomic && warp_of(cell.writer) != w.number) {
-      Race(w, i, lane, address, Verb(kind), cell.atomic ? "updates" : "writes", cell.writer,
-           cell.write_line);
+      Race(w, i, lane, address, kind,
+           {cell.atomic ? "updates" : "writes", cell.writer, cell.write_line});
     }
     if (writes) {
       const auto offset = static_cast<size_t>(address) + static_cast<size_t>(at);
@@ -215,8 +215,8 @@ void Checker::Shared(const Warp& w, const Instruction& i, int lane, uint64_t add
       }
       if (same_epoch && changes && kind == AccessKind::kWrite) {
         if (warp_of(cell.writer) != w.number) {
-          Race(w, i, lane, address, Verb(kind), cell.atomic ? "updates" : "writes", cell.writer,
-               cell.write_line);
+          Race(w, i, lane, address, kind,
+               {cell.atomic ? "updates" : "writes", cell.writer, cell.write_line});
         } else if (cell.write_serial == serial_ && cell.writer != thread) {
           if (!Known(Fault::kSharedRace, i)) {
             Report(Fault::kSharedRace, w, i, lane,
@@ -227,7 +227,7 @@ void Checker::Shared(const Warp& w, const Instruction& i, int lane, uint64_t add
       }
       if (kind != AccessKind::kAtomic && changes && cell.read_epoch == epoch_ &&
           (cell.many_readers || warp_of(cell.reader) != w.number)) {
-        Race(w, i, lane, address, Verb(kind), "reads", cell.reader, cell.read_line);
+        Race(w, i, lane, address, kind, {"reads", cell.reader, cell.read_line});
       }
       cell.write_epoch = epoch_;
       cell.write_serial = serial_;

@@ -114,8 +114,15 @@ class Checker {
   std::string Where(const Warp& w, int lane) const;
   std::string TextOf(int32_t line) const;
   std::string NameOf(int buffer) const;
-  void Race(const Warp& w, const Instruction& i, int lane, uint64_t address, const char* does,
-            const char* did, int other, int32_t other_line);
+  // What another thread does or did with a cell, and where.
+  struct Other {
+    const char* did = "";
+    uint16_t thread = 0;
+    int32_t line = 0;
+  };
+  // Reports that a lane accesses shared memory that another thread uses too.
+  void Race(const Warp& w, const Instruction& i, int lane, uint64_t address, AccessKind kind,
+            const Other& other);
 
   const Program& program_;
   const Kernel& kernel_;

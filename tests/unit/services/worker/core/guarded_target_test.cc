@@ -18,25 +18,26 @@ class FragileTarget final : public Target {
  public:
   explicit FragileTarget(std::string poison) : poison_(std::move(poison)) {}
 
-  TargetInfo Describe() const override { return {}; }
-  absl::StatusOr<CompileResult> Compile(const Problem&, const Candidate& candidate,
-                                        const CancelToken&) override {
-    Die(candidate.candidate_id);
-    return CompileResult();
+  TargetInfo Describe() const override {
+    TargetInfo info;
+    info.target = "fragile";
+    return info;
   }
-  absl::StatusOr<CompileResult> CompileReference(const Problem& problem,
-                                                 const CancelToken&) override {
-    Die(problem.problem_id);
+  absl::StatusOr<CompileResult> Compile(const CompileRequest& request,
+                                        const CancelToken&) override {
+    Die(request.candidate == nullptr ? request.problem.problem_id
+                                     : request.candidate->candidate_id);
     return CompileResult();
   }
   absl::StatusOr<Artifact> Resolve(const Candidate&, const Artifact&) override {
     return Artifact();
   }
-  absl::StatusOr<Measurement> Measure(const Problem&, const Candidate& candidate, const Artifact&,
-                                      MeasureSpec, const CancelToken&) override {
-    Die(candidate.candidate_id);
+  absl::StatusOr<Measurement> Measure(const MeasureRequest& request, const CancelToken&) override {
+    Die(request.candidate.candidate_id);
     return Measurement();
   }
+  void Expect(const Problem&, const Candidate& candidate) override { Die(candidate.candidate_id); }
+  bool Revive(size_t device) override { return device == 1; }
 
  private:
   void Die(const std::string& id) const {
@@ -86,7 +87,7 @@ TEST_CASE("A candidate that was in process at two crashes of the worker is refus
   const Worker worker;
   const auto measure = [](const char* id) {
     return [id](Target& target) {
-      return target.MeasureOn(0, {}, Named(id), {}, MeasureLevel::kScreen, CancelToken()).status();
+      return target.Measure({{}, Named(id), {}, MeasureLevel::kScreen, 0}, CancelToken()).status();
     };
   };
   CHECK(worker.InProcess(measure("k_poison")) == kCrashed);
@@ -97,7 +98,8 @@ TEST_CASE("A candidate that was in process at two crashes of the worker is refus
   CHECK(worker.InProcess(measure("k_fine")) == 0);
   // Each stage counts by itself.
   const auto compile = [](Target& target) {
-    return target.CompileFor("", {}, Named("k_poison"), CancelToken()).status();
+    const Candidate candidate = Named("k_poison");
+    return target.Compile({Problem(), &candidate}, CancelToken()).status();
   };
   CHECK(worker.InProcess(compile) == kCrashed);
 }
@@ -108,7 +110,7 @@ TEST_CASE("A problem whose reference was in process at two crashes is refused") 
     Problem problem;
     problem.problem_id = "k_poison";
     target.Announce(problem, CancelToken());
-    return target.CompileReferenceFor("", problem, CancelToken()).status();
+    return target.Compile({problem}, CancelToken()).status();
   };
   CHECK(worker.InProcess(describe) == kCrashed);
   CHECK(worker.InProcess(describe) == kCrashed);
@@ -117,10 +119,30 @@ TEST_CASE("A problem whose reference was in process at two crashes is refused") 
 
 TEST_CASE("Without a journal a guarded target refuses nothing") {
   GuardedTarget target(std::make_unique<FragileTarget>("k_other"), nullptr);
-  CHECK(target.Compile({}, Named("k_poison"), CancelToken()).ok());
-  CHECK(target.Measure({}, Named("k_poison"), {}, MeasureLevel::kScreen, CancelToken()).ok());
+  const Candidate candidate = Named("k_poison");
+  CHECK(target.Compile({Problem(), &candidate}, CancelToken()).ok());
+  CHECK(target.Measure({{}, Named("k_poison"), {}, MeasureLevel::kScreen}, CancelToken()).ok());
   CHECK(absl::IsUnimplemented(
-      target.ProfileCandidate({}, Named("k_poison"), {}, CancelToken()).status()));
+      target.ProfileCandidate({{}, Named("k_poison"), {}}, CancelToken()).status()));
+}
+
+TEST_CASE("A call that is stopped before it begins does not reach the target") {
+  GuardedTarget target(std::make_unique<FragileTarget>("k_poison"), nullptr);
+  CancelToken stopped;
+  stopped.Cancel();
+  CHECK(absl::IsCancelled(target.Measure({{}, Named("k_poison"), {}}, stopped).status()));
+}
+
+TEST_CASE("A guarded target passes all other calls on") {
+  GuardedTarget target(std::make_unique<FragileTarget>("k_poison"), nullptr);
+  CHECK(target.Describe().target == "fragile");
+  CHECK(target.Revive(1));
+  CHECK_FALSE(target.Revive(2));
+  const Worker worker;
+  CHECK(worker.InProcess([](Target& guarded) {
+    guarded.Expect({}, Named("k_poison"));
+    return absl::OkStatus();
+  }) == kCrashed);
 }
 
 }  // namespace

@@ -14,18 +14,13 @@ class PlainTarget final : public Target {
     info.target = "plain";
     return info;
   }
-  absl::StatusOr<CompileResult> Compile(const Problem&, const Candidate&,
-                                        const CancelToken&) override {
-    return absl::UnimplementedError("");
-  }
-  absl::StatusOr<CompileResult> CompileReference(const Problem&, const CancelToken&) override {
+  absl::StatusOr<CompileResult> Compile(const CompileRequest&, const CancelToken&) override {
     return absl::UnimplementedError("");
   }
   absl::StatusOr<Artifact> Resolve(const Candidate&, const Artifact&) override {
     return absl::UnimplementedError("");
   }
-  absl::StatusOr<Measurement> Measure(const Problem&, const Candidate&, const Artifact&,
-                                      MeasureSpec, const CancelToken&) override {
+  absl::StatusOr<Measurement> Measure(const MeasureRequest&, const CancelToken&) override {
     return absl::UnimplementedError("");
   }
 };
@@ -45,7 +40,7 @@ const MeasuredOk& OkOf(const Measurement& measurement) {
 
 TEST_CASE("A target without a profiler says so") {
   PlainTarget target;
-  const auto profile = target.ProfileCandidate({}, {}, {}, CancelToken());
+  const auto profile = target.ProfileCandidate({{}, {}, {}}, CancelToken());
   CHECK(absl::IsUnimplemented(profile.status()));
   CHECK(profile.status().message() == "the plain target has no profiler");
 }

@@ -41,6 +41,12 @@ Candidate Named(const std::string& id) {
   return candidate;
 }
 
+absl::StatusOr<CompileResult> Compiled(ReplayTarget& target, const std::string& id,
+                                       const CancelToken& cancel = CancelToken()) {
+  const Candidate candidate = Named(id);
+  return target.Compile({Problem(), &candidate}, cancel);
+}
+
 TEST_CASE("Recorded requests are answered and unrecorded ones are refused") {
   ReplayRecord refused;
   refused.candidate_id = "k_2";
@@ -56,36 +62,36 @@ TEST_CASE("Recorded requests are answered and unrecorded ones are refused") {
   const CancelToken cancel;
   const Problem problem;
 
-  auto compiled = target.Compile({}, Named("k_1"), cancel);
+  auto compiled = Compiled(target, "k_1");
   REQUIRE(compiled.ok());
   CHECK(std::get<CompileSuccess>(compiled->result).facts.values[0] == 1);
   auto measurement =
-      target.Measure(problem, Named("k_1"), Artifact(), MeasureLevel::kFinal, cancel);
+      target.Measure({problem, Named("k_1"), Artifact(), MeasureLevel::kFinal}, cancel);
   REQUIRE(measurement.ok());
   CHECK(MeasuredSpeedup(*measurement)->value == 1.5);
   CHECK(measurement->level == MeasureLevel::kFinal);
 
-  compiled = target.Compile({}, Named("k_2"), cancel);
+  compiled = Compiled(target, "k_2");
   CHECK(std::get<CompileError>(compiled->result).stage == CompileStage::kCompiler);
-  compiled = target.Compile({}, Named("k_3"), cancel);
+  compiled = Compiled(target, "k_3");
   CHECK(std::holds_alternative<CompileSuccess>(compiled->result));
   CHECK(absl::IsFailedPrecondition(
-      target.Measure(problem, Named("k_3"), Artifact(), MeasureLevel::kScreen, cancel).status()));
-  compiled = target.Compile({}, Named("k_9"), cancel);
+      target.Measure({problem, Named("k_3"), Artifact(), MeasureLevel::kScreen}, cancel).status()));
+  compiled = Compiled(target, "k_9");
   CHECK(std::get<CompileError>(compiled->result).stage == CompileStage::kAdmission);
   CHECK(absl::IsFailedPrecondition(
-      target.Measure(problem, Named("k_9"), Artifact(), MeasureLevel::kScreen, cancel).status()));
+      target.Measure({problem, Named("k_9"), Artifact(), MeasureLevel::kScreen}, cancel).status()));
 }
 
 TEST_CASE("The reference has the facts recorded with its problem") {
   ReplayTarget target("cpu", {Measured("k_1", 1.5)});
   Problem problem;
   problem.problem_id = "p_1";
-  auto compiled = target.CompileReference(problem, CancelToken());
+  auto compiled = target.Compile({problem}, CancelToken());
   REQUIRE(compiled.ok());
   CHECK(std::get<CompileSuccess>(compiled->result).facts.values[0] == 2);
   problem.problem_id = "p_2";
-  compiled = target.CompileReference(problem, CancelToken());
+  compiled = target.Compile({problem}, CancelToken());
   CHECK(std::holds_alternative<CompileError>(compiled->result));
 }
 
@@ -95,7 +101,7 @@ TEST_CASE("The last measurement counts, and an earlier one stays when a later re
   ReplayTarget target("cpu", {Measured("k_1", 1.5), Measured("k_1", 1.6), without});
   CHECK(target.size() == 1);
   auto measurement =
-      target.Measure(Problem(), Named("k_1"), Artifact(), MeasureLevel::kScreen, CancelToken());
+      target.Measure({Problem(), Named("k_1"), Artifact(), MeasureLevel::kScreen}, CancelToken());
   REQUIRE(measurement.ok());
   CHECK(MeasuredSpeedup(*measurement)->value == 1.6);
 }
@@ -119,7 +125,7 @@ TEST_CASE("Paced measurements run in sequence and take their share of the record
   for (int i = 0; i < 3; ++i) {
     callers.emplace_back([&] {
       const CancelToken cancel;
-      answered += target.Measure({}, Named("k_1"), {}, MeasureLevel::kScreen, cancel).ok();
+      answered += target.Measure({{}, Named("k_1"), {}, MeasureLevel::kScreen}, cancel).ok();
     });
   }
   callers.clear();
@@ -128,7 +134,7 @@ TEST_CASE("Paced measurements run in sequence and take their share of the record
 
   const CancelToken expired(Clock::Real().MonotonicNs() + 1'000'000);
   ReplayTarget slow("cpu", {record}, 1000);
-  CHECK(slow.Measure({}, Named("k_1"), {}, MeasureLevel::kScreen, expired).status().code() ==
+  CHECK(slow.Measure({{}, Named("k_1"), {}, MeasureLevel::kScreen}, expired).status().code() ==
         absl::StatusCode::kDeadlineExceeded);
 }
 
@@ -136,7 +142,7 @@ TEST_CASE("A stopped token stops a replay too") {
   ReplayTarget target("cpu", {Measured("k_1", 1.5)});
   CancelToken cancel;
   cancel.Cancel();
-  CHECK(absl::IsCancelled(target.Compile({}, Named("k_1"), cancel).status()));
+  CHECK(absl::IsCancelled(Compiled(target, "k_1", cancel).status()));
 }
 
 }  // namespace

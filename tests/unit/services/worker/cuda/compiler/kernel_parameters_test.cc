@@ -133,5 +133,23 @@ TEST_CASE("Truncated PTX is parsed safely") {
   }
 }
 
+TEST_CASE("Declarations without bodies have the same signatures") {
+  const std::string declarations = EntryDeclarations(kPtx);
+  CHECK(declarations.find("ret;") == std::string::npos);
+  const auto whole = ReadSignatures(kPtx);
+  const auto read = ReadSignatures(declarations);
+  REQUIRE(whole.size() == 3);
+  REQUIRE(read.size() == whole.size());
+  for (size_t i = 0; i < whole.size(); ++i) {
+    CHECK(read[i].name == whole[i].name);
+    REQUIRE(read[i].parameters.size() == whole[i].parameters.size());
+    for (size_t j = 0; j < whole[i].parameters.size(); ++j) {
+      CHECK(read[i].parameters[j].kind == whole[i].parameters[j].kind);
+      CHECK(read[i].parameters[j].bytes == whole[i].parameters[j].bytes);
+    }
+  }
+  CHECK(ReadSignatures(EntryDeclarations(".entry bare {ret;}")).at(0).name == "bare");
+}
+
 }  // namespace
 }  // namespace kernelcast::worker

@@ -15,11 +15,13 @@ std::string Content(const std::string& frame) {
 
 TEST_CASE("Messages arrive as sent") {
   CompileRequest request;
+  request.program = "a_1";
   request.source = std::string("source\0with a NUL", 17);
   request.options = {"-arch=sm_90a", ""};
   request.headers = {{"cuda_fp16.h", 12}, {"nv/target", 9999}};
   const auto got = CompileRequest::Decode(Content(request.Encode()));
   REQUIRE(got.has_value());
+  CHECK(got->program == "a_1");
   CHECK(got->source == request.source);
   CHECK(got->options == request.options);
   REQUIRE(got->headers.size() == 2);
@@ -42,6 +44,22 @@ TEST_CASE("Messages arrive as sent") {
   REQUIRE(replied.has_value());
   CHECK(replied->code == ReplyCode::kRefused);
   CHECK(replied->log == reply.log);
+
+  SimulateRequest simulate;
+  simulate.program = "a_1";
+  simulate.ptx = ".entry k";
+  simulate.gpu = 3;
+  const auto simulated = SimulateRequest::Decode(Content(simulate.Encode()));
+  REQUIRE(simulated.has_value());
+  CHECK(simulated->program == "a_1");
+  CHECK(simulated->ptx == ".entry k");
+  CHECK(simulated->gpu == 3);
+
+  SimulateReply unknown;
+  unknown.known = false;
+  const auto answered = SimulateReply::Decode(Content(unknown.Encode()));
+  REQUIRE(answered.has_value());
+  CHECK_FALSE(answered->known);
 }
 
 TEST_CASE("A truncated or inconsistent message is refused") {

@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<worker::CudaPreparedProblem>> FakeJudge::Prepare(
     const Problem& problem, worker::CudaRunner& runner, const std::string& reference,
     const std::string& oracle) {
   return worker::CudaPreparedProblem::Make(problem, MapProgram(oracle), MapProgram(reference),
-                                           QuickOptions(), *device_, *kernels_, runner, kKey,
+                                           {QuickOptions(), *device_, *kernels_, kKey}, runner,
                                            cancel);
 }
 

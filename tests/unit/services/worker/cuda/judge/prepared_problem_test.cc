@@ -69,9 +69,10 @@ TEST_CASE("An oracle fails if it yields NaN, cannot be loaded, hangs or kills a 
   CudaProgram other = MapProgram(kMapOracle);
   other.launches[0].kernel = "other";
   const auto runner = judge.StartRunner();
-  CHECK(Says(CudaPreparedProblem::Make(MapProblem(), other, MapProgram(kMapReference),
-                                       testing::QuickOptions(), judge.device(), judge.kernels(),
-                                       *runner, SecretKey{1}, judge.cancel)
+  CHECK(Says(CudaPreparedProblem::Make(
+                 MapProblem(), other, MapProgram(kMapReference),
+                 {testing::QuickOptions(), judge.device(), judge.kernels(), SecretKey{1}}, *runner,
+                 judge.cancel)
                  .status(),
              "the problem's oracle: "));
   CHECK(Says(fault(absl::StrCat(kMapOracle, " fault=719")), "the problem's oracle"));
@@ -172,11 +173,12 @@ TEST_CASE("Preparation ends soon after the token is stopped") {
   const auto runner = judge.StartRunner();
   CancelToken stopped;
   stopped.Cancel();
-  CHECK(absl::IsCancelled(CudaPreparedProblem::Make(MapProblem(), MapProgram(kMapOracle),
-                                                    MapProgram(kMapReference),
-                                                    testing::QuickOptions(), judge.device(),
-                                                    judge.kernels(), *runner, SecretKey{1}, stopped)
-                              .status()));
+  CHECK(absl::IsCancelled(
+      CudaPreparedProblem::Make(
+          MapProblem(), MapProgram(kMapOracle), MapProgram(kMapReference),
+          {testing::QuickOptions(), judge.device(), judge.kernels(), SecretKey{1}}, *runner,
+          stopped)
+          .status()));
   // The oracle and the runner were not used.
   CHECK(FakeCuda::Instance().calls("LaunchKernel") == 0);
   CHECK(runner->alive());

@@ -1,4 +1,4 @@
-#include "services/worker/rpc/worker_metrics.h"
+#include "services/worker/telemetry/worker_metrics.h"
 
 #include <variant>
 #include <vector>
