@@ -138,6 +138,17 @@ _kernelcast() {
     "forecast --llm-token-budget") return ;;
     "forecast --replay-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "forecast --record-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "lessons --book") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "lessons --problem") return ;;
+    "lessons --orchestrator") return ;;
+    "lessons --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "lessons --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "lessons --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "lessons --token-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "lessons --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "lessons --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "lessons --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "lessons --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "measure --candidates") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "measure --target") return ;;
     "measure --worker") return ;;
@@ -153,10 +164,6 @@ _kernelcast() {
     "report --records") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "report --problem") return ;;
     "report --output" | "report -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
-    "report --device-price") return ;;
-    "report --input-token-price") return ;;
-    "report --cached-token-price") return ;;
-    "report --output-token-price") return ;;
     "report --orchestrator") return ;;
     "report --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "report --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -183,12 +190,9 @@ _kernelcast() {
     "search --generator-in-flight") return ;;
     "search --forecast-tokens") return ;;
     "search --gate") mapfile -t COMPREPLY < <(compgen -W 'declared drawn off' -- "$cur"); return ;;
+    "search --lessons") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --search-id") return ;;
     "search --device-model") return ;;
-    "search --device-price") return ;;
-    "search --input-token-price") return ;;
-    "search --cached-token-price") return ;;
-    "search --output-token-price") return ;;
     "search --report") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --forecaster") mapfile -t COMPREPLY < <(compgen -W 'embedded llm pool replay' -- "$cur"); return ;;
     "search --llm") return ;;
@@ -264,10 +268,6 @@ _kernelcast() {
     "up --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "up --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "up --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
-    "watch --device-price") return ;;
-    "watch --input-token-price") return ;;
-    "watch --cached-token-price") return ;;
-    "watch --output-token-price") return ;;
     "watch --report") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "watch --orchestrator") return ;;
     "watch --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -280,7 +280,7 @@ _kernelcast() {
     "watch --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   esac
   case $command in
-    '') mapfile -t COMPREPLY < <(compgen -W 'best calibrate compile completion doctor eval evaluate export forecast measure problems report search searches stop token train up watch --help --version' -- "$cur") ;;
+    '') mapfile -t COMPREPLY < <(compgen -W 'best calibrate compile completion doctor eval evaluate export forecast lessons measure problems report search searches stop token train up watch --help --version' -- "$cur") ;;
     best)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --device-model --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
@@ -338,6 +338,13 @@ _kernelcast() {
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
       ;;
+    lessons)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --book --problem --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -W 'learn list merge' -- "$cur")
+      fi
+      ;;
     measure)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python --level --counters' -- "$cur")
@@ -354,12 +361,12 @@ _kernelcast() {
       ;;
     report)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --records --problem --output -o --device-price --input-token-price --cached-token-price --output-token-price --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --records --problem --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
     search)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --strategy --strategy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --critic --forecast-tokens --measure-everything --gate --search-id --device-model --tree --archive --device-price --input-token-price --cached-token-price --output-token-price --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --strategy --strategy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --critic --forecast-tokens --measure-everything --gate --lessons --learn --search-id --device-model --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
@@ -393,7 +400,7 @@ _kernelcast() {
       ;;
     watch)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --tree --archive --device-price --input-token-price --cached-token-price --output-token-price --report --no-report --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --report --no-report --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
   esac

@@ -181,14 +181,16 @@ absl::Status AddLine(const Json& object, LessonBook& book) {
 }
 
 absl::StatusOr<Json> ParseLine(std::string_view line) {
-  Json object = ParseBoundedJson<Json>(line);
-  if (object.is_object()) return object;
-  if (object.is_discarded()) {
+  JsonDepthLimit limit;
+  try {
+    Json object = Json::parse(line.begin(), line.end(), limit.Callback<Json>());
+    if (!limit.exceeded() && object.is_object()) return object;
+  } catch (const Json::out_of_range&) {
     const JsonNumberError error = FindNumberTooLarge<Json>(line);
-    if (!error.number.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(error.field.empty() ? "number" : error.field,
-                                                     ": ", Quoted(error.number), " is too large"));
-    }
+    return absl::InvalidArgumentError(absl::StrCat(error.field.empty() ? "number" : error.field,
+                                                   ": ", Quoted(error.number), " is too large"));
+  } catch (const Json::exception&) {
+    return absl::InvalidArgumentError("is not a JSON object");
   }
   return absl::InvalidArgumentError("is not a JSON object");
 }
