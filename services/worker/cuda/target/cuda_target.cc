@@ -509,8 +509,8 @@ absl::StatusOr<Measurement> CudaTarget::Measure(const MeasureRequest& request,
     return held;
   };
   CudaMeasurer& measurer = *device.measurer;
-  auto outcome = measurer.Measure(request.problem, programs, request.spec, cancel,
-                                  std::move(loaded), acquire);
+  auto outcome =
+      measurer.Measure(request.problem, programs, request.spec, cancel, std::move(loaded), acquire);
   const int64_t start_ns = begin_ns + waited_ns;
   device.last_times = measurer.times();
   if (absl::IsUnavailable(outcome.status()) && cancel.Check().ok()) {
