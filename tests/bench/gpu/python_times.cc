@@ -84,16 +84,17 @@ absl::StatusOr<std::optional<Timed>> MeasureOne(worker::CudaTarget& target,
                                                 const TaskExample& example) {
   const Candidate candidate = CandidateOf(example);
   KC_ASSIGN_OR_RETURN(const auto compiled,
-                      target.Compile(*example.problem, candidate, worker::CancelToken()));
+                      target.Compile({*example.problem, &candidate}, worker::CancelToken()));
   const auto* const success = std::get_if<worker::CompileSuccess>(&compiled.result);
   if (success == nullptr) {
     std::printf("%s/%s: %s\n", example.task.c_str(), example.name.c_str(),
                 std::get<CompileError>(compiled.result).log.c_str());
     return std::nullopt;
   }
-  KC_ASSIGN_OR_RETURN(const Measurement measurement,
-                      target.Measure(*example.problem, candidate, success->artifact,
-                                     MeasureLevel::kScreen, worker::CancelToken()));
+  KC_ASSIGN_OR_RETURN(
+      const Measurement measurement,
+      target.Measure({*example.problem, candidate, success->artifact, MeasureLevel::kScreen},
+                     worker::CancelToken()));
   const auto* const ok = std::get_if<MeasuredOk>(&measurement.outcome);
   if (ok == nullptr || !ok->shapes.front().eager ||
       !ok->shapes.front().eager->no_graph_reason.empty()) {

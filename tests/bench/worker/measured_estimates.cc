@@ -113,7 +113,7 @@ absl::StatusOr<std::vector<double>> EstimateTimes(worker::CudaTarget& target,
                                                   const Problem& problem,
                                                   const Candidate& candidate, std::string& reason) {
   KC_ASSIGN_OR_RETURN(const auto compiled,
-                      target.Compile(problem, candidate, worker::CancelToken()));
+                      target.Compile({problem, &candidate}, worker::CancelToken()));
   if (const auto* const error = std::get_if<CompileError>(&compiled.result)) {
     reason = absl::StrCat("does not compile: ", error->log.substr(0, error->log.find('\n')));
     return std::vector<double>();

@@ -96,13 +96,13 @@ TEST_CASE("Bench shapes count by their weights, and timing of several never ends
   candidate.problem_id = weighted.problem_id;
   candidate.candidate_id = CandidateId(candidate);
   const worker::CancelToken cancel;
-  const auto compiled = Shared().target().Compile(weighted, candidate, cancel);
+  const auto compiled = Shared().target().Compile({weighted, &candidate}, cancel);
   REQUIRE(compiled.ok());
   const Artifact& artifact = std::get<worker::CompileSuccess>(compiled->result).artifact;
   std::optional<MeasuredOk> ok;
   for (int attempt = 0; attempt < 8 && !ok; ++attempt) {
-    const auto measured = Shared().target().Measure(weighted, candidate, artifact,
-                                                    {MeasureLevel::kScreen, 100}, cancel);
+    const auto measured = Shared().target().Measure(
+        {weighted, candidate, artifact, {MeasureLevel::kScreen, 100}}, cancel);
     REQUIRE(measured.ok());
     if (const auto* found = std::get_if<MeasuredOk>(&measured->outcome)) ok = *found;
   }
