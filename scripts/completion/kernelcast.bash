@@ -164,6 +164,10 @@ _kernelcast() {
     "report --records") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "report --problem") return ;;
     "report --output" | "report -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "report --device-price") return ;;
+    "report --input-token-price") return ;;
+    "report --cached-token-price") return ;;
+    "report --output-token-price") return ;;
     "report --orchestrator") return ;;
     "report --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "report --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -193,6 +197,10 @@ _kernelcast() {
     "search --lessons") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --search-id") return ;;
     "search --device-model") return ;;
+    "search --device-price") return ;;
+    "search --input-token-price") return ;;
+    "search --cached-token-price") return ;;
+    "search --output-token-price") return ;;
     "search --report") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --forecaster") mapfile -t COMPREPLY < <(compgen -W 'embedded llm pool replay' -- "$cur"); return ;;
     "search --llm") return ;;
@@ -268,6 +276,10 @@ _kernelcast() {
     "up --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "up --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "up --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "watch --device-price") return ;;
+    "watch --input-token-price") return ;;
+    "watch --cached-token-price") return ;;
+    "watch --output-token-price") return ;;
     "watch --report") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "watch --orchestrator") return ;;
     "watch --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -361,12 +373,12 @@ _kernelcast() {
       ;;
     report)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --records --problem --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --records --problem --output -o --device-price --input-token-price --cached-token-price --output-token-price --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
     search)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --strategy --strategy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --critic --forecast-tokens --measure-everything --gate --lessons --learn --search-id --device-model --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --strategy --strategy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --critic --forecast-tokens --measure-everything --time-in-full --gate --lessons --learn --search-id --device-model --tree --archive --device-price --input-token-price --cached-token-price --output-token-price --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
@@ -400,7 +412,7 @@ _kernelcast() {
       ;;
     watch)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --report --no-report --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --tree --archive --device-price --input-token-price --cached-token-price --output-token-price --report --no-report --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
   esac

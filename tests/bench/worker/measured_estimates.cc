@@ -162,7 +162,7 @@ absl::Status MeasureExamples(const MeasuredEstimatesOptions& options) {
   for (const std::string& missing : info.missing_tools) std::printf("%s\n", missing.c_str());
   std::ofstream file(options.file, std::ios::app);
   for (const Example& example : ReadExamples(options)) {
-    KC_ASSIGN_OR_RETURN(const auto compiled, target->Compile(*example.problem, example.candidate,
+    KC_ASSIGN_OR_RETURN(const auto compiled, target->Compile({*example.problem, &example.candidate},
                                                              worker::CancelToken()));
     Measurement measurement;
     if (const auto* const error = std::get_if<CompileError>(&compiled.result)) {
@@ -170,9 +170,10 @@ absl::Status MeasureExamples(const MeasuredEstimatesOptions& options) {
       continue;
     }
     KC_ASSIGN_OR_RETURN(measurement,
-                        target->Measure(*example.problem, example.candidate,
-                                        std::get<worker::CompileSuccess>(compiled.result).artifact,
-                                        MeasureLevel::kScreen, worker::CancelToken()));
+                        target->Measure({*example.problem, example.candidate,
+                                         std::get<worker::CompileSuccess>(compiled.result).artifact,
+                                         MeasureLevel::kScreen},
+                                        worker::CancelToken()));
     std::printf("%s: %s\n", example.name().c_str(), MeasurementFeedback(measurement).c_str());
     std::fflush(stdout);
     file << ToJsonLine(DescribeMeasurement(example, info.device.model, measurement)) << std::endl;

@@ -42,7 +42,7 @@ TEST_CASE("A shape shows its weight where weights differ, and determinism where 
   ok.shapes[0].weight = ok.shapes[1].weight = 0.5;
   CHECK(FormatShape(ok, ok.shapes[0]) == "n=7");
   ok.shapes[0].weight = 0.25;
-  CHECK(FormatShape(ok, ok.shapes[0]) == "n=7, weight 0.25");
+  CHECK(FormatShape(ok, ok.shapes[0]) == "n=7, weight 0.250");
   CHECK(DeterminismPhrase(Determinism::kUnknown).empty());
   CHECK(DeterminismPhrase(Determinism::kVaries) ==
         "outputs vary between processes, within the tolerance");

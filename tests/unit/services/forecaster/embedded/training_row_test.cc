@@ -64,7 +64,8 @@ TEST_CASE("Device code features include its launches", "[forecaster][training_ro
 
   // Two shapes, with a simulated speedup of 1 at the first and of 4 at the second.
   Problem weighted = context.problem;
-  weighted.targets["cuda"].bench_shapes.push_back(weighted.bench_shapes.front());
+  std::vector<AxisValues>& shapes = weighted.targets["cuda"].bench_shapes;
+  shapes.assign(2, weighted.bench_shapes.front());
   weighted.targets["cuda"].bench_weights = {1, 3};
   const auto twice = [&](double second_ns) {
     CompileFacts with = simulated(1000);
