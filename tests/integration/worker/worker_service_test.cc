@@ -277,7 +277,7 @@ TEST_CASE("A screening ends early below the caller's bound, and a final measurem
       const grpc::Status status = worker.Measure(request, &reply);
       INFO(status.error_message());
       REQUIRE(status.ok());
-      // On a busy machine there is no figure, or one with so much noise that nothing stops early.
+      // On a busy machine there is no figure, or one with too much noise to stop early.
       if (!reply.measurement().has_ok()) continue;
       const v1::MeasuredOk& ok = reply.measurement().ok();
       if (may_stop && ok.shapes(0).stop_reason() != kStoppedBehind && attempt < kAttempts) continue;
