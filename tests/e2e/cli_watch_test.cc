@@ -63,7 +63,7 @@ TEST_CASE("A terminal shows the tree, the archive, the cost and what was learnt"
   program.Type("\x03");
   const Outcome outcome = program.Wait(20);
   CHECK(outcome.exit_code == 4);
-  // A second program may watch the same search, and sees what it asks for.
+  // Another program watches the same search. It shows only what its own flags ask for.
   fake.wait_for_stop = false;
   const Outcome watched =
       Run(home, {"watch", "s", "--orchestrator", fake.address(), "--no-report"});

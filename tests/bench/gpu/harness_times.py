@@ -3,9 +3,9 @@
 
     harness_times.py TASK CANDIDATE ... [--trials 100]
 
-Follows time_execution_with_cuda_event of KernelBench's src/kernelbench/timing.py (423217d): three calls first, then for
-each trial a device that is idle, a second-level cache that is overwritten, and events around one call. The first trial
-is left out. KernelBench reports the mean. Tensors keep the dtypes of the task, which KernelBench converts. Prints a line
+Follows time_execution_with_cuda_event of KernelBench's src/kernelbench/timing.py (423217d). It makes three calls first.
+For each trial, it waits until the device is idle, overwrites the second-level cache, and records events around one call.
+It leaves out the first trial. KernelBench reports the mean. Tensors keep the dtypes of the task, which KernelBench converts. Prints a line
 of JSON for each candidate, in their order: `mean_ns`, `median_ns` and `min_ns`, or `error`.
 """
 
