@@ -119,13 +119,8 @@ void Append(const std::string& part, std::string& text) {
   absl::StrAppend(&text, text.empty() ? "" : ", ", part);
 }
 
-std::string DeviceText(const Niche& niche) {
-  std::string text;
-  if (niche.bound > 0) {
-    std::string name(kTimes[static_cast<size_t>(niche.bound - 1)]);
-    name.resize(name.size() - 3);  // "_ns"
-    Append(name, text);
-  }
+std::string DeviceText(const Niche& niche, std::string_view bound) {
+  std::string text(bound);
   if (niche.occupancy > 0) Append(absl::StrCat(niche.occupancy, "/4 occupancy"), text);
   if (niche.width > 0) Append(absl::StrCat(1 << niche.width, " B accesses"), text);
   if (niche.tile > 0) Append(absl::StrCat(RangeText(niche.tile), " threads"), text);
@@ -137,8 +132,8 @@ std::string DeviceText(const Niche& niche) {
   return text;
 }
 
-std::string HostText(const Niche& niche) {
-  std::string text = niche.bound == 1 ? "memory" : "arithmetic";
+std::string HostText(const Niche& niche, std::string_view bound) {
+  std::string text(bound);
   if (niche.width > 0) Append(absl::StrCat(1 << niche.width, " B vectors"), text);
   if (niche.tile > 0) {
     Append(absl::StrCat(RangeText(niche.tile), " instructions in the inner loop"), text);
@@ -195,8 +190,8 @@ std::vector<KernelTrait> TraitsOf(const CompileFacts& facts) {
 std::string NicheText(const CompileFacts& facts) {
   const Niche niche = NicheOf(facts);
   std::string text;
-  if (facts.schema == kCudaPtxSchemaId) text = DeviceText(niche);
-  if (facts.schema == kCpuAssemblySchemaId) text = HostText(niche);
+  if (facts.schema == kCudaPtxSchemaId) text = DeviceText(niche, BoundName(facts));
+  if (facts.schema == kCpuAssemblySchemaId) text = HostText(niche, BoundName(facts));
   return text.empty() ? "unknown" : text;
 }
 
