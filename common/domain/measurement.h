@@ -21,8 +21,9 @@ struct MeasureSpec {
   MeasureSpec(MeasureLevel wanted, double stop = 0)  // NOLINT(google-explicit-constructor)
       : level(wanted), stop_below(stop) {}
 
-  // The value below which timing a problem with this number of bench shapes ends early. 0: it does
-  // not, because other shapes may make up for one that is slow, and final figures are for keeps.
+  // The value below which timing ends early, for a problem with this number of bench shapes. 0: it
+  // does not end early. Another shape may make up for a slow one, and final figures must be
+  // precise.
   double StopBelow(size_t shapes) const {
     return level == MeasureLevel::kScreen && shapes == 1 ? stop_below : 0;
   }
