@@ -22,6 +22,9 @@ namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
 using nlohmann::json;
 
+// Exit code of a search on a machine that is too noisy to show that a gain is one.
+constexpr int kNotFaster = 1;
+
 // Doubles its input as often as `repeats` says. The barrier keeps the compiler from merging the
 // loops.
 std::string Doubling(const std::string& repeats) {
@@ -105,9 +108,9 @@ TEST_CASE("What one search showed makes the next one of its family start with th
   const Outcome learnt =
       Program(home, SearchOf(home, first, "a",
                              {"--budget-measurements", "7", "--lessons", book, "--learn"}))
-          .Wait(240);
+          .Wait(900);
   INFO(learnt.err);
-  REQUIRE(learnt.exit_code == 0);
+  REQUIRE(learnt.exit_code <= kNotFaster);
   CHECK_THAT(learnt.err, Contains("0 lessons about doubling on cpu"));
   CHECK_THAT(learnt.err, Contains("learnt 21 changes from 1 searches"));
 
@@ -142,14 +145,15 @@ TEST_CASE("What one search showed makes the next one of its family start with th
   CHECK(Run(home, {"lessons", "merge", other, book}).exit_code == 0);
   CHECK(Lines(Run(home, {"lessons", "list", other, "--json"}).out) == lessons);
 
-  // Of seven points the best is measured first, whatever the seed.
+  // Of seven points the best is measured first, whatever the seed. One at a time: what is compiled
+  // first would use up the budget.
   for (const char* const seed : {"1", "2"}) {
-    const Outcome with =
-        Program(home, SearchOf(home, second, std::string("b") + seed,
-                               {"--budget-measurements", "1", "--seed", seed, "--lessons", book}))
-            .Wait(240);
+    const Outcome with = Program(home, SearchOf(home, second, std::string("b") + seed,
+                                                {"--budget-measurements", "1", "--in-flight", "1",
+                                                 "--seed", seed, "--lessons", book}))
+                             .Wait(900);
     INFO(with.err);
-    CHECK(with.exit_code == 0);
+    CHECK(with.exit_code <= kNotFaster);
     CHECK_THAT(with.err, Contains("21 lessons about doubling on cpu"));
     const json summary = json::parse(with.out);
     INFO(summary.dump());
@@ -219,10 +223,9 @@ TEST_CASE("With a lesson in the prompt the author answers better, and the search
                                           "--in-flight",
                                           "1"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    const Outcome outcome = Program(home, SearchOf(home, problem, id, arguments)).Wait(240);
+    const Outcome outcome = Program(home, SearchOf(home, problem, id, arguments)).Wait(900);
     INFO(outcome.err);
-    // 1: the machine is too noisy to say that a small gain is one.
-    REQUIRE(outcome.exit_code <= 1);
+    REQUIRE(outcome.exit_code <= kNotFaster);
     for (const std::string& prompt : author->prompts()) CHECK_THAT(prompt, !Contains("im_start"));
     return json::parse(outcome.out)["best"]["speedup"]["value"].get<double>();
   };
