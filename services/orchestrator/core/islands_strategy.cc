@@ -1,4 +1,4 @@
-// Populations that evolve apart and exchange their best from time to time.
+// Populations that evolve separately and exchange their best from time to time.
 
 #include <memory>
 #include <string>
