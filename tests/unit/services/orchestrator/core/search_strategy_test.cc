@@ -317,10 +317,11 @@ TEST_CASE("docs/concepts/search.md lists every strategy with its parameters") {
 TEST_CASE("docs/concepts/routing.md lists every policy with its parameters") {
   const std::string page = ReadConcept("routing.md");
   for (const std::string_view name : PolicyNames()) {
-    const size_t row = page.find(absl::StrCat("\n| `", std::string(name), "` | "));
-    REQUIRE(row != std::string::npos);
+    const std::string start = absl::StrCat("\n| `", std::string(name), "` | ");
     const std::string end = absl::StrCat(" | ", WithDefaults(OwnParameters(name)), " |");
-    INFO(end);
+    INFO("a row" << start << "..." << end);
+    const size_t row = page.find(start);
+    REQUIRE(row != std::string::npos);
     CHECK_THAT(page.substr(row + 1, page.find('\n', row + 1) - row - 1), Catch::EndsWith(end));
   }
 }
