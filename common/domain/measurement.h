@@ -249,7 +249,7 @@ std::string_view OutcomeName(const MeasureOutcome& outcome);
 // The measured speedup, or nullptr if the outcome is not ok.
 const Ratio* MeasuredSpeedup(const Measurement& measurement);
 
-// Whether timing ended early because the candidate was behind.
+// Whether timing ended early because of MeasureSpec::stop_below.
 bool StoppedBehind(const Measurement& measurement);
 
 enum class CompileStage { kAdmission, kCompiler, kLinker, kLimit };

@@ -256,7 +256,7 @@ TEST_CASE("When the endpoint dies for good the search ends with its results and 
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
   const json summary = json::parse(outcome.out);
-  CHECK_THAT(summary["end_reason"].get<std::string>(), Contains("the model is away: "));
+  CHECK_THAT(summary["end_reason"].get<std::string>(), Contains("the model is unavailable: "));
   CHECK(summary["counts"]["generation"]["unanswered"].get<int>() > 0);
   CHECK(summary["best"]["speedup"]["value"].get<double>() > 1.3);
 }
@@ -270,12 +270,12 @@ TEST_CASE("The search resumes when the endpoint returns", "[e2e][generator][slow
   REQUIRE(Eventually([&] { return site.author.prompts().size() >= 2; }));
   const size_t before = site.author.prompts().size();
   site.endpoint->Die();
-  REQUIRE(program.AwaitErr("the model is away: "));
+  REQUIRE(program.AwaitErr("the model is unavailable: "));
   site.endpoint->Return();
   const Outcome outcome = program.Wait(240);
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
-  CHECK_THAT(outcome.err, Contains("the model is back"));
+  CHECK_THAT(outcome.err, Contains("the model is available again"));
   CHECK(site.author.prompts().size() > before);
   const json summary = json::parse(outcome.out);
   CHECK(summary["end_reason"] == "budget: generator_requests");

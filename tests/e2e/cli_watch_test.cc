@@ -120,12 +120,12 @@ TEST_CASE("The report has the cost, the archive and what was learnt", "[e2e][wat
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
   CHECK_THAT(outcome.out, Contains("cost 1.20: 1.20 devices\n") &&
-                              Contains("Started with 1 lesson of earlier searches.") &&
+                              Contains("Started with 1 lesson from earlier searches.") &&
                               Contains("widest k_01234567"));
   const std::string page = ReadFile(path).value();
   CHECK_THAT(page, Contains("<span>cost</span><b>1.20</b>") && Contains("id=archive") &&
                        Contains("The first 1 of 70.") && Contains("What was learnt") &&
-                       Contains("Started with 1 lesson of earlier searches."));
+                       Contains("Started with 1 lesson from earlier searches."));
 }
 
 }  // namespace

@@ -206,7 +206,7 @@ void AddLessonsCommand(CLI::App& app, Context& context) {
   CLI::App* learn = AddCommand(*lessons, context, "learn", "Add what searches showed to a file",
                                [&context, learn_flags] { return RunLearn(context, *learn_flags); });
   learn->add_option("SEARCH_ID", learn_flags->searches, "The searches [all that have ended]");
-  learn->add_option("--book", learn_flags->book, "The file of lessons; made if it is missing")
+  learn->add_option("--book", learn_flags->book, "The file of lessons; created if it is missing")
       ->required()
       ->type_name("FILE.jsonl");
   learn
@@ -225,7 +225,7 @@ void AddLessonsCommand(CLI::App& app, Context& context) {
   CLI::App* merge =
       AddCommand(*lessons, context, "merge", "Add the lessons of files to another file",
                  [&context, merge_flags] { return RunMerge(context, *merge_flags); });
-  merge->add_option("FILE", merge_flags->output, "The file to add to; made if it is missing")
+  merge->add_option("FILE", merge_flags->output, "The file to add to; created if it is missing")
       ->required();
   merge->add_option("FILES", merge_flags->inputs, "The files to add")->required();
 }

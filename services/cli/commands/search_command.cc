@@ -5,6 +5,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,6 +17,7 @@
 #include "common/base/status.h"
 #include "common/config/number_flags.h"
 #include "common/convert/convert.h"
+#include "common/domain/search_names.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/commands/price_flags.h"
@@ -35,9 +39,15 @@ constexpr uint64_t kDefaultGeneratorRequests = 64;
 constexpr double kMostSeconds = 1e9;
 constexpr uint64_t kMostInFlight = 1'000'000;
 
-// The policies of this release's orchestrator; another release may have more.
-constexpr char kPolicies[] = "{threshold,top_k,value,risk}";
-constexpr char kStrategies[] = "{selection,puct,islands,map_elites,beam,random,measure_all}";
+// "{a,b,c}". The names are those of this release's orchestrator; another release may have more.
+std::string BracedList(std::span<const std::string_view> names) {
+  std::string list;
+  for (const std::string_view name : names) {
+    list += list.empty() ? '{' : ',';
+    list += name;
+  }
+  return list + "}";
+}
 
 // The names of --gate.
 const std::map<std::string, v1::GateMode>& GateModes() {
@@ -336,16 +346,18 @@ void AddSearchCommands(CLI::App& app, Context& context) {
       ->type_name("S");
   search
       ->add_option("--policy", flags->policy,
-                   "Policy that decides between forecast and measurement [threshold]")
-      ->type_name(kPolicies);
+                   absl::StrCat("Policy that decides between forecast and measurement [",
+                                std::string(PolicyNames().front()), "]"))
+      ->type_name(BracedList(PolicyNames()));
   search
       ->add_option("--policy-parameter", flags->policy_parameters,
                    "A parameter of the policy; may be given more than once")
       ->type_name("NAME=NUMBER");
   search
       ->add_option("--strategy", flags->strategy,
-                   "Strategy that chooses what candidates are derived from [selection]")
-      ->type_name(kStrategies);
+                   absl::StrCat("Strategy that chooses what candidates are derived from [",
+                                std::string(StrategyNames().front()), "]"))
+      ->type_name(BracedList(StrategyNames()));
   search
       ->add_option("--strategy-parameter", flags->strategy_parameters,
                    "A parameter of the strategy; may be given more than once")

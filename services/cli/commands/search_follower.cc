@@ -115,9 +115,9 @@ void SearchFollower::ApplyGeneration(const v1::Generation& generation) {
   const bool answered = generation.outcome() != v1::GENERATION_OUTCOME_UNANSWERED;
   if (answered == model_away_) {
     model_away_ = !answered;
-    context_.console.Note(answered
-                              ? "the model is back"
-                              : absl::StrCat("the model is away: ", OneLine(generation.detail())));
+    context_.console.Note(
+        answered ? "the model is available again"
+                 : absl::StrCat("the model is unavailable: ", OneLine(generation.detail())));
   }
   if (generation.outcome() == v1::GENERATION_OUTCOME_UNUSABLE) {
     progress_.latest = absl::StrCat("unusable answer: ", OneLine(generation.detail()));

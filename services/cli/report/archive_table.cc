@@ -39,7 +39,7 @@ ArchiveTable MakeArchiveTable(const ReportArchive& archive, size_t max_rows) {
     table.columns = {{"niche"}, {"best kernel"}, {"speedup", true}, {"trials", true}};
   } else if (places) {
     table.title = "Islands";
-    table.note = "Populations that evolve apart.";
+    table.note = "Populations that evolve separately.";
     table.columns = {{"island"}, {"best kernel"}, {"speedup", true}, {"kernels", true}};
   } else {
     const bool beam = archive.strategy == "beam";

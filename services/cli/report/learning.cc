@@ -77,7 +77,7 @@ std::string LearningText(const Learning& learning) {
 std::string LessonsText(const ReportSearch& search) {
   if (search.lessons == 0) return "";
   return absl::StrCat("Started with ", FormatCount(search.lessons),
-                      search.lessons == 1 ? " lesson" : " lessons", " of earlier searches.");
+                      search.lessons == 1 ? " lesson" : " lessons", " from earlier searches.");
 }
 
 std::string LearningHtml(const ReportInput& input) {

@@ -43,11 +43,11 @@ Learning LearningOf(const ReportInput& input);
 // without a forecast to count.
 std::string LearningText(const Learning& learning);
 
-// The section of the page: hit rates, and the lessons of earlier searches. Empty if there is
+// The section of the page: hit rates, and the lessons from earlier searches. Empty if there is
 // nothing to say.
 std::string LearningHtml(const ReportInput& input);
 
-// "Started with 12 lessons of earlier searches." Empty without lessons.
+// "Started with 12 lessons from earlier searches." Empty without lessons.
 std::string LessonsText(const ReportSearch& search);
 
 }  // namespace kernelcast::cli

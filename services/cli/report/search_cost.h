@@ -19,8 +19,8 @@ std::vector<double> DeviceSecondsSoFar(const ReportInput& input, const ReportAna
 std::vector<double> TokensSoFar(const ReportInput& input, const ReportAnalysis& analysis);
 
 // What the whole search has used: all of the device time, and all tokens of forecasts, writers and
-// critics, also those that arrived after the last candidate was settled. Of records without their
-// search, those of the forecasts.
+// critics, also those that arrived after the last candidate was settled. Records without their
+// search have the tokens of forecasts only.
 SearchUsage UsageOf(const ReportInput& input, const ReportAnalysis& analysis);
 
 }  // namespace kernelcast::cli

@@ -25,7 +25,7 @@ constexpr double kTaughtShareError = 0.5;
 // within a factor of 1.5. It grows by this share of what is claimed.
 constexpr double kRecordedError = 0.75;
 constexpr double kClaimError = 0.5;
-// A label that differs by more from the estimate says that the recording is of something else.
+// A label that differs by more from the estimate shows that the recording is unlike the candidate.
 constexpr double kMostRecordedError = 3;
 // Template of recorded candidates, which have none. Their errors are unlike those of candidates
 // without a recording.

@@ -50,12 +50,15 @@ class BeamStrategy final : public SearchStrategy {
 
 }  // namespace
 
-StrategyKind BeamKind() {
-  return {"beam", "only the best few kernels are parents",
+namespace beam {
+
+StrategyKind Kind() {
+  return {"beam", "only the best kernels are parents",
           BroodParameters({8, 2, 1}, {{"width", 4, 1, 1000, "number of kernels that are parents"}}),
           [](const StrategyValues& values) -> std::unique_ptr<const SearchStrategy> {
             return std::make_unique<BeamStrategy>(values);
           }};
 }
 
+}  // namespace beam
 }  // namespace kernelcast::orchestrator

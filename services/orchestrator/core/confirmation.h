@@ -44,8 +44,8 @@ struct ConfirmationLimits {
 struct Screened {
   Ratio speedup;
   std::string candidate_id;
-  // Timing ended early because it was behind. Such a candidate may be one of the three finalists
-  // that there always are, but no other.
+  // Timing ended early because it was too slow. Such a candidate may be one of the three finalists
+  // that there always are, but not a further one.
   bool behind = false;
 };
 

@@ -1,4 +1,4 @@
-// Populations that evolve apart and exchange their best from time to time.
+// Populations that evolve separately and exchange their best from time to time.
 
 #include <memory>
 #include <string>
@@ -74,8 +74,10 @@ class IslandsStrategy final : public SearchStrategy {
 
 }  // namespace
 
-StrategyKind IslandsKind() {
-  return {"islands", "populations that evolve apart, with migration",
+namespace islands {
+
+StrategyKind Kind() {
+  return {"islands", "populations that evolve separately, with migration",
           BroodParameters({8, 2, 1},
                           {{"islands", 4, 1, 100, "number of populations"},
                            {"migrate_every", 3, 1, 1000,
@@ -85,4 +87,5 @@ StrategyKind IslandsKind() {
           }};
 }
 
+}  // namespace islands
 }  // namespace kernelcast::orchestrator

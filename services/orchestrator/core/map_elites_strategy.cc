@@ -64,14 +64,14 @@ class MapElitesStrategy final : public SearchStrategy {
 
 }  // namespace
 
-StrategyKind MapElitesKind() {
-  return {"map_elites",
-          "the best kernel of each niche by bound resource, occupancy, width, tile "
-          "and launches",
-          BroodParameters({8, 2, 1}, {}),
+namespace map_elites {
+
+StrategyKind Kind() {
+  return {"map_elites", "the best kernel of each niche is a parent", BroodParameters({8, 2, 1}, {}),
           [](const StrategyValues& values) -> std::unique_ptr<const SearchStrategy> {
             return std::make_unique<MapElitesStrategy>(values);
           }};
 }
 
+}  // namespace map_elites
 }  // namespace kernelcast::orchestrator

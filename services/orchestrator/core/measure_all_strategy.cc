@@ -20,13 +20,16 @@ class MeasureAllStrategy final : public SearchStrategy {
 
 }  // namespace
 
-StrategyKind MeasureAllKind() {
+namespace measure_all {
+
+StrategyKind Kind() {
   return {"measure_all",
-          "a baseline: proposals as of selection, and each of them is measured",
+          "a baseline: the proposals of `selection`, all measured",
           {},
           [](const StrategyValues&) -> std::unique_ptr<const SearchStrategy> {
             return std::make_unique<MeasureAllStrategy>();
           }};
 }
 
+}  // namespace measure_all
 }  // namespace kernelcast::orchestrator

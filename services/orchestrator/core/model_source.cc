@@ -53,7 +53,7 @@ Asking AskingOf(const Search& search, const SourceInputs& inputs) {
   }
   if (generation.outages > 0 && inputs.now_ns - generation.away_since_ns >=
                                     absl::ToInt64Nanoseconds(inputs.generation_patience)) {
-    return {Asking::Kind::kAway, absl::StrCat("the model is away: ", generation.outage)};
+    return {Asking::Kind::kAway, absl::StrCat("the model is unavailable: ", generation.outage)};
   }
   return {};
 }

@@ -9,8 +9,9 @@
 
 namespace kernelcast::orchestrator {
 
-// A language model writes the candidates, each derived from an earlier one. If the model is away or
-// its answers are useless, candidates come from the problem's template space, if it has one.
+// A language model writes the candidates, each derived from an earlier one. If the model is
+// unavailable or its answers are useless, candidates come from the problem's template space, if it
+// has one.
 class ModelSource final : public CandidateSource {
  public:
   // Maximum consecutive answers of a model without a new kernel. After that it is not asked again.

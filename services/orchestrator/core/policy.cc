@@ -8,27 +8,43 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
+#include "common/domain/search_names.h"
 #include "services/orchestrator/core/next_measurement.h"
 
 namespace kernelcast::orchestrator {
 namespace {
 
 struct Parameters {
+  // A win is a speedup above incumbent * (1 + margin).
   double margin = 0.02;
+  // Failure probability from which a candidate is pruned as a likely failure.
   double fail_above = 0.7;
+  // Minimum probability with which a pruned candidate is measured anyway. Audits are drawn with
+  // clip(audit_scale sqrt(p (1 - p)), audit_min, 1).
   double audit_min = 0.05;
   double audit_scale = 0.2;
+  // In a search that selects, audits take at most this mean share of max_measurements.
   double audit_share = 0.05;
+  // Measurements spent before forecasts are trusted: a share of max_measurements, and a minimum.
   double bootstrap_share = 0.25;
   double bootstrap_min = 6;
+  // Maximum share of max_measurements for the start set of a search that selects.
   double start_share = 0.5;
+  // A search that selects stops measuring when the best win probability is below this.
   double stop_below = 1e-4;
-  // Used by some policies only.
+  // The others are used by some policies only.
+  // Win probability from which a candidate is measured as promising.
   double promote_above = 0.5;
+  // Win probability below which a candidate is pruned as unpromising.
   double prune_below = 0.05;
+  // Share of the budget that a first pass over all candidates may spend, in proportion to the
+  // candidates seen.
   double pace = 0.6;
+  // Share of the candidates that is measured.
   double share = 0.25;
+  // Expected improvement in log2 speedup, per usual cost of a candidate.
   double least_value = 0.002;
+  // Maximum share of winners among pruned candidates, and the probability of a false certificate.
   double alpha = 0.05;
   double delta = 0.05;
 };
@@ -146,6 +162,9 @@ class BasePolicy : public Policy {
   const Parameters p_;
 };
 
+// Measures likely winners, prunes candidates that are confidently not better than the incumbent,
+// and defers the others while the budget's pace allows. A search that selects first prunes
+// everything except its start set, then measures the best of the pruned candidates one at a time.
 class ThresholdPolicy final : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
@@ -183,6 +202,8 @@ class ThresholdPolicy final : public BasePolicy {
   }
 };
 
+// Measures candidates that rank among the best of the last candidates by win probability. This is
+// the filter of the paper (arXiv 2605.31464), which measures 4 of 16, but without its steps.
 class TopKPolicy final : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
@@ -210,6 +231,9 @@ class TopKPolicy final : public BasePolicy {
   }
 };
 
+// Measures the candidates with the largest expected improvement per device time, as many as the
+// remaining budget allows for the candidates still to come. Without a limit on measurements, all
+// above `least_value`.
 class ValuePolicy final : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
@@ -248,6 +272,10 @@ class ValuePolicy final : public BasePolicy {
   }
 };
 
+// Prunes only below a certified win probability: at most `alpha` of the candidates below it are
+// winners, for forecasts that were observed to separate faster from slower (RiskMonitor). Defers
+// everything else. Certificates are based on deferred and audited candidates, so a wrong forecaster
+// costs measurements, not winners.
 class RiskPolicy final : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
@@ -319,7 +347,7 @@ struct PolicyEntry {
   std::unique_ptr<const Policy> (*make)(const Parameters&);
 };
 
-// One row per policy.
+// One row for each of PolicyNames().
 constexpr PolicyEntry kPolicies[] = {
     {"threshold", kOfThreshold, Make<ThresholdPolicy>},
     {"top_k", kOfTopK, Make<TopKPolicy>},
@@ -339,22 +367,33 @@ const Policy& DefaultPolicy() {
   return *policy;
 }
 
-std::vector<std::string> PolicyNames() {
-  std::vector<std::string> names;
-  for (const PolicyEntry& policy : kPolicies) names.emplace_back(policy.name);
-  return names;
+std::vector<PolicyParameter> OwnParameters(std::string_view name) {
+  std::vector<PolicyParameter> parameters;
+  for (const PolicyEntry& policy : kPolicies) {
+    if (policy.name != name) continue;
+    for (const ParameterSpec& each : policy.parameters) {
+      parameters.push_back({each.name, Parameters().*each.field});
+    }
+  }
+  return parameters;
 }
 
 absl::StatusOr<std::unique_ptr<const Policy>> MakePolicy(
     std::string_view name, const std::map<std::string, double>& parameters) {
   if (name.empty()) name = kDefaultPolicy;
+  const std::span<const std::string_view> names = PolicyNames();
+  if (std::ranges::find(names, name) == names.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "policy: '", std::string(name), "' is not one of ",
+        absl::StrJoin(names, ", ",
+                      [](std::string* out, std::string_view each) { out->append(each); })));
+  }
   for (const PolicyEntry& policy : kPolicies) {
     if (policy.name != name) continue;
     KC_ASSIGN_OR_RETURN(const Parameters parsed, Parse(name, policy.parameters, parameters));
     return policy.make(parsed);
   }
-  return absl::InvalidArgumentError(absl::StrCat("policy: '", std::string(name), "' is not one of ",
-                                                 absl::StrJoin(PolicyNames(), ", ")));
+  return absl::InternalError(absl::StrCat("policy '", std::string(name), "' is not implemented"));
 }
 
 }  // namespace kernelcast::orchestrator

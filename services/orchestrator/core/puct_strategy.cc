@@ -60,7 +60,9 @@ class PuctStrategy final : public SearchStrategy {
 
 }  // namespace
 
-StrategyKind PuctKind() {
+namespace puct {
+
+StrategyKind Kind() {
   return {"puct", "the search of the paper: parents by PUCT",
           BroodParameters({16, 4, 2},
                           {{"exploration", 1, 0, 100, "weight of untried parents", /*whole=*/false},
@@ -71,4 +73,5 @@ StrategyKind PuctKind() {
           }};
 }
 
+}  // namespace puct
 }  // namespace kernelcast::orchestrator

@@ -21,13 +21,16 @@ class RandomStrategy final : public SearchStrategy {
 
 }  // namespace
 
-StrategyKind RandomKind() {
+namespace random {
+
+StrategyKind Kind() {
   return {"random",
-          "a baseline: points, or a model's parents, at random; each is decided at once",
+          "a baseline: random points, or random parents for a model",
           {},
           [](const StrategyValues&) -> std::unique_ptr<const SearchStrategy> {
             return std::make_unique<RandomStrategy>();
           }};
 }
 
+}  // namespace random
 }  // namespace kernelcast::orchestrator

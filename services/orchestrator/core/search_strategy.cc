@@ -10,15 +10,6 @@
 
 namespace kernelcast::orchestrator {
 
-// Each is defined in the file of its strategy.
-StrategyKind SelectionKind();
-StrategyKind PuctKind();
-StrategyKind IslandsKind();
-StrategyKind MapElitesKind();
-StrategyKind BeamKind();
-StrategyKind RandomKind();
-StrategyKind MeasureAllKind();
-
 namespace {
 
 // With a failure as bin 0, in halves.
@@ -97,13 +88,6 @@ ArchiveOverview OverviewOf(const SearchStrategy& strategy, const Archive& archiv
     if (!entry.candidate_id.empty()) entry.children = archive.Children(entry.candidate_id);
   }
   return overview;
-}
-
-std::span<const StrategyKind> StrategyKinds() {
-  static const std::vector<StrategyKind> kinds = {SelectionKind(), PuctKind(), IslandsKind(),
-                                                  MapElitesKind(), BeamKind(), RandomKind(),
-                                                  MeasureAllKind()};
-  return kinds;
 }
 
 absl::StatusOr<std::unique_ptr<const SearchStrategy>> MakeStrategy(

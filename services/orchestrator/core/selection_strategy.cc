@@ -30,13 +30,16 @@ class SelectionStrategy final : public SearchStrategy {
 
 }  // namespace
 
-StrategyKind SelectionKind() {
+namespace selection {
+
+StrategyKind Kind() {
   return {kDefaultStrategy,
-          "each measurement is chosen from all points that are known; a model's parents by PUCT",
+          "each measurement is chosen from all known points; parents for a model by PUCT",
           {},
           [](const StrategyValues&) -> std::unique_ptr<const SearchStrategy> {
             return std::make_unique<SelectionStrategy>();
           }};
 }
 
+}  // namespace selection
 }  // namespace kernelcast::orchestrator

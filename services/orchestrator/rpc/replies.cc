@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/convert/convert.h"
+#include "common/domain/search_names.h"
 #include "common/rpc/status_conversion.h"
 #include "services/orchestrator/convert/convert.h"
 
@@ -110,7 +111,7 @@ v1::OrchestratorDescription MakeDescription(const WorkerPool& workers,
   description.set_events(figures.events);
   description.set_evaluations_in_flight(figures.live_evaluations);
   description.set_draining(draining);
-  for (const std::string& policy : PolicyNames()) description.add_policies(policy);
+  for (const std::string_view policy : PolicyNames()) description.add_policies(std::string(policy));
   return description;
 }
 

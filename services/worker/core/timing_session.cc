@@ -18,7 +18,7 @@ constexpr int kFewestRatios = 3;
 constexpr int kRunningResamples = 200;
 // The cap bounds undisturbed time. Wall time is bounded by this many caps.
 constexpr int kWallTimesCap = 4;
-// Numbers of clean groups after which a candidate may be found to be behind.
+// Numbers of clean groups after which timing may end because the candidate is too slow.
 constexpr std::array<size_t, 5> kLooks = {3, 6, 12, 24, 48};
 
 int Index(Side side) { return side == Side::kCandidate ? 0 : 1; }

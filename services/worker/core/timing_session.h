@@ -33,8 +33,8 @@ struct BehindRule {
 // but hardly the median over groups.
 //
 // With a BehindRule, the prediction interval of the speedup, as SpeedupInterval gives it for this
-// runner alone, is looked at after 3, 6, 12, 24 and 48 clean groups. Each look has a fifth of the
-// error probability of the reported interval, so that all looks together have no more than that.
+// runner alone, is checked after 3, 6, 12, 24 and 48 clean groups. Each check has a fifth of the
+// error probability of the reported interval, so that all checks together have no more than that.
 class TimingSession {
  public:
   // The estimates are the times of one undisturbed call in the warm-up.

@@ -154,11 +154,7 @@ absl::Status CompareLessons(const HeldOutOptions& options, std::vector<std::stri
   for (const std::string& name : strategies) {
     KC_RETURN_IF_ERROR(orchestrator::MakeStrategy(name, {}).status());
   }
-  KC_ASSIGN_OR_RETURN(std::vector<MeasuredProblem> problems, ReadMeasured(options));
-  // Two of the problems spell the family differently.
-  for (MeasuredProblem& problem : problems) {
-    if (problem.family == "normalisation") problem.family = "normalization";
-  }
+  KC_ASSIGN_OR_RETURN(const std::vector<MeasuredProblem> problems, ReadMeasured(options));
   HeldOutModels models(options, problems);
   std::vector<RecordedSpace> spaces;
   for (const MeasuredProblem& problem : problems) {

@@ -11,8 +11,8 @@ namespace kernelcast::forecaster {
 
 // Compares searches with and without lessons at equal device time, on every measured space: without
 // forecasts, with the embedded forecaster, and with it without a model of other problems. The
-// lessons are learnt from the complete records of
-// other problems of the target, never from the problem itself:
+// lessons are learnt from the complete records of other problems of the target, never from the
+// problem itself:
 //
 //   family       from problems of the same family; spaces without one are left out
 //   parameters   from all other problems, as if they were of the same family, so that parameters

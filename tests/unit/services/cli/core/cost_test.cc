@@ -40,7 +40,7 @@ TEST_CASE("Cached input tokens cost as much as others where they have no price")
   CHECK(CostOf(prices, HalfAnHour())->tokens == Approx(0.5 + 1.2));
 }
 
-TEST_CASE("What has no price is named") {
+TEST_CASE("The cost lists what has no price") {
   Prices prices;
   prices.device_hour = 4;
   CHECK(CostText(CostOf(prices, HalfAnHour()).value()) ==

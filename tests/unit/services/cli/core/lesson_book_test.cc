@@ -53,7 +53,7 @@ LessonBook Book(const std::string& search, const std::vector<Lesson>& lessons) {
   return book;
 }
 
-TEST_CASE("A book is read as it was written") {
+TEST_CASE("A book of lessons is read as it was written") {
   Lesson odd = About("parameter \"VEC\"\\");
   odd.mean_log2_gain = 0.1 + 0.2;
   odd.text = "Wide loads \u00fcber alles";
@@ -165,7 +165,7 @@ std::string Content(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST_CASE("A file is written through links, and replaced at once") {
+TEST_CASE("A book is written through links, and replaced atomically") {
   const BookFolder folder;
   const std::string real = folder.File("real/book.jsonl");
   const std::string link = folder.File("link.jsonl");

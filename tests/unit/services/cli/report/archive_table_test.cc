@@ -54,7 +54,7 @@ TEST_CASE("A table that is cut says so", "[cli][report]") {
   CHECK(ArchiveLines({}, 8, Style(false), 80).empty());
 }
 
-TEST_CASE("Names of kernels are text on the page", "[cli][report]") {
+TEST_CASE("Names of kernels are escaped on the page", "[cli][report]") {
   ReportInput input;
   CHECK(ArchiveHtml(input).empty());
   input.search.emplace().archive = Archive("islands", "island 1");

@@ -72,7 +72,8 @@ TEST_CASE("The page says that a search started with lessons", "[cli][report]") {
   input.search.emplace();
   CHECK(LearningHtml(input).empty());
   input.search->lessons = 12;
-  CHECK_THAT(LearningHtml(input), Catch::Contains("Started with 12 lessons of earlier searches."));
+  CHECK_THAT(LearningHtml(input),
+             Catch::Contains("Started with 12 lessons from earlier searches."));
 }
 
 }  // namespace

@@ -37,7 +37,8 @@ TEST_CASE("Candidates distinguishable from the best are not remeasured, except f
   CHECK(NextFinals({}, {}, {}).empty());
 }
 
-TEST_CASE("A candidate that stopped behind is no finalist by its interval", "[confirmation]") {
+TEST_CASE("A candidate whose timing stopped early is no finalist by its interval",
+          "[confirmation]") {
   const auto names = [](bool behind) {
     const std::vector<Screened> screened = {{RatioAt(4, 0.04), "a"},
                                             {RatioAt(3.95), "b"},

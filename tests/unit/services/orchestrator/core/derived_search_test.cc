@@ -325,7 +325,7 @@ TEST_CASE("A search that has ended still shows what it derived candidates from")
   CHECK(best_of() == fastest.candidate_id);
 }
 
-TEST_CASE("A search that derives nothing has no archive to show") {
+TEST_CASE("A search that derives no candidates has no archive") {
   const DerivedSearch derived("selection");
   CHECK_FALSE(derived.search().Overview());
 }

@@ -314,14 +314,14 @@ TEST_CASE("A model that is away for good ends the search with the reason",
   REQUIRE(world.StartSearch("s1", WrittenSearch(problem, 1000)).ok());
   const SearchSnapshot search = world.WaitForEnd("s1");
   CHECK(search.status == SearchStatus::kDone);
-  CHECK(search.end_reason == "the model is away: unreachable");
+  CHECK(search.end_reason == "the model is unavailable: unreachable");
   CHECK(search.counts.generation.written == 3);
   CHECK(search.counts.generation.unanswered > 3);
   CHECK(search.confirmed.has_value());
   CheckReplayGivesTheState(world);
 }
 
-TEST_CASE("While the model is away the search uses the space, then returns to the model",
+TEST_CASE("While the model is unavailable the search uses the space, then returns to the model",
           "[orchestrator][generation]") {
   EngineOptions options = WritingWorld::Impatient();
   options.generation_patience = absl::Hours(1);
@@ -368,7 +368,7 @@ TEST_CASE("A search whose model never comes ends with the best of the space",
   spec.measure_everything = GENERATE(true, false);
   REQUIRE(world.StartSearch("s1", spec).ok());
   const SearchSnapshot search = world.WaitForEnd("s1");
-  CHECK(search.end_reason == "nothing left worth measuring; the model is away: unreachable");
+  CHECK(search.end_reason == "nothing left worth measuring; the model is unavailable: unreachable");
   REQUIRE(search.confirmed.has_value());
   CHECK(MeasuredSpeedup(search.confirmed->measurement)->value == Approx(3.2));
 }

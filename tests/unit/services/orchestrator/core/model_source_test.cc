@@ -152,7 +152,7 @@ TEST_CASE("A model that stays away ends a search without a space") {
   search.Request();
   search.Answer(1, GenerationOutcome::kUnanswered, "unreachable");
   search.later_ns = absl::ToInt64Nanoseconds(search.inputs.generation_patience);
-  CHECK(search.NextAs<FinishSearch>()->reason == "the model is away: unreachable");
+  CHECK(search.NextAs<FinishSearch>()->reason == "the model is unavailable: unreachable");
 }
 
 TEST_CASE("During a longer outage the search uses the space") {

@@ -430,7 +430,7 @@ TEST_CASE("A search finishes, measures its best again and closes") {
   CHECK(plan() == "wait");
 }
 
-TEST_CASE("A screening of a search may end below its best, a final and an audit may not") {
+TEST_CASE("Screenings of a search may stop early, final measurements and audits may not") {
   EventHistory history;
   const std::string problem = history.PutProblem();
   SearchSpec spec = history.Spec(problem);

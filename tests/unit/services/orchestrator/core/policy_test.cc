@@ -3,7 +3,10 @@
 #include <catch2/catch.hpp>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "common/domain/search_names.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -56,7 +59,8 @@ TEST_CASE("The threshold policy routes each kind of forecast") {
 }
 
 TEST_CASE("A model that declines defers, alone and in a pool") {
-  for (const std::string& name : PolicyNames()) {
+  for (const std::string_view each : PolicyNames()) {
+    const std::string name(each);
     INFO(name);
     const auto policy = MakePolicy(name, {}).value();
     const Forecast slow = ForecastAt(-1, 0.3);
@@ -228,7 +232,8 @@ TEST_CASE("Bad policies are refused with name, parameter and value") {
 }
 
 TEST_CASE("Every policy takes only its own parameters") {
-  for (const std::string& name : PolicyNames()) {
+  for (const std::string_view each : PolicyNames()) {
+    const std::string name(each);
     INFO(name);
     const auto policy = MakePolicy(name, {{"audit_min", 0.2}});
     REQUIRE(policy.ok());

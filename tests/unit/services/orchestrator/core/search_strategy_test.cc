@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/file.h"
+#include "common/domain/search_names.h"
 #include "services/orchestrator/core/policy.h"
 #include "tests/unit/services/orchestrator/fakes.h"
 
@@ -288,37 +289,50 @@ TEST_CASE("The expected bin and then the win probability choose the next measure
   CHECK(Make("puct")->ChooseMeasurement(pruned, 1) == row.chosen);
 }
 
-TEST_CASE("docs/concepts/search.md lists every strategy with its parameters") {
-  std::string table = "| strategy | parameters with defaults |\n|---|---|\n";
-  for (const StrategyKind& kind : StrategyKinds()) {
-    absl::StrAppend(&table, "| `", std::string(kind.name), "` |");
-    const char* separator = " ";
-    for (const StrategyParameter& parameter : kind.parameters) {
-      absl::StrAppend(&table, separator, "`", std::string(parameter.name), "` ", parameter.value);
-      separator = ", ";
-    }
-    table += " |\n";
-  }
-  INFO(table);
-  CHECK_THAT(ReadFile(std::string(KERNELCAST_SOURCE_DIR) + "/docs/concepts/search.md").value(),
-             Catch::Contains(table));
+std::string ReadConcept(const std::string& name) {
+  return ReadFile(std::string(KERNELCAST_SOURCE_DIR) + "/docs/concepts/" + name).value();
 }
 
-TEST_CASE("kernelcast search offers every strategy and policy") {
-  // The command line knows the names from its own help; its completion is generated from it.
-  const std::string completion =
-      ReadFile(std::string(KERNELCAST_SOURCE_DIR) + "/scripts/completion/kernelcast.bash").value();
-  std::vector<std::string> strategies;
-  for (const StrategyKind& kind : StrategyKinds()) strategies.emplace_back(kind.name);
-  std::vector<std::string> policies = PolicyNames();
-  std::ranges::sort(strategies);
-  std::ranges::sort(policies);
-  CHECK_THAT(completion, Catch::Contains(absl::StrCat(
-                             R"("search --strategy") mapfile -t COMPREPLY)", " < <(compgen -W '",
-                             absl::StrJoin(strategies, " "), "'")));
-  CHECK_THAT(completion,
-             Catch::Contains(absl::StrCat(R"("search --policy") mapfile -t COMPREPLY)",
-                                          " < <(compgen -W '", absl::StrJoin(policies, " "), "'")));
+// "`children` 8, `admit` 2"
+template <class Parameters>
+std::string WithDefaults(const Parameters& parameters) {
+  std::string text;
+  for (const auto& parameter : parameters) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", "`", std::string(parameter.name), "` ",
+                    parameter.value);
+  }
+  return text;
+}
+
+TEST_CASE("docs/concepts/search.md lists every strategy with its parameters") {
+  std::string table = "| strategy | | parameters with defaults |\n|---|---|---|\n";
+  for (const StrategyKind& kind : StrategyKinds()) {
+    absl::StrAppend(&table, "| `", std::string(kind.name), "` | ", std::string(kind.meaning), " | ",
+                    WithDefaults(kind.parameters), " |\n");
+  }
+  INFO(table);
+  CHECK_THAT(ReadConcept("search.md"), Catch::Contains(table));
+}
+
+TEST_CASE("docs/concepts/routing.md lists every policy with its parameters") {
+  const std::string page = ReadConcept("routing.md");
+  for (const std::string_view name : PolicyNames()) {
+    const std::string start = absl::StrCat("\n| `", std::string(name), "` | ");
+    const std::string end = absl::StrCat(" | ", WithDefaults(OwnParameters(name)), " |");
+    INFO("a row" << start << "..." << end);
+    const size_t row = page.find(start);
+    REQUIRE(row != std::string::npos);
+    CHECK_THAT(page.substr(row + 1, page.find('\n', row + 1) - row - 1), Catch::EndsWith(end));
+  }
+}
+
+TEST_CASE("Users can choose every strategy and policy") {
+  std::vector<std::string_view> strategies;
+  for (const StrategyKind& kind : StrategyKinds()) strategies.push_back(kind.name);
+  CHECK(std::ranges::equal(strategies, StrategyNames()));
+  CHECK(StrategyNames().front() == kDefaultStrategy);
+  CHECK(PolicyNames().front() == kDefaultPolicy);
+  for (const std::string_view name : PolicyNames()) CHECK(MakePolicy(name, {}).ok());
 }
 
 }  // namespace

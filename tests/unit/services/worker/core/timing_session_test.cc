@@ -200,7 +200,7 @@ TimingSession Screen(double ratio, double noise, double stop_below, uint64_t see
   return session;
 }
 
-TEST_CASE("Timing ends at the first look that finds the whole interval below the bound") {
+TEST_CASE("Timing ends at the first check that finds the whole interval below the bound") {
   const TimingSession behind = Screen(1, 0.01, 1.25);
   CHECK(behind.stop_reason() == kStoppedBehind);
   CHECK(behind.blocks() == 12);  // three groups
@@ -211,7 +211,7 @@ TEST_CASE("Timing ends at the first look that finds the whole interval below the
   CHECK(Screen(1.5, 0.01, 1.25).stop_reason() == "precision");
 }
 
-TEST_CASE("Noise of more than 10% delays the end to the next look") {
+TEST_CASE("Noise of more than 10% delays the end to the next check") {
   MeasureOptions options;
   options.spread = SpreadOptions::Cuda();
   TimingSession session(options, options.screen, 200'000, 200'000,
@@ -234,7 +234,7 @@ TEST_CASE("Noise of more than 10% delays the end to the next look") {
   CHECK(session.stop_reason() == kStoppedBehind);
 }
 
-TEST_CASE("Repeated looks find a candidate behind that is not in at most 5% of sessions") {
+TEST_CASE("Repeated checks stop a candidate that is not slower in at most 5% of sessions") {
   // The value that a later measurement would have is exactly at the bound.
   int behind = 0;
   constexpr int kSessions = 400;
