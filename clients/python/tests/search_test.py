@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import kernelcast
 import pytest
@@ -31,6 +32,11 @@ def run(*command, **options):
                           timeout=500, check=False, **options)
     assert done.returncode == 0, done.stdout
     return done.stdout
+
+
+def python_path(folder):
+    """The environment with a further folder of modules."""
+    return {**os.environ, "PYTHONPATH": os.environ["PYTHONPATH"] + os.pathsep + str(folder)}
 
 
 def test_openevolve(services, tmp_path):
@@ -99,14 +105,11 @@ def test_optuna(services, monkeypatch):
         assert best.candidate_id == study.best_trial.user_attrs["candidate_id"] and best.speedup.value > 1
 
 
-# Stand-ins for clients of other models, and for what plots and configures. The search imports them and calls none of them,
-# apart from pandas, which reads the prices of models.
+# The stand-ins are clients of other models, what reads their prices, and what configures and plots.
 SHINKA_SEARCH = """
 import sys
-from unittest import mock
-
-for module in ("anthropic", "google.genai", "hydra", "instructor", "omegaconf", "pandas", "scipy", "scipy.special"):
-    sys.modules[module] = mock.MagicMock()
+import stand_ins
+stand_ins.install("anthropic", "google.genai", "hydra", "instructor", "omegaconf", "pandas", "scipy")
 from shinka.core import EvolutionConfig, ShinkaEvolveRunner
 from shinka.database import DatabaseConfig
 from shinka.launch import LocalJobConfig
@@ -131,7 +134,7 @@ def test_shinkaevolve(services, tmp_path):
                                           f"main({str(SOFTMAX)!r})\n")
     (tmp_path / "search.py").write_text(SHINKA_SEARCH)
     with scripted_model(answers, lambda number: number == 2 and services()) as url:
-        run(sys.executable, tmp_path / "search.py", tmp_path, url, cwd=tmp_path)
+        run(sys.executable, tmp_path / "search.py", tmp_path, url, cwd=tmp_path, env=python_path(Path(__file__).parent))
     metrics = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("gen_*/results/metrics.json")]
     assert max(m["combined_score"] for m in metrics) > 1
     assert any("Correct in" in m["text_feedback"] for m in metrics)
@@ -158,7 +161,7 @@ def test_ksearch(services, tmp_path):
     (tmp_path / "search.py").write_text(KSEARCH)
     with scripted_model(ANSWERS, lambda number: number == 2 and services()) as url:
         printed = run(sys.executable, tmp_path / "search.py", SOFTMAX, tmp_path / "initial.cc", url, cwd=tmp_path,
-                      env={**os.environ, "PYTHONPATH": os.environ["PYTHONPATH"] + os.pathsep + checkout})
+                      env=python_path(checkout))
     assert float(printed.rsplit("BEST", 1)[1]) > 1
 
 
