@@ -145,10 +145,11 @@ def test_verifiers():
         asyncio.run(verifiers.speedup(task=types.SimpleNamespace(), trace=good))
 
 
-def run(client, tmp_path, program):
+def run(client, tmp_path, program, *folders):
     """Runs a program with a genuine package. It finds completions in `GOOD` and `BAD`, and a problem in `PROBLEM`."""
+    folders = str(Path(__file__).parent), *folders, "/usr/lib/python3/dist-packages"  # the last has PyTorch
     (tmp_path / "program.py").write_text(
-        f"import sys\nsys.path += {str(Path(__file__).parent)!r}, '/usr/lib/python3/dist-packages'  # PyTorch\n"
+        f"import sys\nsys.path += {folders!r}\n"
         f"GOOD, BAD, PROBLEM = {GOOD!r}, {BAD!r}, {str(SOFTMAX)!r}\n{program}")
     done = subprocess.run([sys.executable, tmp_path / "program.py"], text=True, cwd=tmp_path, capture_output=True,
                           check=False, env={**os.environ, "KERNELCAST_ORCHESTRATOR": client.address})
@@ -171,6 +172,33 @@ good, bad = (asyncio.run(episode(answer)) for answer in (GOOD, BAD))
 assert good.episode_done and good.reward > 1 and good.metrics["correct"] == 1, good
 assert bad.episode_done and bad.reward == 0 and bad.metrics["correct"] == 0, bad
 """)
+
+
+def test_the_genuine_rm_hub_of_slime(client, tmp_path):
+    checkout = os.environ.get("KERNELCAST_TEST_SLIME", "")
+    if not checkout:
+        pytest.skip("slime is not on PyPI: KERNELCAST_TEST_SLIME names no checkout of it")
+    run(client, tmp_path, """
+import asyncio
+import types
+import stand_ins
+stand_ins.install("pylatexenc", "sympy")
+from slime.rollout.rm_hub import async_rm, batched_async_rm
+from slime.utils.types import Sample
+
+def samples():
+    return [Sample(prompt="p", response=GOOD, label=PROBLEM),
+            Sample(prompt="p", response=BAD, metadata={"problem": PROBLEM}, label="another")]
+
+args = types.SimpleNamespace(custom_rm_path="kernelcast.adapters.slime.reward")
+group = samples()
+good, bad = asyncio.run(batched_async_rm(args, group))
+assert good > 1 and bad == 0, (good, bad)
+assert [sample.metadata["kernelcast"]["basis"] for sample in group] == ["measured"] * 2
+one = samples()[0]
+one.custom_rm_path, args.custom_rm_path = args.custom_rm_path, None
+assert asyncio.run(async_rm(args, one)) == good and one.metadata["kernelcast"]["speedup"] == good
+""", checkout)
 
 
 def test_the_genuine_trainer_of_trl(client, tmp_path):
