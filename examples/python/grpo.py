@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Trains a tiny policy with GRPO to choose fast kernels: grpo.py PROBLEM RECORDS.jsonl [SEED]
+"""Trains a tiny policy with GRPO to choose fast kernels: grpo.py PROBLEM RECORDS.jsonl [SEED [MODE [GROUP]]]
 
 The policy is a softmax over the template points in the records, with one weight for each value of a tunable. The records
-are those of `kernelcast export --sources`; a worker that replays them answers. Prints the mean reward of each step.
+are those of `kernelcast export --sources`; a worker that replays them answers. With the mode "route" only a share of the
+points is measured, and rewards are unbiased estimates. Prints the mean reward of each step and the share.
 """
 import base64
+import dataclasses
 import json
 import math
 import random
@@ -16,6 +18,18 @@ STEPS, GROUP, RATE = 40, 16, 1.0
 # log2 of the speedup, cut at 16x. A failure costs as much as a kernel of half the reference's speed.
 REWARD = kernelcast.RewardSpec(shape="log2_speedup", limit=4, penalties={"wrong_result": 1, "compile_error": 1, "crash": 1,
                                                                          "timeout": 1, "exploit": 1})
+
+
+@dataclasses.dataclass
+class Step:
+    reward: float  # mean over the group
+    results: list[kernelcast.Evaluation]  # one for each point in the group
+    probabilities: list[float]  # of the points, before the update
+
+    @property
+    def measured(self):
+        """The share of the points that were measured."""
+        return sum(isinstance(result, kernelcast.Measurement) for result in self.results) / len(self.results)
 
 
 class Policy:
@@ -52,12 +66,15 @@ def read_points(path):
     return list(points.values())
 
 
-def train(client, problem, points, seed=1, mode="measure"):
-    """Yields the mean reward of each step."""
+def train(client, problem, points, seed=1, group=GROUP, mode="measure", **options):
+    """Yields each step. The options are those of `evaluate_many`."""
     policy, draw = Policy(points), random.Random(seed)
-    for _ in range(STEPS):
-        chosen = draw.choices(range(len(points)), policy.probabilities(), k=GROUP)
-        results = client.evaluate_many(problem, [points[i] for i in set(chosen)], mode=mode, reward=REWARD)
+    for step in range(STEPS):
+        probabilities = policy.probabilities()
+        chosen = draw.choices(range(len(points)), probabilities, k=group)
+        # The request id determines the draw of what is measured, so new steps draw anew.
+        results = list(client.evaluate_many(problem, [points[i] for i in sorted(set(chosen))], reward=REWARD,
+                                            request_id=lambda point: f"{seed}-{step}-{point.name}", mode=mode, **options))
         rewards = {result.candidate.name: result.reward.value for result in results}
         # What has no verdict is not trained on.
         known = [(i, rewards[points[i].name]) for i in chosen if rewards[points[i].name] is not None]
@@ -66,14 +83,15 @@ def train(client, problem, points, seed=1, mode="measure"):
         # deviation, which is not linear in the rewards.
         advantages = [reward - (total - reward) / max(len(known) - 1, 1) for _, reward in known]
         policy.update([i for i, _ in known], advantages)
-        yield total / max(len(known), 1)
+        yield Step(total / max(len(known), 1), results, probabilities)
 
 
-def main(problem_folder, records, seed="1"):
+def main(problem_folder, records, seed="1", mode="measure", group=GROUP):
     with kernelcast.local(replay=records) as client:
         problem = client.put_problem(problem_folder)
-        for step, reward in enumerate(train(client, problem, read_points(records), int(seed)), 1):
-            print(f"step {step:3}   mean reward {reward:6.3f}", flush=True)
+        steps = train(client, problem, read_points(records), int(seed), int(group), mode)
+        for number, step in enumerate(steps, 1):
+            print(f"step {number:3}   mean reward {step.reward:6.3f}   measured {step.measured:4.0%}", flush=True)
 
 
 if __name__ == "__main__":

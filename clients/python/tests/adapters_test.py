@@ -181,17 +181,17 @@ def test_ksearch(ksearch, client):
     answer = solution({"main.py": f"Here:\n```cpp\n{FASTER}```\n"})
     good = task.run_benchmark(solution=answer, dump_traces=False, round_num=1)
     assert good.status == "passed" and good.metrics["score"] == good.speedup_factor > 1
-    assert 0 < good.latency_ms < good.reference_latency_ms and task.get_last_round_passed_count() == 1
+    assert 0 < good.latency_ms < good.reference_latency_ms
     for source in (DOES_NOTHING, "not C++", "\ud800"):
         bad = task.run_benchmark(solution=solution({"main.py": source}), dump_traces=False, round_num=2)
         assert (bad.status, bad.metrics["score"], bad.latency_ms) == ("failed", None, None) and bad.log_excerpt
-    assert task.get_last_round_passed_count() == 0 and task.get_last_round_total_workloads() == 1
     prompt = task.get_optimization_prompt(language="python", target_gpu="H200", current_code="int x;", current_best=None,
                                           trace_logs=task.get_last_round_trace_logs_for_prompt(), previous_round_summary=None)
-    assert "int x;" in prompt and bad.log_excerpt in prompt and "Best" not in prompt
+    assert "int x;" in prompt and bad.log_excerpt in prompt and "Current best" not in prompt
     final, = task.run_final_evaluation(solutions=[answer], config=None, dump_traces=True, workload_limit=None)["solutions"]
     assert final["speedup_factor"] > 1 and json.dumps(task.get_config_for_logging())
-    assert task.get_solution("another") is None
+    with pytest.raises(FileNotFoundError, match="another"):
+        task.get_solution("another")
 
 
 def test_ksearch_puts_the_header_into_the_cuda_file(ksearch):

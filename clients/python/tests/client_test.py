@@ -7,6 +7,7 @@ import html
 import inspect
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -43,6 +44,32 @@ def test_results_are_measurements_forecasts_or_rejections(client, softmax):
     assert forecast.expected_speedup > 0 and abs(sum(forecast.bin_probabilities) - 1) < 1e-6
     assert not hasattr(forecast, "speedup") and not isinstance(forecast, kernelcast.Measurement)
     assert "forecast" in str(forecast) and "measured" not in str(forecast)
+
+
+def test_feedback_says_what_a_model_needs(client, softmax):
+    good = judged(client, softmax, FASTER)
+    verdict = re.search(r"Correct in \d+ cases\. Runs ([\d.]+) times as fast as the reference "
+                        r"\(95% interval ([\d.]+) to ([\d.]+)\)", good.feedback)
+    given = good.speedup.value, good.speedup.low, good.speedup.high
+    assert [float(number) for number in verdict.groups()] == pytest.approx(given, rel=1e-3)
+    shape, = good.message.measured.ok.shapes
+    times = re.search(r"At cols=1024, rows=128 a call takes ([\d.]+) (\ws), the reference ([\d.]+) (\ws)", good.feedback)
+    unit_ns = {"ns": 1, "us": 1e3, "ms": 1e6}
+    assert [float(times[i]) * unit_ns[times[i + 1]] for i in (1, 3)] == pytest.approx(
+        [shape.candidate.median_ns, shape.reference.median_ns], rel=1e-2)
+
+    # One element of the shape with 5 columns is 2 too large.
+    wrong = judged(client, softmax, SAME.replace("  return 0;", "  if (cols == 5) y[3] += 2;\n  return 0;"))
+    assert "Wrong result in output 'y' at cols=5, rows=" in wrong.feedback and "1 of " in wrong.feedback
+    got, expected = re.search(r"the first, at flat index 3, is (\S+) instead of (\S+)\.", wrong.feedback).groups()
+    assert float(got) == pytest.approx(float(expected) + 2, abs=2e-3) and 0 <= float(expected) <= 1
+
+    lines = SAME.splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "float sum = 0;" in text)
+    broken = client.evaluate(softmax, SAME.replace("float sum = 0;", "float sum = zero;"), mode="measure")
+    assert broken.feedback.startswith("Does not compile:\n")
+    assert re.search(rf"kernel\.cc:{line}:\d+: error: 'zero' was not declared in this scope", broken.feedback)
+    assert "float sum = zero;" in broken.feedback  # the compiler quotes the line
 
 
 def test_the_command_is_found_in_the_path(monkeypatch, tmp_path):

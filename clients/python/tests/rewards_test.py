@@ -1,5 +1,5 @@
-"""Rewards as trainers call them. tinker-cookbook runs with Debian's PyTorch, and verl's reward manager without the rest
-of verl. TRL needs a newer PyTorch, and verifiers runs where a variable names a Python that has it, with grpcio and protobuf.
+"""Rewards as trainers call them. The code that calls a reward is genuine, with Debian's PyTorch. Stand-ins replace what
+else its packages import.
 """
 
 import asyncio
@@ -145,22 +145,20 @@ def test_verifiers():
         asyncio.run(verifiers.speedup(task=types.SimpleNamespace(), trace=good))
 
 
-def run_with(variable, package, client, tmp_path, program):
+def run(client, tmp_path, program, *folders):
     """Runs a program with a genuine package. It finds completions in `GOOD` and `BAD`, and a problem in `PROBLEM`."""
-    if variable and not os.environ.get(variable):
-        pytest.skip(f"{package}: {variable} names no Python that has it")
-    python = os.environ[variable] if variable else sys.executable
-    (tmp_path / "program.py").write_text(f"GOOD, BAD, PROBLEM = {GOOD!r}, {BAD!r}, {str(SOFTMAX)!r}\n{program}")
-    done = subprocess.run([python, tmp_path / "program.py"], text=True, cwd=tmp_path, capture_output=True, check=False,
-                          env={**os.environ, "KERNELCAST_ORCHESTRATOR": client.address})
+    folders = str(Path(__file__).parent), *folders, "/usr/lib/python3/dist-packages"  # the last has PyTorch
+    (tmp_path / "program.py").write_text(
+        f"import sys\nsys.path += {folders!r}\n"
+        f"GOOD, BAD, PROBLEM = {GOOD!r}, {BAD!r}, {str(SOFTMAX)!r}\n{program}")
+    done = subprocess.run([sys.executable, tmp_path / "program.py"], text=True, cwd=tmp_path, capture_output=True,
+                          check=False, env={**os.environ, "KERNELCAST_ORCHESTRATOR": client.address})
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_genuine_tinker_cookbook(client, tmp_path):
-    run_with("", "tinker-cookbook", client, tmp_path, """
+    run(client, tmp_path, """
 import asyncio
-import sys
-sys.path.append("/usr/lib/python3/dist-packages")  # PyTorch
 from kernelcast.adapters.tinker import Reward
 from tinker_cookbook.tool_use import AgentToolMessageEnv
 
@@ -176,13 +174,79 @@ assert bad.episode_done and bad.reward == 0 and bad.metrics["correct"] == 0, bad
 """)
 
 
-def test_the_verifiers_package(client, tmp_path):
+def test_the_genuine_rm_hub_of_slime(client, tmp_path):
+    checkout = os.environ.get("KERNELCAST_TEST_SLIME", "")
+    if not checkout:
+        pytest.skip("slime is not on PyPI: KERNELCAST_TEST_SLIME names no checkout of it")
+    run(client, tmp_path, """
+import asyncio
+import types
+import stand_ins
+stand_ins.install("pylatexenc", "sympy")
+from slime.rollout.rm_hub import async_rm, batched_async_rm
+from slime.utils.types import Sample
+
+def samples():
+    return [Sample(prompt="p", response=GOOD, label=PROBLEM),
+            Sample(prompt="p", response=BAD, metadata={"problem": PROBLEM}, label="another")]
+
+args = types.SimpleNamespace(custom_rm_path="kernelcast.adapters.slime.reward")
+group = samples()
+good, bad = asyncio.run(batched_async_rm(args, group))
+assert good > 1 and bad == 0, (good, bad)
+assert [sample.metadata["kernelcast"]["basis"] for sample in group] == ["measured"] * 2
+one = samples()[0]
+one.custom_rm_path, args.custom_rm_path = args.custom_rm_path, None
+assert asyncio.run(async_rm(args, one)) == good and one.metadata["kernelcast"]["speedup"] == good
+""", checkout)
+
+
+def test_the_genuine_trainer_of_trl(client, tmp_path):
+    """Debian's PyTorch is older than TRL wants, so its distributed modules are stand-ins too."""
+    run(client, tmp_path, """
+import collections
+import math
+import types
+import stand_ins
+stand_ins.install("accelerate", "datasets", "huggingface_hub", "pandas", "pyarrow", "transformers",
+                  *(f"torch.distributed.{name}" for name in ("_composable", "fsdp", "tensor")))
+import accelerate.utils
+import transformers
+accelerate.utils.gather = lambda tensor: tensor  # of one process
+transformers.TrainingArguments._VALID_DICT_FIELDS = []
+from kernelcast.adapters import rewards
+from kernelcast.adapters.trl import speedup
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+trainer = object.__new__(GRPOTrainer)
+vars(trainer).update(
+    reward_funcs=[speedup], reward_processing_classes=[None], reward_func_names=["speedup"], environments=None,
+    accelerator=types.SimpleNamespace(device="cpu", is_main_process=True), args=types.SimpleNamespace(report_to=[]),
+    state=types.SimpleNamespace(global_step=1), _pending_extra_logs=collections.defaultdict(list),
+    _pending_metrics=collections.defaultdict(list))
+
+def rewarded(*completions):
+    inputs = [{"prompt": "p", "problem": PROBLEM}] * len(completions)
+    return trainer._calculate_rewards(inputs, ["p"] * len(completions), list(completions), [[1]] * len(completions))[:, 0]
+
+good, bad = rewarded(GOOD, BAD).tolist()
+assert good > 1 and bad == 0
+assert trainer._pending_extra_logs == {"basis": ["measured"] * 2, "propensity": [1, 1]}
+assert trainer._pending_metrics == {"kernelcast/measured": [1], "kernelcast/no_verdict": [0]}
+rewards.default = rewards.Reward(address="127.0.0.1:1", patience=0)
+assert math.isnan(rewarded(GOOD)), "None is no number"
+""")
+
+
+def test_the_genuine_verifiers(client, tmp_path):
     """Also runs the task set of docs/howto/verifiers.md."""
     page = (recorded.ROOT / "docs/howto/verifiers.md").read_text()
     (tmp_path / "my_kernels.py").write_text(re.search(r"`my_kernels.py`:\n\n```python\n(.*?)```", page, re.DOTALL)[1])
     (tmp_path / "examples").symlink_to(recorded.ROOT / "examples")
-    run_with("KERNELCAST_TEST_VERIFIERS", "verifiers needs 500 MB of packages", client, tmp_path, """
+    run(client, tmp_path, """
 import asyncio
+import stand_ins
+stand_ins.install("anthropic", "math_verify", "mcp", "prime_sandboxes", "renderers")
 import verifiers.v1 as vf
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.utils.loaders import load_taskset, taskset_config_type

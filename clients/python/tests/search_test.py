@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import kernelcast
 import pytest
@@ -31,6 +32,11 @@ def run(*command, **options):
                           timeout=500, check=False, **options)
     assert done.returncode == 0, done.stdout
     return done.stdout
+
+
+def python_path(*folders):
+    """The environment with further folders of modules, such as that of the stand-ins."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([os.environ["PYTHONPATH"], str(Path(__file__).parent), *folders])}
 
 
 def test_openevolve(services, tmp_path):
@@ -99,8 +105,11 @@ def test_optuna(services, monkeypatch):
         assert best.candidate_id == study.best_trial.user_attrs["candidate_id"] and best.speedup.value > 1
 
 
+# The stand-ins are clients of other models, what reads their prices, and what configures and plots.
 SHINKA_SEARCH = """
 import sys
+import stand_ins
+stand_ins.install("anthropic", "google.genai", "hydra", "instructor", "omegaconf", "pandas", "scipy")
 from shinka.core import EvolutionConfig, ShinkaEvolveRunner
 from shinka.database import DatabaseConfig
 from shinka.launch import LocalJobConfig
@@ -117,9 +126,6 @@ ShinkaEvolveRunner(
 
 
 def test_shinkaevolve(services, tmp_path):
-    python = os.environ.get("KERNELCAST_TEST_SHINKA", "")
-    if not python:
-        pytest.skip("shinka-evolve needs 600 MB of packages: KERNELCAST_TEST_SHINKA names no Python that has them")
     block = "// EVOLVE-BLOCK-START\n{}\n// EVOLVE-BLOCK-END\n"
     answers = [f"<NAME>\nk{i}\n</NAME>\n<DESCRIPTION>\n{i}\n</DESCRIPTION>\n<CODE>\n```cpp\n{block.format(source)}```\n</CODE>\n"
                for i, source in enumerate(("not C++", DOES_NOTHING, FASTER))]
@@ -128,7 +134,7 @@ def test_shinkaevolve(services, tmp_path):
                                           f"main({str(SOFTMAX)!r})\n")
     (tmp_path / "search.py").write_text(SHINKA_SEARCH)
     with scripted_model(answers, lambda number: number == 2 and services()) as url:
-        run(python, tmp_path / "search.py", tmp_path, url, cwd=tmp_path)
+        run(sys.executable, tmp_path / "search.py", tmp_path, url, cwd=tmp_path, env=python_path())
     metrics = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("gen_*/results/metrics.json")]
     assert max(m["combined_score"] for m in metrics) > 1
     assert any("Correct in" in m["text_feedback"] for m in metrics)
@@ -155,30 +161,44 @@ def test_ksearch(services, tmp_path):
     (tmp_path / "search.py").write_text(KSEARCH)
     with scripted_model(ANSWERS, lambda number: number == 2 and services()) as url:
         printed = run(sys.executable, tmp_path / "search.py", SOFTMAX, tmp_path / "initial.cc", url, cwd=tmp_path,
-                      env={**os.environ, "PYTHONPATH": os.environ["PYTHONPATH"] + os.pathsep + checkout})
+                      env=python_path(checkout))
     assert float(printed.rsplit("BEST", 1)[1]) > 1
 
 
+# Workers answer with a script instead of a model, one kernel in each round.
 KERNELAGENT = """
 import sys
+import stand_ins
+stand_ins.install("omegaconf", "requests")
 from kernelcast.adapters.kernelagent import register
 from triton_kernel_agent.opt_manager import OptimizationManager
+from triton_kernel_agent.platform.interfaces import WorkerRunner
+from triton_kernel_agent.platform.registry import registry
 
-problem, initial, folder = sys.argv[1:]
-platform = register(problem, workers="noop", source=str)
-manager = OptimizationManager(strategy="greedy", num_workers=1, max_rounds=2, log_dir=folder, platform=platform)
+problem, folder, initial, *answers = sys.argv[1:]
+
+class Scripted(WorkerRunner):
+    def run_workers(self, candidates, round_num, **_):
+        return [{"success": True, "worker_id": 0, "kernel_code": open(answers[round_num - 1]).read(), "time_ms": 1e-6,
+                 "parent_id": candidates[0]["parent"].program_id, "attempt": None, "reflexion": None}]
+
+registry.register("worker_runner", "scripted", Scripted)
+platform = register(problem, workers="scripted", source=str)
+manager = OptimizationManager(strategy="greedy", num_workers=1, max_rounds=len(answers), log_dir=folder, platform=platform)
 result = manager.run_optimization(open(initial).read(), f"{folder}/problem.py", "a test")
-assert result["success"], result
+assert result["success"] and result["kernel_code"] == open(answers[-1]).read(), result
 print("SPEEDUP", result["pytorch_baseline_ms"] / result["best_time_ms"])
 """
 
 
 def test_kernelagent(services, tmp_path):
-    python = os.environ.get("KERNELCAST_TEST_KERNELAGENT", "")
-    if not python:
-        pytest.skip("KernelAgent is not on PyPI: KERNELCAST_TEST_KERNELAGENT names no Python that has it")
-    (tmp_path / "initial.cc").write_text(FASTER)
+    checkout = os.environ.get("KERNELCAST_TEST_KERNELAGENT", "")
+    if not checkout:
+        pytest.skip("KernelAgent is not on PyPI: KERNELCAST_TEST_KERNELAGENT names no checkout of it")
+    files = [tmp_path / f"{i}.cc" for i in range(4)]
+    for file, source in zip(files, (SAME, "not C++", DOES_NOTHING, FASTER)):
+        file.write_text(source)
     (tmp_path / "search.py").write_text(KERNELAGENT)
     services()
-    printed = run(python, tmp_path / "search.py", SOFTMAX, tmp_path / "initial.cc", tmp_path, cwd=tmp_path)
+    printed = run(sys.executable, tmp_path / "search.py", SOFTMAX, tmp_path, *files, cwd=tmp_path, env=python_path(checkout))
     assert float(printed.rsplit("SPEEDUP", 1)[1]) > 1
