@@ -156,6 +156,13 @@ absl::Status TokenCheck::Check(std::string_view path, std::string_view authoriza
   return absl::OkStatus();
 }
 
+std::string TokenCheck::NameOf(std::string_view authorization) const {
+  if (authorization.substr(0, kBearer.size()) != kBearer) return "";
+  const std::shared_ptr<const TokenTable> table = this->table();
+  const TokenTable::Entry* const entry = table->Find(authorization.substr(kBearer.size()));
+  return entry == nullptr ? "" : entry->name;
+}
+
 grpc::Status TokenCheck::Process(const InputMetadata& metadata, grpc::AuthContext*, OutputMetadata*,
                                  OutputMetadata*) {
   const auto path = metadata.find(kPath);

@@ -45,6 +45,9 @@ class TokenCheck final : public grpc::AuthMetadataProcessor {
   // The token must be everything after "Bearer ".
   absl::Status Check(std::string_view path, std::string_view authorization) const;
 
+  // The name of a token in the file. Empty: there is none, or it is not in the file.
+  std::string NameOf(std::string_view authorization) const;
+
   bool IsBlocking() const override { return false; }
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext*, OutputMetadata* consumed,
                        OutputMetadata* response) override;

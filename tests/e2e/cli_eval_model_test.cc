@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/domain/bins.h"
 #include "tests/e2e/program.h"
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
 #include "tests/support/recorded_problem.h"
@@ -159,6 +160,132 @@ TEST_CASE("Abstentions are compared with a threshold at the same coverage", "[e2
   REQUIRE(compared[1]["thresholds"].size() == 1);
   const double risk = compared[1]["thresholds"][0]["risk"].get<double>();
   CHECK((risk >= 0 && risk <= 1));
+}
+
+// Published pairs. The children of 0 and 1 are in bin 4, those of 2 and 3 in bin 3.
+void WritePairs(const std::string& path) {
+  std::ofstream file(path);
+  for (int i = 0; i < 4; ++i) {
+    const bool fast = i < 2;
+    file << json({{"pair_id", "pair" + std::to_string(i)},
+                  {"problem_id", "scan"},
+                  {"benchmark_family", "gpu_mode"},
+                  {"parent_code", "__global__ void parent() {}\n"},
+                  {"child_code", "__global__ void child() { /* " + std::to_string(i) + " */ }\n"},
+                  {"g_speedup", fast ? 1.2 : 0.8},
+                  {"true_bin", fast ? 4 : 3},
+                  {"hardware", "NVIDIA L40S"},
+                  {"parent_node_id", "p"},
+                  {"child_node_id", "c" + std::to_string(i)},
+                  {"source_id", i},
+                  {"source_search", "s"},
+                  {"internal_experiment", "x"}})
+                .dump()
+         << "\n";
+  }
+}
+
+// Answers about the pairs, each with 1,500 tokens of prompt and 200 of answer. Where it may defer,
+// it defers on pair 3.
+FakeAnswer AnswerAboutPair(const json& request) {
+  const std::string prompt = request["messages"].back()["content"].get<std::string>();
+  const auto is_about = [&prompt](int pair) {
+    return prompt.find("/* " + std::to_string(pair) + " */") != std::string::npos;
+  };
+  const bool may_defer = request.dump().find("\"defer\"") != std::string::npos;
+  struct {
+    int bin;
+    double p;
+    int other;
+  } const answers[] = {{4, may_defer ? 0.75 : 0.51, 5}, {5, 0.65, 4}, {3, 0.85, 2}, {6, 0.55, 3}};
+  int pair = 0;
+  while (!is_about(pair)) ++pair;
+  const BinScheme& scheme = *BinScheme::Find("paper-floor/1").value();
+  json content = {{"reasoning", "x"}, {"p_failure", 0}};
+  for (int bin = 1; bin <= scheme.size(); ++bin) content["p_" + scheme.name(bin)] = 0;
+  content["p_" + scheme.name(answers[pair].bin)] = answers[pair].p;
+  content["p_" + scheme.name(answers[pair].other)] = 1 - answers[pair].p;
+  content["predicted_bin"] = answers[pair].bin;
+  if (may_defer) content["defer"] = pair == 3;
+  FakeAnswer answer;
+  answer.content = content.dump();
+  answer.prompt_tokens = 1500;
+  answer.completion_tokens = 200;
+  return answer;
+}
+
+TEST_CASE("One run scores published pairs with both kinds of abstention, and their cost",
+          "[e2e][llm]") {
+  const TemporaryFolder home("eval");
+  WritePairs(home.File("pairs.jsonl"));
+  FakeEndpointOptions options;
+  options.answers = [](const json& request, Fault, std::mt19937_64&) {
+    return AnswerAboutPair(request);
+  };
+  const auto endpoint = FakeLlmEndpoint::Start(std::move(options)).value();
+  std::ofstream(home.File("llm.yaml"))
+      << "endpoints:\n  - {url: " << endpoint->url()
+      << ", model: fake, prices: {prompt: 2, cached_prompt: 0.5, completion: 10}}\n"
+      << "hedge: {enabled: false}\n";
+  const std::vector<std::string> arguments = {
+      "eval",          home.File("pairs.jsonl"),   "--llm-config", home.File("llm.yaml"),
+      "--predictions", home.File("answers.jsonl"), "--by",         "backend",
+      "--prompt",      "speedup-bins/2",           "--prompt",     "forced-bins/1"};
+  std::vector<std::string> as_json = arguments;
+  as_json.emplace_back("--json");
+  const Outcome scored = Run(home, as_json);
+  INFO(scored.err);
+  REQUIRE(scored.exit_code == 0);
+  CHECK(endpoint->Seen().requests == 8);
+
+  std::map<std::string, json> groups;
+  std::istringstream lines(scored.out);
+  for (std::string line; std::getline(lines, line);) {
+    const json object = json::parse(line);
+    if (!object.contains("group")) continue;
+    const std::string group = object["group"];
+    groups[group.find("forced-bins/1") != std::string::npos ? "forced" : "native"] = object;
+  }
+  const auto value = [&groups](const char* group, const char* metric) {
+    return groups[group][metric]["value"].get<double>();
+  };
+  CHECK(groups["native"]["items"] == 3);
+  CHECK(value("native", "accuracy") == Approx(2.0 / 3));
+  CHECK(value("native", "off_by_one_accuracy") == Approx(1));
+  CHECK(value("native", "expected_calibration_error") == Approx((0.25 + 0.65 + 0.15) / 3));
+  CHECK(value("native", "half_brier") == Approx((0.0625 + 0.4225 + 0.0225) / 3));
+  CHECK(groups["forced"]["items"] == 4);
+  CHECK(value("forced", "accuracy") == Approx(0.5));
+  CHECK(value("forced", "off_by_one_accuracy") == Approx(0.75));
+  CHECK(value("forced", "expected_calibration_error") == Approx((2 * 0.03 + 0.65 + 0.15) / 4));
+  CHECK(value("forced", "half_brier") == Approx((0.2401 + 0.4225 + 0.0225 + 0.3025) / 4));
+  const json& curve = groups["forced"]["risk_at_coverage"];
+  REQUIRE(curve.size() == 10);
+  CHECK(curve[4]["coverage"] == Approx(0.5));
+  CHECK(curve[4]["risk"] == Approx(0.5));
+  CHECK(curve[9]["risk"] == Approx(0.5));
+
+  const json surrogates = LineWith(scored.out, "surrogates")["surrogates"];
+  REQUIRE(surrogates.size() == 2);
+  for (const json& surrogate : surrogates) {
+    CHECK(surrogate["answers"] == 4);
+    CHECK(surrogate["input_tokens"] == 6000);
+    CHECK(surrogate["output_tokens"] == 800);
+    CHECK(surrogate["cost_dollars"].get<double>() == Approx(6000 * 2e-6 + 800 * 10e-6));
+  }
+  const json& native = surrogates[1];
+  CHECK(native["coverage"] == Approx(0.75));
+  CHECK(native["risk"] == Approx(1.0 / 3));
+  CHECK(native["risk_at_coverage"][9]["coverage"] == Approx(0.75));
+  CHECK(native["thresholds"][0]["risk"] == Approx(2.0 / 3));
+  CHECK(native["thresholds"][0]["risk_at_coverage"][4]["risk"] == Approx(1.0 / 3));
+
+  const Outcome shown = Run(home, arguments);
+  INFO(shown.out);
+  CHECK(endpoint->Seen().requests == 8);
+  CHECK_THAT(shown.out, Contains("threshold 1: on the confidence of fake forced-bins/1@"));
+  CHECK_THAT(shown.out, Catch::Matchers::Matches("[^]*\n *75% +0\\.333 +0\\.667 *\n[^]*"));
+  CHECK_THAT(shown.out, Contains("0.0200"));
 }
 
 TEST_CASE("Exported prompts are the bytes that the endpoint receives", "[e2e][llm]") {

@@ -138,39 +138,10 @@ std::vector<std::string> ForecasterArguments(const AskFlags& flags) {
   return arguments;
 }
 
-}  // namespace
-
-void AddAskFlags(CLI::App& app, AskFlags& flags) {
-  llm::AddLlmFlags(app, flags.llm);
-  auto* predictions =
-      app.add_option("--predictions", flags.predictions,
-                     "With --llm: append the model's answers to this file, as prediction rows, and "
-                     "ask only what has no answer there")
-          ->type_name("FILE.jsonl");
-  app.get_option("--llm")->needs(predictions);
-  app.get_option("--llm-config")->needs(predictions);
-  app.add_option("--prompt", flags.prompt.prompt,
-                 "With --llm: prompt for the model; forced-bins/1 offers no abstention")
-      ->type_name("VERSION");
-  AddPromptDirectoryFlag(app, flags.prompt);
-  app.add_option("--llm-samples", flags.samples,
-                 "With --llm: number of answers per question, which are pooled")
-      ->check(WholeNumberFrom(1, 64))
-      ->type_name("K");
-  app.add_option("--service-dir", flags.service_dir,
-                 "Folder of kernelcast-forecaster, which asks the model [this program's folder]")
-      ->type_name("DIR");
-}
-
-absl::Status AskModel(Context& context, const AskFlags& flags,
-                      const std::vector<std::string>& files, const std::string& bin_scheme) {
+absl::Status AskPrompt(Context& context, const AskFlags& flags,
+                       const std::vector<Comparison>& comparisons, const std::string& bin_scheme) {
   const std::string& folder =
       flags.service_dir.empty() ? context.program_folder : flags.service_dir;
-  KC_ASSIGN_OR_RETURN(const std::vector<Comparison> comparisons, ReadComparisons(files));
-  if (comparisons.empty()) {
-    return absl::InvalidArgumentError(
-        "--llm: the files hold no evaluation rows, training rows or discovery pairs to ask about");
-  }
   KC_ASSIGN_OR_RETURN(const ListedPrompt prompt, FindPrompt(context, folder, flags.prompt));
   KC_ASSIGN_OR_RETURN(const std::string label, LabelOf(flags, prompt.version));
   KC_ASSIGN_OR_RETURN(const std::unique_ptr<PredictionFile> predictions,
@@ -213,6 +184,48 @@ absl::Status AskModel(Context& context, const AskFlags& flags,
                               " questions have no answer; the same command asks them again. The "
                               "first: ",
                               OneLine(first_reason)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddAskFlags(CLI::App& app, AskFlags& flags) {
+  llm::AddLlmFlags(app, flags.llm);
+  auto* predictions =
+      app.add_option("--predictions", flags.predictions,
+                     "With --llm: append the model's answers to this file, as prediction rows, and "
+                     "ask only what has no answer there")
+          ->type_name("FILE.jsonl");
+  app.get_option("--llm")->needs(predictions);
+  app.get_option("--llm-config")->needs(predictions);
+  app.add_option("--prompt", flags.prompts,
+                 "With --llm: prompt for the model; may be repeated, and each is a surrogate; "
+                 "forced-bins/1 offers no abstention")
+      ->allow_extra_args(false)
+      ->type_name("VERSION");
+  AddPromptDirectoryFlag(app, flags.prompt);
+  app.add_option("--llm-samples", flags.samples,
+                 "With --llm: number of answers per question, which are pooled")
+      ->check(WholeNumberFrom(1, 64))
+      ->type_name("K");
+  app.add_option("--service-dir", flags.service_dir,
+                 "Folder of kernelcast-forecaster, which asks the model [this program's folder]")
+      ->type_name("DIR");
+}
+
+absl::Status AskModel(Context& context, const AskFlags& flags,
+                      const std::vector<std::string>& files, const std::string& bin_scheme) {
+  KC_ASSIGN_OR_RETURN(const std::vector<Comparison> comparisons, ReadComparisons(files));
+  if (comparisons.empty()) {
+    return absl::InvalidArgumentError(
+        "--llm: the files hold no evaluation rows, training rows or discovery pairs to ask about");
+  }
+  AskFlags one = flags;
+  if (flags.prompts.empty()) return AskPrompt(context, one, comparisons, bin_scheme);
+  for (const std::string& prompt : flags.prompts) {
+    one.prompt.prompt = prompt;
+    KC_RETURN_IF_ERROR(AskPrompt(context, one, comparisons, bin_scheme));
   }
   return absl::OkStatus();
 }

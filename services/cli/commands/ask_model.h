@@ -15,7 +15,8 @@ namespace kernelcast::cli {
 // Flags of `kernelcast eval` for asking a model before its answers are scored.
 struct AskFlags {
   llm::LlmFlags llm;
-  PromptFlags prompt;
+  std::vector<std::string> prompts;  // each is asked; empty: the forecaster's default
+  PromptFlags prompt;                // of which only the directory is a flag
   int samples = 1;
   std::string predictions;
   std::string service_dir;

@@ -85,6 +85,14 @@ std::string Heading(const Style& style, const std::string& group,
   return text;
 }
 
+Json CurveJson(const std::vector<RiskPoint>& curve) {
+  Json json = Json::array();
+  for (const RiskPoint& point : curve) {
+    json.push_back({{"coverage", point.coverage}, {"risk", point.risk}});
+  }
+  return json;
+}
+
 void Show(Console& console, const std::string& group, const ForecastEvaluation& evaluation) {
   const Style& style = console.style();
   Table metrics({{"metric"}, {"value [95%]"}, {"better"}});
@@ -102,7 +110,12 @@ void Show(Console& console, const std::string& group, const ForecastEvaluation& 
                         FormatShare(bucket.mean_confidence), FormatShare(bucket.accuracy),
                         FormatFixed(bucket.weight, 1)});
   }
-  absl::StrAppend(&text, "\n", reliability.Render(style));
+  Table risks({{"coverage", Table::Align::kRight}, {"risk", Table::Align::kRight}});
+  for (const RiskPoint& point : evaluation.risk_points) {
+    risks.AddRow({FormatShare(point.coverage), FormatFixed(point.risk, 3)});
+  }
+  absl::StrAppend(&text, "\n", reliability.Render(style), "\n", risks.Render(style),
+                  "risk: share of wrong bins among the most confident forecasts\n");
   if (evaluation.pools > 0) {
     Table shares({{"measured", Table::Align::kRight},
                   {"best found / best"},
@@ -154,6 +167,7 @@ void Show(Console& console, const std::string& group, const ForecastEvaluation& 
     curve.push_back(
         {{"coverage", point.coverage}, {"risk", point.risk}, {"confidence", point.confidence}});
   }
+  json["risk_at_coverage"] = CurveJson(evaluation.risk_points);
   Json& buckets = json["reliability"] = Json::array();
   for (const ReliabilityBucket& bucket : evaluation.reliability) {
     buckets.push_back({{"low", bucket.low},
@@ -182,6 +196,29 @@ void ShowLabels(Console& console, const LabelFile& labels) {
                 {"rows", rows},
                 {"by_bin", labels.counts.by_bin},
                 {"odd_labels", labels.counts.odd_labels}});
+}
+
+// The risk of a surrogate that abstains and of the thresholds, at the same coverages.
+std::string CurvesText(const Style& style, const AbstentionEvaluation& of) {
+  std::vector<Table::Column> columns = {{"coverage", Table::Align::kRight},
+                                        {"its own", Table::Align::kRight}};
+  std::string text = absl::StrCat("\nabstention of ", OneLine(of.surrogate));
+  for (size_t i = 0; i < of.thresholds.size(); ++i) {
+    const std::string name = absl::StrCat("threshold ", i + 1);
+    absl::StrAppend(&text, "\n", name, ": on the confidence of ",
+                    OneLine(of.thresholds[i].surrogate));
+    columns.push_back({name, Table::Align::kRight});
+  }
+  Table table(columns);
+  for (size_t i = 0; i < of.curve.size(); ++i) {
+    std::vector<std::string> row = {FormatShare(of.curve[i].coverage),
+                                    FormatFixed(of.curve[i].risk, 3)};
+    for (const AbstentionEvaluation::Threshold& threshold : of.thresholds) {
+      row.push_back(FormatFixed(threshold.curve[i].risk, 3));
+    }
+    table.AddRow(row);
+  }
+  return absl::StrCat(text, "\n", table.Render(style));
 }
 
 // Shows what the answers of each surrogate took, and what its abstentions are worth.
@@ -225,19 +262,23 @@ void ShowSurrogates(Console& console, const std::map<std::string, AnswerUsage>& 
       risks.AddRow(
           {OneLine(of.surrogate) + ", its own", FormatShare(of.coverage), number(of.risk)});
       Json thresholds = Json::array();
-      for (const auto& [name, risk] : of.thresholds) {
+      for (const auto& [name, risk, curve] : of.thresholds) {
         risks.AddRow({OneLine(name) + ", threshold", FormatShare(of.coverage), number(risk)});
-        thresholds.push_back({{"surrogate", name}, {"risk", NumberJson(risk)}});
+        thresholds.push_back({{"surrogate", name},
+                              {"risk", NumberJson(risk)},
+                              {"risk_at_coverage", CurveJson(curve)}});
       }
       for (Json& surrogate : json) {
         if (surrogate["surrogate"] != of.surrogate) continue;
         surrogate["coverage"] = of.coverage;
         surrogate["risk"] = NumberJson(of.risk);
+        surrogate["risk_at_coverage"] = CurveJson(of.curve);
         surrogate["thresholds"] = thresholds;
       }
     }
     absl::StrAppend(&text, "\n", risks.Render(style),
                     "risk: share of wrong bins among the forecasts that are trusted\n");
+    for (const AbstentionEvaluation& of : abstentions) text += CurvesText(style, of);
   }
   console.Out(text + "\n");
   console.Line({{"surrogates", json}});

@@ -74,13 +74,17 @@ absl::StatusOr<std::vector<AbstentionEvaluation>> EvaluateAbstentions(
     evaluation.coverage = answers.weight > 0 ? answered / answers.weight : 0;
     evaluation.risk = std::numeric_limits<double>::quiet_NaN();
     if (!(answered > 0)) continue;
-    evaluation.risk = RiskAt(RiskCoverageOf(confidence, answers.scored), 1);
+    evaluation.curve = RiskPointsOf(RiskCoverageOf(confidence, answers.scored));
+    evaluation.risk = evaluation.curve.back().risk;
+    for (RiskPoint& point : evaluation.curve) point.coverage *= evaluation.coverage;
     for (const auto& [other, of_other] : surrogates) {
       if (of_other.abstained > 0) continue;
       const std::vector<ScoredForecast> all = ForecastsOf(of_other, answers.asked);
       if (all.empty()) continue;
-      evaluation.thresholds.push_back(
-          {other, RiskAt(RiskCoverageOf(confidence, all), evaluation.coverage)});
+      std::vector<RiskPoint> curve =
+          RiskPointsOf(RiskCoverageOf(confidence, all), evaluation.coverage);
+      const double risk = curve.back().risk;
+      evaluation.thresholds.push_back({other, risk, std::move(curve)});
     }
   }
   return evaluations;

@@ -18,11 +18,15 @@ struct AbstentionEvaluation {
   uint64_t abstained = 0;
   double coverage = 1;  // share of the weight that has a forecast
   double risk = 0;      // share of wrong bins among these; NaN: there are none
+  // The risk where the least confident of these are left out too; ends at `coverage`. Empty: there
+  // are none.
+  std::vector<RiskPoint> curve;
   // Surrogates that answered all of these rows, and the risk of their most confident forecasts at
   // the same coverage.
   struct Threshold {
     std::string surrogate;
     double risk = 0;
+    std::vector<RiskPoint> curve;  // ends at the same coverage
   };
   std::vector<Threshold> thresholds;
 };

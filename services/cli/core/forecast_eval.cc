@@ -199,6 +199,15 @@ absl::StatusOr<ScoredForecast> ScoredForecastOf(const ForecastOutcome& outcome,
   return item;
 }
 
+std::vector<RiskPoint> RiskPointsOf(const RiskCoverage& risk_coverage, double coverage) {
+  std::vector<RiskPoint> points;
+  for (int i = 1; i <= kRiskPoints; ++i) {
+    const double at = coverage * i / kRiskPoints;
+    points.push_back({at, RiskAt(risk_coverage, at)});
+  }
+  return points;
+}
+
 absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const std::vector<ForecastOutcome>& outcomes,
                                                      const EvaluationOptions& options) {
   ForecastEvaluation evaluation;
@@ -238,7 +247,9 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const std::vector<ForecastO
   evaluation.items = all.scored.size();
   evaluation.unparsable = metrics.unparsable;
   evaluation.reliability = metrics.reliability;
-  evaluation.risk_coverage = RiskCoverageOf(options.confidence, all.scored).curve;
+  RiskCoverage risk_coverage = RiskCoverageOf(options.confidence, all.scored);
+  evaluation.risk_points = RiskPointsOf(risk_coverage);
+  evaluation.risk_coverage = std::move(risk_coverage.curve);
   for (const auto& pool : all.pools) evaluation.pools += IsPool(pool) ? 1 : 0;
   AddRandomChoice(all, evaluation);
   if (metrics.unparsable > 0 && metrics.unparsable < metrics.items) {

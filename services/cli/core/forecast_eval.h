@@ -58,6 +58,17 @@ inline constexpr double kHeadlineShare = 0.1;
 // Smaller pools are excluded from figures about choosing.
 inline constexpr size_t kLeastPool = 5;
 
+// Risk of trusting the most confident forecasts up to a share of the weight.
+struct RiskPoint {
+  double coverage = 0;
+  double risk = 0;
+};
+
+inline constexpr int kRiskPoints = 10;
+
+// The curve at kRiskPoints equal steps of coverage, of which the last is `coverage`, in (0, 1].
+std::vector<RiskPoint> RiskPointsOf(const RiskCoverage& risk_coverage, double coverage = 1);
+
 // Figures of a set of forecasts, with 95% bootstrap intervals over clusters.
 struct ForecastEvaluation {
   uint64_t items = 0;       // with a measured speedup
@@ -80,6 +91,7 @@ struct ForecastEvaluation {
   uint64_t pools = 0;
   std::vector<ShareEvaluation> shares;
   std::vector<CoveragePoint> risk_coverage;
+  std::vector<RiskPoint> risk_points;  // of the same curve
   std::vector<ReliabilityBucket> reliability;
   // Over parsable forecasts only; no items if there are none.
   ForecastMetrics parsed;

@@ -263,7 +263,8 @@ void OrchestratorEvaluator::Finish(const std::shared_ptr<Call>& call, Verdict ve
        {"dialect", call->submission->dialect},
        {"outcome", verdict.measurement.has_value()     ? OutcomeName(verdict.measurement->outcome)
                    : verdict.compile_error.has_value() ? std::string_view("compile_error")
-                                                       : std::string_view("no_verdict")}});
+                                                       : std::string_view("no_verdict")},
+       {"reason", verdict.no_verdict}});
   call->done(std::move(verdict));
 }
 

@@ -220,6 +220,7 @@ absl::StatusOr<Candidate> MakeCandidate(const Problem& problem, const std::strin
       language == Language::kPython ? CandidateKind::kPython : CandidateKind::kHostNative;
   candidate.source = std::move(source);
   KC_RETURN_IF_ERROR(ValidateCandidate(candidate));
+  candidate.candidate_id = CandidateId(candidate);
   return candidate;
 }
 

@@ -69,8 +69,8 @@ class Catalogue {
 
 enum class Language { kPython, kNative };
 
-// A candidate from a source in a language. INVALID_ARGUMENT: its problem has no candidates in this
-// language, or the source is no text or too long.
+// A candidate from a source in a language, with its id. INVALID_ARGUMENT: its problem has no
+// candidates in this language, or the source is no text or too long.
 [[nodiscard]] absl::StatusOr<Candidate> MakeCandidate(const Problem& problem,
                                                       const std::string& target, Language language,
                                                       std::string source);

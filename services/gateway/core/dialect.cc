@@ -25,7 +25,7 @@ bool Matches(const HttpRequest& request, std::string_view method,
 
 void NoteSubject(const HttpRequest& request, const Task& task) {
   if (request.subject == nullptr) return;
-  *request.subject = {task.request_id, CandidateId(task.submission->candidate)};
+  *request.subject = {task.request_id, task.submission->candidate.candidate_id};
 }
 
 HttpReply DetailReply(const absl::Status& error) {

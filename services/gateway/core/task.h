@@ -24,6 +24,7 @@ struct Submission {
   std::string dialect;
   std::string owner;  // HttpRequest::caller
   std::string name;   // of what is served
+  // Has its id, so that its source is hashed only once.
   Candidate candidate;
   std::string device_model;
   // The problem, if it is not in the catalogue.

@@ -22,7 +22,7 @@ size_t BytesOf(const Submission& submission) {
 std::string RequestPrefix(const Submission& submission) {
   return absl::StrCat("g_", ContentHasher()
                                 .Add(submission.task_id)
-                                .Add(CandidateId(submission.candidate))
+                                .Add(submission.candidate.candidate_id)
                                 .Add(submission.device_model)
                                 .Hex128());
 }

@@ -25,12 +25,12 @@ using nlohmann::json;
 constexpr char kFlashinfer[] = "flashinfer";
 constexpr double kLongestPoll = 3600;
 constexpr size_t kMaxTasks = 1000;
+constexpr std::string_view kIdPrefix = "k_";  // of a candidate's id
 constexpr size_t kNameHashDigits = 8;
 
 struct Solution {
   std::string name;
   std::string definition;
-  std::string hash;
   Language language = Language::kPython;
   std::string entry_symbol;
   std::string source;
@@ -134,8 +134,6 @@ absl::StatusOr<Solution> ReadSolution(const json& body) {
   if (!dependencies.empty()) {
     return absl::InvalidArgumentError("spec.dependencies: are not supported");
   }
-  ContentHasher hasher;
-  hasher.Add(solution.definition).Add(language).Add(entry);
   for (const json& file : *sources) {
     if (!file.is_object()) return absl::InvalidArgumentError("sources: expected objects");
     KC_ASSIGN_OR_RETURN(const std::string path, JsonText(file, "path"));
@@ -146,7 +144,6 @@ absl::StatusOr<Solution> ReadSolution(const json& body) {
     }
     solution.source = std::move(content);
   }
-  solution.hash = hasher.Add(solution.source).Hex128();
   return solution;
 }
 
@@ -301,7 +298,7 @@ class Flashinfer final : public Dialect {
 
   absl::StatusOr<json> Evaluate(const HttpRequest& request) {
     KC_ASSIGN_OR_RETURN(const json body, ParseJsonBody(request));
-    KC_ASSIGN_OR_RETURN(const Solution solution, ReadSolution(body));
+    KC_ASSIGN_OR_RETURN(Solution solution, ReadSolution(body));
     KC_ASSIGN_OR_RETURN(const std::vector<std::string> workloads,
                         JsonTexts(body, "workload_uuids"));
     absl::StatusOr<const Served*> served = Definition(solution.definition);
@@ -315,19 +312,20 @@ class Flashinfer final : public Dialect {
     submission.dialect = kFlashinfer;
     submission.owner = request.caller;
     submission.name = (*served)->name;
-    KC_ASSIGN_OR_RETURN(submission.candidate, MakeCandidate((*served)->problem, (*served)->target,
-                                                            solution.language, solution.source));
+    KC_ASSIGN_OR_RETURN(submission.candidate,
+                        MakeCandidate((*served)->problem, (*served)->target, solution.language,
+                                      std::move(solution.source)));
     submission.candidate.name = solution.name.substr(0, 128);
     submission.device_model = (*served)->site().device_model;
     const std::string unique_name =
-        absl::StrCat(solution.name, "_", solution.hash.substr(0, kNameHashDigits));
+        absl::StrCat(solution.name, "_",
+                     submission.candidate.candidate_id.substr(kIdPrefix.size(), kNameHashDigits));
     submission.note = {{"solution", unique_name}, {"workloads", workloads}};
     ContentHasher hasher;
     // The candidate names its problem, so an edited problem has other tasks.
     hasher.Add(kFlashinfer)
         .Add(solution.name)
-        .Add(solution.hash)
-        .Add(CandidateId(submission.candidate))
+        .Add(submission.candidate.candidate_id)
         .Add(submission.device_model);
     for (const std::string& workload : workloads) hasher.Add(workload);
     submission.task_id = hasher.Hex128();

@@ -167,7 +167,7 @@ class Gepa final : public Dialect {
     submission.task_id = ContentHasher()
                              .Add(kGepa)
                              .Add(served.name)
-                             .Add(CandidateId(submission.candidate))
+                             .Add(submission.candidate.candidate_id)
                              .Add(submission.device_model)
                              .Hex128();
     return submission;

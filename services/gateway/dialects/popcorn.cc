@@ -229,7 +229,7 @@ class Popcorn final : public Dialect {
                                  .Add(*gpu)
                                  .Add(mode)
                                  .Add(file.file_name)
-                                 .Add(CandidateId(submission.candidate))
+                                 .Add(submission.candidate.candidate_id)
                                  .Hex128();
     int64_t id = 0;
     static_cast<void>(absl::SimpleHexAtoi(hash.substr(0, kIdHexDigits), &id));

@@ -76,7 +76,7 @@ class Slime final : public Dialect {
     submission.task_id = ContentHasher()
                              .Add(kSlime)
                              .Add(served->name)
-                             .Add(CandidateId(submission.candidate))
+                             .Add(submission.candidate.candidate_id)
                              .Add(submission.device_model)
                              .Hex128();
     const std::string id = submission.task_id;

@@ -121,7 +121,8 @@ HttpReply Front::Handle(const RequestHead& head, std::string body) {
   request.method = head.method;
   request.content_type = head.content_type;
   request.body = std::move(body);
-  request.caller = CallerOf(CredentialsOf(head));
+  const std::string credentials = CredentialsOf(head);
+  request.caller = CallerOf(credentials);
   RequestSubject subject;
   request.subject = &subject;
   HttpReply reply;
@@ -134,10 +135,12 @@ HttpReply Front::Handle(const RequestHead& head, std::string body) {
   const double seconds =
       absl::ToDoubleSeconds(absl::Nanoseconds(context_.clock->MonotonicNs() - started_ns));
   instruments_.find(dialect->name())->second.seconds->Observe(seconds);
+  const std::string token = check_ == nullptr ? "" : check_->NameOf(credentials);
   Log(LogLevel::kDebug, "request",
       {{"dialect", dialect->name()},
        {"method", head.method},
        {"status", reply.status},
+       {"token", token},
        {"request_id", subject.request_id},
        {"candidate_id", subject.candidate_id},
        {"seconds", seconds}});

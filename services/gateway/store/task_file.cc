@@ -65,6 +65,7 @@ absl::Status Decode(std::string_view content, Submission& submission) {
         stored.at("kind") == "python" ? CandidateKind::kPython : CandidateKind::kHostNative;
     candidate.source = stored.at("source").get<std::string>();
     candidate.name = stored.at("candidate_name").get<std::string>();
+    candidate.candidate_id = CandidateId(candidate);
     submission.device_model = stored.at("device_model").get<std::string>();
     for (const json& file : stored.at("problem_files")) {
       submission.problem_files.push_back(

@@ -23,7 +23,10 @@ std::string Engine::DeviceModelFor(const std::string& target, const std::string&
 DeviceInputs Engine::DeviceInputsFor(const std::string& target, const std::string& wanted) {
   DeviceInputs inputs;
   inputs.found = DeviceModelFor(target, wanted);
-  if (inputs.found.empty()) inputs.devices = workers_->Devices();
+  if (inputs.found.empty()) {
+    inputs.devices = workers_->Devices();
+    inputs.can_compile = workers_->CapacityFor(target, wanted).compile_credits > 0;
+  }
   inputs.start_ns = start_ns_;
   inputs.grace = options_.device_grace;
   return inputs;

@@ -111,10 +111,16 @@ EvaluationAction PlanDevice(const State& state, const Evaluation& evaluation,
     return ChooseDevice{search->device_model};
   }
   if (!inputs.device.found.empty()) return ChooseDevice{inputs.device.found};
+  const std::string& target = evaluation.candidate.target;
+  const std::string& wanted = evaluation.wanted_device_model;
+  // A forecast needs only compile facts. Workers that measure may start together with the process.
+  if (evaluation.mode == EvaluateMode::kForecast && inputs.device.can_compile &&
+      IsOverdue(inputs.device.start_ns, inputs.now_ns, inputs.device)) {
+    return ChooseDevice{wanted.empty() ? target : wanted};
+  }
   if (!IsOverdue(evaluation.accepted_ns, inputs.now_ns, inputs.device)) return WaitForDevice{};
   return RejectFor(DecisionReason::kUnavailable,
-                   NobodyMeasures(evaluation.candidate.target, evaluation.wanted_device_model,
-                                  inputs.device.devices));
+                   NobodyMeasures(target, wanted, inputs.device.devices));
 }
 
 std::string WantedModel(const Search& search) {

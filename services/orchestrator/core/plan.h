@@ -25,8 +25,10 @@ struct DeviceInputs {
   // The device model for a search or evaluation without one, as Workers::DeviceModelFor finds it.
   // Empty: no worker measures what it wants.
   std::string found;
-  // Where there is no worker: the devices that there are.
+  // Where there is no worker: the devices that there are, and whether workers compile for what it
+  // wants.
   std::vector<Workers::Device> devices = {};
+  bool can_compile = false;
   // When the process started. A wait for a worker does not begin earlier, because workers may start
   // together with it.
   int64_t start_ns = 0;

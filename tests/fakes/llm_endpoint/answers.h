@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_TESTS_FAKES_LLM_ENDPOINT_ANSWERS_H_
 #define KERNELCAST_TESTS_FAKES_LLM_ENDPOINT_ANSWERS_H_
 
+#include <cstddef>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <random>
@@ -21,6 +22,9 @@ struct FakeAnswer {
   std::string reasoning;
   std::vector<FakeToolCall> tool_calls;
   std::string finish_reason;  // empty: "tool_calls" or "stop", whichever fits
+  // In the usage. 0: from the sizes of the prompt and the answer.
+  size_t prompt_tokens = 0;
+  size_t completion_tokens = 0;
 };
 
 // Makes the answer to a chat completion request; `fault` is kNone or a content fault. Called on the

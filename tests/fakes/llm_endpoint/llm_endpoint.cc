@@ -627,12 +627,15 @@ class FakeLlmEndpoint::Impl {
     for (const FakeToolCall& call : answer.tool_calls) completion += call.arguments.size();
     const std::string prompt =
         request["messages"].dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    const size_t prompt_tokens = prompt.size() / 4 + 1;
+    const size_t prompt_tokens =
+        answer.prompt_tokens > 0 ? answer.prompt_tokens : prompt.size() / 4 + 1;
+    const size_t completion_tokens =
+        answer.completion_tokens > 0 ? answer.completion_tokens : completion / 4 + 1;
     if (prompts_.size() > 10'000) prompts_.clear();
     const bool cached = !prompts_.insert(std::hash<std::string>()(prompt)).second;
     return {{"prompt_tokens", prompt_tokens},
-            {"completion_tokens", completion / 4 + 1},
-            {"total_tokens", prompt_tokens + completion / 4 + 1},
+            {"completion_tokens", completion_tokens},
+            {"total_tokens", prompt_tokens + completion_tokens},
             {"prompt_tokens_details", {{"cached_tokens", cached ? prompt_tokens - 1 : 0}}},
             {"completion_tokens_details", {{"reasoning_tokens", answer.reasoning.size() / 4}}}};
   }

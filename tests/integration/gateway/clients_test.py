@@ -4,11 +4,12 @@
     clients_test.py --programs FOLDER [TEST ...]
 
 Environment variables name clients that scripts/setup.sh does not install: KERNELCAST_TEST_POPCORN a popcorn-cli, and
-KERNELCAST_TEST_GEPA, _KERNELGYM and _SLIME a Python that can import the client.
+KERNELCAST_TEST_GEPA, _KERNELGYM and _SLIME a checkout of the project. KERNELCAST_TEST_PYTHON runs these clients.
 """
 
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import unittest
@@ -16,18 +17,21 @@ import unittest
 import served_gateway
 from served_gateway import BROKEN, FAST, PYTHON, ROOT, TASK_SECONDS, TASKS, ZEROS, has_torch
 
+HERE = pathlib.Path(__file__).resolve().parent
+
 
 class ClientTest(served_gateway.ServicesTest):
     """Its client is the program or the Python `client`."""
 
-    module = ""  # which the client imports
+    probe = ("--version",)  # arguments with which the client succeeds where it is installed
+    environment = {}
 
     @classmethod
     def setUpClass(cls):
         if not cls.client or not os.path.exists(cls.client):
             raise unittest.SkipTest(cls.missing)
-        found = subprocess.run([cls.client, "-c", f"import {cls.module}"] if cls.module else [cls.client, "--version"],
-                               capture_output=True, text=True, check=False)
+        found = subprocess.run([cls.client, *cls.probe], capture_output=True, text=True, check=False,
+                               env={**os.environ, **cls.environment})
         if found.returncode != 0:
             raise unittest.SkipTest(f"{cls.missing}: {found.stderr[-500:]}")
         super().setUpClass()
@@ -35,7 +39,8 @@ class ClientTest(served_gateway.ServicesTest):
 
     def run_client(self, *arguments, succeeds=True, **environment):
         ended = subprocess.run([self.client, *arguments], capture_output=True, text=True, timeout=3 * TASK_SECONDS,
-                               check=False, cwd=self.folder, env={**os.environ, "HOME": str(self.folder), **environment})
+                               check=False, cwd=self.folder,
+                               env={**os.environ, **self.environment, "HOME": str(self.folder), **environment})
         if succeeds:
             self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
         return ended
@@ -48,6 +53,29 @@ class ClientTest(served_gateway.ServicesTest):
         path = self.folder / name
         path.write_text(text)
         return path
+
+
+class CheckoutTest(ClientTest):
+    """The client is a module in the checkout that the environment variable names."""
+
+    client = os.environ.get("KERNELCAST_TEST_PYTHON", ROOT / ".setup/python/bin/python")
+    variable = ""
+    project = ""
+    sources = ""   # folder of the checkout with the module
+    imports = ""   # as lines of Python
+
+    @classmethod
+    def setUpClass(cls):
+        checkout = os.environ.get(cls.variable)
+        if not checkout:
+            raise unittest.SkipTest(f"{cls.variable} names no checkout of {cls.project}")
+        cls.missing = f"{cls.client} cannot import the client of {cls.project}"
+        cls.environment = {"PYTHONPATH": f"{pathlib.Path(checkout).resolve() / cls.sources}:{HERE}"}
+        cls.probe = ("-c", cls.imports)
+        super().setUpClass()
+
+    def run_script(self, script, *arguments):
+        return super().run_script(self.imports + script, *arguments)
 
 
 class PopcornTest(ClientTest):
@@ -96,7 +124,7 @@ class PopcornTest(ClientTest):
 
 class FlashinferTest(ClientTest):
     client = ROOT / ".setup/flashinfer/bin/python"
-    module = "flashinfer_bench"
+    probe = ("-c", "import flashinfer_bench")
     missing = "there is no flashinfer-bench in .setup/flashinfer (scripts/setup.sh --test installs it)"
     # The project has no client beyond its data model, and httpx in its tests.
     script = """
@@ -132,20 +160,26 @@ print(json.dumps(statuses))
                          [["PASSED"], ["COMPILE_ERROR"], ["INCORRECT_NUMERICAL"]])
 
 
-class KernelgymTest(ClientTest):
-    client = os.environ.get("KERNELCAST_TEST_KERNELGYM")
-    module = "kernel.rewards.reward_client"
-    missing = ("KERNELCAST_TEST_KERNELGYM names no Python with drkernel/kernel of "
-               "https://github.com/hkust-nlp/KernelGYM, verl and Ray")
+class KernelgymTest(CheckoutTest):
+    variable = "KERNELCAST_TEST_KERNELGYM"
+    project = "https://github.com/hkust-nlp/KernelGYM"
+    sources = "drkernel"
+    imports = """
+import stubs
+stubs.replace_ray_and_verl()
+from kernel.rewards.reward_client import KernelRewardClient
+"""
     script = """
 import asyncio, json, sys
-import ray
-from kernel.rewards.reward_client import KernelRewardClient
-from omegaconf import OmegaConf
 
-ray.init(num_cpus=1, include_dashboard=False)
+class Config(dict):
+    def __getattr__(self, name):
+        if name not in self:
+            raise AttributeError(name)
+        return Config(self[name]) if isinstance(self[name], dict) else self[name]
+
 url, reference, *kernels = sys.argv[1:]
-client = KernelRewardClient(reward_config=OmegaConf.create({
+client = KernelRewardClient(reward_config=Config({
     "server_url": url, "timeout": 120, "task_timeout_in_client": 300, "max_retries": 3, "rate_limit": 4,
     "max_concurrent": 4, "acquire_timeout": 30, "reward_func_name": "calculate_reward_speedup", "init_correct_weight": 1,
     "init_performance_weight": 1, "speedup_eps": 0.05, "speedup_reward_upper_bound": 3, "speedup_reward_lower_bound": 0,
@@ -154,7 +188,6 @@ client = KernelRewardClient(reward_config=OmegaConf.create({
 results = asyncio.run(client.compute_batch_rewards(
     [{"reference_code": reference, "kernel_code": kernel, "entry_point": "Model"} for kernel in kernels]))
 print(json.dumps([{key: result.get(key) for key in ("status", "compiled", "correctness", "reward")} for result in results]))
-ray.shutdown()
 """
 
     def test_rewards_kernels(self):
@@ -175,14 +208,17 @@ ray.shutdown()
         self.assertEqual((broken["compiled"], broken["correctness"], broken["reward"]), (False, False, 0))
 
 
-class SlimeTest(ClientTest):
-    client = os.environ.get("KERNELCAST_TEST_SLIME")
-    module = "slime.rollout.rm_hub"
-    missing = "KERNELCAST_TEST_SLIME names no Python with slime of https://github.com/THUDM/slime and what it imports"
-    script = """
-import asyncio, json, sys, types
+class SlimeTest(CheckoutTest):
+    variable = "KERNELCAST_TEST_SLIME"
+    project = "https://github.com/THUDM/slime"
+    imports = """
+import stubs
+stubs.replace_missing("torch", "sympy", "pylatexenc")
 from slime.rollout.rm_hub import batched_async_rm
 from slime.utils.types import Sample
+"""
+    script = """
+import asyncio, json, sys, types
 
 args = types.SimpleNamespace(rm_type="remote_rm", rm_url=sys.argv[1], custom_rm_path=None)
 samples = [Sample(prompt=[{"role": "user", "content": "Faster!"}], response=f"```cpp\\n{source}```", label="softmax")
@@ -196,15 +232,16 @@ print(json.dumps(asyncio.run(batched_async_rm(args, samples))))
         self.assertEqual(rewards, [rewards[0], 0, rewards[0]])
 
 
-class GepaTest(ClientTest):
-    client = os.environ.get("KERNELCAST_TEST_GEPA") or ROOT / ".setup/python/bin/python"
-    module = "gepa.oa.engines.autoresearch"
-    missing = ("neither KERNELCAST_TEST_GEPA nor .setup/python is a Python with gepa.oa of "
-               "https://github.com/gepa-ai/gepa, which no release has yet")
+class GepaTest(CheckoutTest):
+    variable = "KERNELCAST_TEST_GEPA"
+    project = "https://github.com/gepa-ai/gepa, whose releases have no gepa.oa yet"
+    sources = "src"
     # The client of an EvalServer is a script for agents.
+    imports = """
+from gepa.oa.engines.autoresearch import EVAL_SCRIPT_DATASET, EVAL_SCRIPT_SINGLE
+"""
     script = """
 import json, sys
-from gepa.oa.engines.autoresearch import EVAL_SCRIPT_DATASET, EVAL_SCRIPT_SINGLE
 
 print(json.dumps([text.format(server_url=sys.argv[1]) for text in (EVAL_SCRIPT_SINGLE, EVAL_SCRIPT_DATASET)]))
 """

@@ -38,10 +38,10 @@ class TlsTest(unittest.TestCase):
         cls.token = (cls.folder / "token").read_text().strip()
         (cls.folder / "tokens.yaml").write_text("tokens:\n" + made.stdout)
 
-    def start(self, name, *arguments):
+    def start(self, name, *arguments, serve="[]"):
         gateway = Gateway(ServicesTest.programs, self.folder / name, "127.0.0.1:1", "--auth-tokens-file",
                           self.folder / "tokens.yaml", *arguments)
-        (gateway.folder / "serve.yaml").write_text("serve: []\n")
+        (gateway.folder / "serve.yaml").write_text(f"serve: {serve}\n")
         # An address that other machines reach.
         gateway.address = "0.0.0.0:0"
         self.addCleanup(lambda: gateway.process.poll() is None and gateway.stop())
@@ -96,6 +96,24 @@ class TlsTest(unittest.TestCase):
         with contextlib.closing(connection):
             connection.request("GET", "/popcorn/leaderboards", headers={"Authorization": f"Bearer {self.token}"})
             self.assertEqual(connection.getresponse().status, 403)
+
+    def test_the_log_has_a_line_for_each_request(self):
+        gateway = self.start("log", *self.tls("--log-level", "debug", "--wait-seconds", "0"),
+                             serve="[{name: softmax, problem: row_softmax}]")
+        body = json.dumps({"response": served_gateway.FAST}).encode()
+        self.assertEqual(self.ask(gateway, "/slime/softmax", body)[0], 503)
+        self.assertEqual(self.ask(gateway)[0], 200)
+        gateway.stop()
+        lines = [json.loads(line) for line in gateway.log.read_text().splitlines()]
+        submitted, listed = [line for line in lines if line["message"] == "request"]
+        self.assertEqual([submitted[key] for key in ("level", "dialect", "method", "status", "token")],
+                         ["debug", "slime", "POST", 503, "alice"])
+        self.assertRegex(submitted["request_id"], "^g_[0-9a-f]{32}-0$")
+        self.assertRegex(submitted["candidate_id"], "^k_[0-9a-f]{32}$")
+        self.assertGreater(submitted["seconds"], 0)
+        self.assertEqual([listed[key] for key in ("dialect", "method", "status", "token", "request_id", "candidate_id")],
+                         ["popcorn", "GET", 200, "alice", "", ""])
+        self.assertNotIn(self.token, gateway.log.read_text())
 
     @staticmethod
     def listening(pid):

@@ -53,6 +53,29 @@ TEST_CASE("Abstention is compared with a threshold at the same coverage") {
   CHECK(native.thresholds[0].risk == Approx(0));
 }
 
+TEST_CASE("Risks are compared at ten equal steps up to the coverage of the abstention") {
+  // By confidence, the abstaining surrogate is right, right and wrong, and the other right, wrong,
+  // wrong and right.
+  const std::vector<NamedOutcome> outcomes = {
+      Answer("native", 0, 4, 0.75), Answer("native", 1, 5, 0.65), Answer("native", 2, 4, 0.85),
+      Abstained("native", 3),       Answer("forced", 0, 4, 0.51), Answer("forced", 1, 5, 0.65),
+      Answer("forced", 2, 4, 0.85), Answer("forced", 3, 6, 0.55)};
+  const auto evaluations = EvaluateAbstentions(outcomes, ConfidenceKind::kMaxProbability, true);
+  const std::vector<RiskPoint>& own = evaluations->front().curve;
+  const std::vector<RiskPoint>& threshold = evaluations->front().thresholds.at(0).curve;
+  REQUIRE((own.size() == 10 && threshold.size() == 10));
+  for (size_t i = 0; i < 10; ++i) {
+    CHECK(own[i].coverage == Approx(0.075 * static_cast<double>(i + 1)));
+    CHECK(threshold[i].coverage == Approx(own[i].coverage));
+  }
+  CHECK(own[4].risk == Approx(0).margin(1e-12));
+  CHECK(own[7].risk == Approx((0.6 - 0.5) / 0.6));
+  CHECK(own[9].risk == Approx(1.0 / 3));
+  CHECK(threshold[2].risk == Approx(0).margin(1e-12));
+  CHECK(threshold[4].risk == Approx((0.375 - 0.25) / 0.375));
+  CHECK(threshold[9].risk == Approx(2.0 / 3));
+}
+
 TEST_CASE("The coverage of an abstention is weighted") {
   std::vector<NamedOutcome> outcomes = {Answer("native", 0, 4, 0.6), Abstained("native", 1)};
   outcomes[1].outcome.weight = 3;

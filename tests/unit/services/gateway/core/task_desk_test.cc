@@ -19,6 +19,7 @@ Submission Wanted(const std::string& task_id, const std::string& source = "int x
   submission.candidate.problem_id = "p_00000000000000000000000000000001";
   submission.candidate.target = "cpu";
   submission.candidate.source = source;
+  submission.candidate.candidate_id = CandidateId(submission.candidate);
   return submission;
 }
 
@@ -50,6 +51,17 @@ TEST_CASE("A task's id is not used again for another candidate", "[gateway][desk
   Desk world;
   REQUIRE(world.desk.Submit(Wanted("a")).ok());
   CHECK(absl::IsAlreadyExists(world.desk.Submit(Wanted("a", "int y;\n")).status()));
+}
+
+TEST_CASE("The desk takes the candidate's id and does not hash its source again",
+          "[gateway][desk]") {
+  Desk world;
+  Submission submission = Wanted("a");
+  submission.candidate.candidate_id = "k_1";
+  REQUIRE(world.desk.Submit(submission).ok());
+  CHECK(world.desk.Submit(submission).ok());
+  submission.candidate.candidate_id = "k_2";
+  CHECK(absl::IsAlreadyExists(world.desk.Submit(submission).status()));
 }
 
 TEST_CASE("A task survives a restart of the gateway, with the same request id", "[gateway][desk]") {

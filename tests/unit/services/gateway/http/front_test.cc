@@ -110,6 +110,9 @@ TEST_CASE("Tokens are checked in each place where clients can put them", "[gatew
   const auto check = TokenCheck::Create(path, &metrics);
   std::filesystem::remove(path);
   REQUIRE(check.ok());
+  CHECK((*check)->NameOf("Bearer " + token) == "alice");
+  CHECK((*check)->NameOf("Bearer " + token + "y").empty());
+  CHECK((*check)->NameOf(token).empty());
   Front front(world.context, MakeDialects(world.context), check->get(), &metrics);
   RequestHead head = HeadFor("/popcorn/leaderboards");
   const std::optional<HttpReply> refusal = front.Refusal(head);

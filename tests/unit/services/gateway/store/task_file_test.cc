@@ -58,7 +58,7 @@ TEST_CASE("Stored tasks are read back after a restart", "[gateway][store]") {
   CHECK(submission.dialect == "popcorn");
   CHECK(submission.owner == "me");
   CHECK(submission.name == "small");
-  CHECK(CandidateId(submission.candidate) == CandidateId(Stored("a").candidate));
+  CHECK(submission.candidate.candidate_id == CandidateId(Stored("a").candidate));
   CHECK(submission.candidate.name == "a.py");
   CHECK(submission.device_model == "h200");
   REQUIRE(submission.problem_files.size() == 1);

@@ -60,12 +60,12 @@ struct Case {
 
 // Accepts r1 before a device model is known.
 void AcceptWithoutDevice(EventHistory& history, const std::string& problem,
-                         const std::string& search_id = "", const std::string& wanted = "") {
+                         const std::string& search_id = "", const std::string& wanted = "",
+                         EvaluateMode mode = EvaluateMode::kRoute) {
   Candidate candidate;
   candidate.problem_id = problem;
   candidate.target = "cpu";
-  history.Add(
-      EvaluationAccepted{"r1", search_id, EvaluateMode::kRoute, candidate, false, wanted, ""});
+  history.Add(EvaluationAccepted{"r1", search_id, mode, candidate, false, wanted, ""});
 }
 
 // An external search that has measured r0, whose source is "// 0".
@@ -134,6 +134,50 @@ const std::vector<Case>& Cases() {
        [](EvaluationInputs& inputs) {
          inputs.now_ns += 100 * absl::ToInt64Nanoseconds(inputs.device.grace);
          inputs.device.start_ns = inputs.now_ns;
+       }},
+      {"only a forecast is wanted, and a worker compiles",
+       [](EventHistory& history, const std::string& problem) {
+         AcceptWithoutDevice(history, problem, "", "", EvaluateMode::kForecast);
+       },
+       "choose cpu",
+       [](EvaluationInputs& inputs) {
+         inputs.device.start_ns = inputs.now_ns - absl::ToInt64Nanoseconds(inputs.device.grace);
+         inputs.device.can_compile = true;
+       }},
+      {"only a forecast is wanted, for a device that no worker has",
+       [](EventHistory& history, const std::string& problem) {
+         AcceptWithoutDevice(history, problem, "", "slow cpu", EvaluateMode::kForecast);
+       },
+       "choose slow cpu",
+       [](EvaluationInputs& inputs) {
+         inputs.device.start_ns = inputs.now_ns - absl::ToInt64Nanoseconds(inputs.device.grace);
+         inputs.device.can_compile = true;
+       }},
+      {"only a forecast is wanted, and a worker that measures may be starting",
+       [](EventHistory& history, const std::string& problem) {
+         AcceptWithoutDevice(history, problem, "", "", EvaluateMode::kForecast);
+       },
+       "wait for a device",
+       [](EvaluationInputs& inputs) {
+         inputs.device.start_ns = inputs.now_ns;
+         inputs.device.can_compile = true;
+       }},
+      {"only a forecast is wanted, and no worker compiles",
+       [](EventHistory& history, const std::string& problem) {
+         AcceptWithoutDevice(history, problem, "", "", EvaluateMode::kForecast);
+       },
+       "reject unavailable: no worker measures cpu; no worker measures anything",
+       [](EvaluationInputs& inputs) {
+         inputs.now_ns += absl::ToInt64Nanoseconds(inputs.device.grace);
+       }},
+      {"a measurement is wanted, and a worker only compiles",
+       [](EventHistory& history, const std::string& problem) {
+         AcceptWithoutDevice(history, problem, "", "", EvaluateMode::kMeasure);
+       },
+       "reject unavailable: no worker measures cpu; no worker measures anything",
+       [](EvaluationInputs& inputs) {
+         inputs.now_ns += absl::ToInt64Nanoseconds(inputs.device.grace);
+         inputs.device.can_compile = true;
        }},
       {"its search has no device model yet",
        [](EventHistory& history, const std::string& problem) {
