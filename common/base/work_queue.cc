@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "common/base/clock.h"
-
 namespace kernelcast {
 
 WorkQueue::WorkQueue(int threads, size_t max_waiting) : max_waiting_(max_waiting) {
@@ -24,28 +22,28 @@ bool WorkQueue::Submit(Work work) {
     const std::lock_guard lock(mutex_);
     if (!draining_) {
       if (waiting_.size() >= max_waiting_) return false;
-      waiting_.push_back({std::move(work), Clock::Real().MonotonicNs()});
+      waiting_.push_back(std::move(work));
       changed_.notify_one();
       return true;
     }
   }
-  work(0);
+  work();
   return true;
 }
 
 void WorkQueue::Drain() {
-  std::deque<Waiting> waiting;
+  std::deque<Work> waiting;
   {
     const std::lock_guard lock(mutex_);
     draining_ = true;
     waiting.swap(waiting_);
   }
-  for (Waiting& next : waiting) next.work(Clock::Real().MonotonicNs() - next.since_ns);
+  for (const Work& next : waiting) next();
 }
 
 void WorkQueue::Run() {
   for (;;) {
-    Waiting next;
+    Work next;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
@@ -53,7 +51,7 @@ void WorkQueue::Run() {
       next = std::move(waiting_.front());
       waiting_.pop_front();
     }
-    next.work(Clock::Real().MonotonicNs() - next.since_ns);
+    next();
   }
 }
 

@@ -3,7 +3,6 @@
 
 #include <condition_variable>
 #include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <functional>
 #include <limits>
@@ -13,15 +12,14 @@
 
 namespace kernelcast {
 
-// Threads that run work in order of arrival, such as work that is too slow for a reactor.
+// Threads that start work in order of arrival, such as work that would block a reactor.
 // Thread-safe.
 class WorkQueue {
  public:
-  // `waited_ns` is the time that the work spent in the queue.
-  using Work = std::function<void(int64_t waited_ns)>;
+  using Work = std::function<void()>;
 
   // Without `max_waiting` the queue is unbounded, and the submitter must bound it.
-  explicit WorkQueue(int threads, size_t max_waiting = std::numeric_limits<size_t>::max());
+  explicit WorkQueue(int threads = 1, size_t max_waiting = std::numeric_limits<size_t>::max());
   // Runs the queued work, then joins the threads.
   ~WorkQueue();
   WorkQueue(const WorkQueue&) = delete;
@@ -34,17 +32,13 @@ class WorkQueue {
   void Drain();
 
  private:
-  struct Waiting {
-    Work work;
-    int64_t since_ns = 0;
-  };
   void Run();
 
   const size_t max_waiting_;
   std::mutex mutex_;
   std::condition_variable changed_;
   // State below is protected by mutex_.
-  std::deque<Waiting> waiting_;
+  std::deque<Work> waiting_;
   bool stopping_ = false;
   bool draining_ = false;
 

@@ -272,9 +272,9 @@ Json HitRateJson(const HitRate& rate) {
   return {{"forecasts", rate.forecasts}, {"exact", rate.exact}, {"within_one", rate.within_one}};
 }
 
-Json ArchiveJson(const ReportArchive& archive) {
+Json ArchiveJson(const ArchiveOverview& archive) {
   Json entries = Json::array();
-  for (const ReportArchiveEntry& entry : archive.entries) {
+  for (const ArchiveEntry& entry : archive.entries) {
     Json& one = entries.emplace_back();
     if (!entry.place.empty()) one["place"] = entry.place;
     one["kernels"] = entry.kernels;

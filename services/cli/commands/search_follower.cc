@@ -184,7 +184,7 @@ void SearchFollower::FetchArchive() {
   if (!Call(*stub, &v1::Orchestrator::Stub::GetSearch, request, &reply, kArchiveTimeout).ok()) {
     return;
   }
-  const ReportArchive archive = ReportArchiveFromProto(SearchesIn(reply).front().archive());
+  const ArchiveOverview archive = ArchiveFromProto(SearchesIn(reply).front().archive());
   Console& console = context_.console;
   archive_lines_ =
       ArchiveLines(archive, kMaxArchiveRows, console.live_style(), console.live_width());

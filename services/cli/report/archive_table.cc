@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMaxPageRows = 24;
 
-std::string KernelText(const ReportArchiveEntry& entry) {
+std::string KernelText(const ArchiveEntry& entry) {
   if (entry.candidate_id.empty()) return "–";
   Candidate named;
   named.name = entry.name;
@@ -23,13 +23,13 @@ std::string KernelText(const ReportArchiveEntry& entry) {
   return absl::StrCat(OneLine(NameOf(named)), " ", OneLine(entry.candidate_id).substr(0, 10));
 }
 
-std::string SpeedupText(const ReportArchiveEntry& entry) {
+std::string SpeedupText(const ArchiveEntry& entry) {
   return entry.candidate_id.empty() ? "–" : FormatSpeedup(entry.speedup);
 }
 
 }  // namespace
 
-ArchiveTable MakeArchiveTable(const ReportArchive& archive, size_t max_rows) {
+ArchiveTable MakeArchiveTable(const ArchiveOverview& archive, size_t max_rows) {
   ArchiveTable table;
   const bool niches = archive.strategy == "map_elites";
   const bool places = niches || archive.strategy == "islands";
@@ -53,7 +53,7 @@ ArchiveTable MakeArchiveTable(const ReportArchive& archive, size_t max_rows) {
   }
   const size_t shown = std::min(max_rows, archive.entries.size());
   for (size_t i = 0; i < shown; ++i) {
-    const ReportArchiveEntry& entry = archive.entries[i];
+    const ArchiveEntry& entry = archive.entries[i];
     if (places) {
       table.rows.push_back({OneLine(entry.place), KernelText(entry), SpeedupText(entry),
                             FormatCount(entry.kernels)});
@@ -69,7 +69,7 @@ ArchiveTable MakeArchiveTable(const ReportArchive& archive, size_t max_rows) {
   return table;
 }
 
-std::vector<std::string> ArchiveLines(const ReportArchive& archive, size_t max_rows,
+std::vector<std::string> ArchiveLines(const ArchiveOverview& archive, size_t max_rows,
                                       const Style& style, int width) {
   const ArchiveTable table = MakeArchiveTable(archive, max_rows);
   if (table.rows.empty()) return {};

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/domain/archive_overview.h"
 #include "common/domain/candidate.h"
 #include "common/domain/decision.h"
 #include "common/domain/facts.h"
@@ -97,24 +98,6 @@ struct ReportDeviceTime {
   double avoided_seconds = 0;
 };
 
-// What the search derives candidates from. See v1.SearchArchive.
-struct ReportArchiveEntry {
-  std::string place;
-  std::string candidate_id;
-  std::string name;
-  std::string origin;
-  double speedup = 0;
-  uint64_t kernels = 0;
-  uint64_t children = 0;
-  uint64_t expansions = 0;
-  double value = 0;
-};
-struct ReportArchive {
-  std::string strategy;
-  std::vector<ReportArchiveEntry> entries;
-  uint64_t total = 0;
-};
-
 // Tokens of a request for a kernel, or to a critic, when it had ended.
 struct ReportTokenSpend {
   int64_t time_ns = 0;
@@ -137,7 +120,7 @@ struct ReportSearch {
   std::optional<ReportGeneration> generation;
   std::optional<ModelUse> model_use;  // of the forecasts
   TokenUsage unpriced_tokens;         // of requests to endpoints without prices
-  std::optional<ReportArchive> archive;
+  std::optional<ArchiveOverview> archive;
   uint64_t lessons = 0;  // of earlier searches, at the start
   std::optional<ReportDeviceTime> device_time;
   std::vector<ReportFinalist> finalists;  // best first

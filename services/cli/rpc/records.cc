@@ -57,8 +57,8 @@ double Seconds(const google::protobuf::Duration& duration) {
 
 }  // namespace
 
-ReportArchive ReportArchiveFromProto(const v1::SearchArchive& archive) {
-  ReportArchive report;
+ArchiveOverview ArchiveFromProto(const v1::SearchArchive& archive) {
+  ArchiveOverview report;
   report.strategy = archive.strategy();
   report.total = archive.total();
   for (const v1::ArchiveEntry& entry : archive.entries()) {
@@ -168,7 +168,7 @@ absl::StatusOr<ReportSearch> ReportSearchFromProto(const v1::Search& search) {
   report.unpriced_tokens = {unpriced.input_tokens(), unpriced.cached_input_tokens(),
                             unpriced.output_tokens(), 0};
   report.lessons = static_cast<uint64_t>(search.spec().lessons_size());
-  if (search.has_archive()) report.archive = ReportArchiveFromProto(search.archive());
+  if (search.has_archive()) report.archive = ArchiveFromProto(search.archive());
   if (search.counts().has_device_time_spent()) {
     const v1::SearchCounts& counts = search.counts();
     report.device_time = ReportDeviceTime{

@@ -21,7 +21,7 @@ namespace kernelcast::cli {
 [[nodiscard]] absl::StatusOr<ReportCandidate> ReportCandidateFromProto(
     const v1::Evaluation& evaluation, const v1::Candidate& candidate);
 
-ReportArchive ReportArchiveFromProto(const v1::SearchArchive& archive);
+ArchiveOverview ArchiveFromProto(const v1::SearchArchive& archive);
 [[nodiscard]] absl::StatusOr<ReportSearch> ReportSearchFromProto(const v1::Search& search);
 
 // Whether the finalists were measured at held-out bench shapes and none of them may be the best.

@@ -131,7 +131,7 @@ absl::StatusOr<std::vector<RecordedForecast>> ReadForecastRecords(const std::str
 }
 
 ForecastRecorder::ForecastRecorder(std::ofstream file, std::string path, Backend* backend)
-    : backend_(*backend), path_(std::move(path)), file_(std::move(file)), writer_(1) {}
+    : backend_(*backend), path_(std::move(path)), file_(std::move(file)) {}
 
 ForecastRecorder::~ForecastRecorder() = default;
 
@@ -160,7 +160,7 @@ void ForecastRecorder::Forecast(ForecastInput input, const ForecastCall& call, D
   backend_.Forecast(std::move(input), call,
                     [this, record, done = std::move(done)](ForecastResult result) {
                       record->result = result;
-                      writer_.Submit([this, record](int64_t) { Record(*record); });
+                      writer_.Submit([this, record] { Record(*record); });
                       done(std::move(result));
                     });
 }

@@ -354,7 +354,7 @@ grpc::ServerUnaryReactor* ForecasterService::Score(grpc::CallbackServerContext* 
   }
   auto* call = new AsyncUnary<v1::ScoreReply>(context, response);
   const auto reply = call->reply();
-  const bool submitted = scoring_.Submit([reply, copy = *request](int64_t) {
+  const bool submitted = scoring_.Submit([reply, copy = *request] {
     if (!reply.open()) return;
     const auto score = [&]() -> absl::StatusOr<v1::ScoreReply> {
       KC_ASSIGN_OR_RETURN(const BinScheme* scheme, FindBinScheme(copy.bin_scheme_id()));

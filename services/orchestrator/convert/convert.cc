@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "common/convert/convert.h"
 #include "common/convert/convert_lesson.h"
+#include "services/orchestrator/core/engine_ids.h"
 
 namespace kernelcast::orchestrator {
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/domain/archive_overview.h"
 #include "services/orchestrator/core/attempt.h"
 
 namespace kernelcast::orchestrator {
@@ -78,6 +79,11 @@ class Archive {
   std::deque<Attempt> setbacks_;  // latest last
   uint64_t expansions_ = 0;
 };
+
+// The entry of a single kernel or, with `kernels` above 1, of a place whose best kernel it is.
+// Without `children`, which the overview adds.
+ArchiveEntry EntryOf(const Archive& archive, const Archive::Node& node, std::string place = "",
+                     uint64_t kernels = 1);
 
 }  // namespace kernelcast::orchestrator
 

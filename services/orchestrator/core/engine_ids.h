@@ -13,6 +13,11 @@ namespace kernelcast::orchestrator {
 // INVALID_ARGUMENT names the field.
 absl::Status CheckId(std::string_view field, const std::string& id);
 
+// Id of one of the searches of a request for several device models: "ID@nvidia-h200".
+std::string IdForDevice(std::string_view id, std::string_view device_model);
+// The id from which such an id was made. Other ids are returned unchanged.
+std::string_view IdOfSeveral(std::string_view search_id);
+
 // Name of handling a stage's outcome, for the crash journal. Must not change between releases.
 std::string HandlingName(Stage stage, const std::string& request_id);
 

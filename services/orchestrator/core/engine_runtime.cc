@@ -15,6 +15,7 @@
 #include "common/base/callback_scope.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "services/orchestrator/core/append_entry.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/engine_inbox.h"
 

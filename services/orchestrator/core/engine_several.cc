@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/orchestrator/core/engine.h"
+#include "services/orchestrator/core/engine_ids.h"
 
 namespace kernelcast::orchestrator {
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/domain/archive_overview.h"
 #include "common/domain/forecast.h"
 #include "services/orchestrator/core/archive.h"
-#include "services/orchestrator/core/archive_overview.h"
 
 namespace kernelcast::orchestrator {
 

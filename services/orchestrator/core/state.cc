@@ -1,9 +1,7 @@
 #include "services/orchestrator/core/state.h"
 
 #include <algorithm>
-#include <type_traits>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/status.h"
@@ -580,60 +578,6 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const DeviceChosen& ev
   found->second.last_sequence = sequence;
   UseLessons(found->second, FindProblem(found->second.spec.problem_id).get());
   return absl::OkStatus();
-}
-
-std::string IdForDevice(std::string_view id, std::string_view device_model) {
-  std::string name = absl::StrCat(std::string(id), "@");
-  for (const char c : device_model) {
-    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c));
-    if (plain || !name.ends_with('-')) name += plain ? absl::ascii_tolower(c) : '-';
-  }
-  return name;
-}
-
-std::string_view IdOfSeveral(std::string_view search_id) {
-  return search_id.substr(0, search_id.rfind('@'));
-}
-
-AppendEntry EntryFor(const Event& event, const State& state) {
-  AppendEntry entry;
-  entry.event = &event;
-  auto of_evaluation = [&](const std::string& request_id) {
-    entry.request_id = request_id;
-    if (const Evaluation* evaluation = state.FindEvaluation(request_id)) {
-      entry.search_id = evaluation->search_id;
-    }
-  };
-  std::visit(
-      [&](const auto& body) {
-        using Body = std::decay_t<decltype(body)>;
-        if constexpr (std::is_same_v<Body, EvaluationAccepted>) {
-          entry.request_id = body.request_id;
-          entry.search_id = body.search_id;
-        } else if constexpr (std::is_same_v<Body, EvaluationCompiled> ||
-                             std::is_same_v<Body, EvaluationForecast> ||
-                             std::is_same_v<Body, EvaluationDecided> ||
-                             std::is_same_v<Body, MeasurementRepeated> ||
-                             std::is_same_v<Body, EvaluationSettled>) {
-          of_evaluation(body.request_id);
-        } else if constexpr (std::is_same_v<Body, SearchCreated> ||
-                             std::is_same_v<Body, GenerationRequested> ||
-                             std::is_same_v<Body, GenerationSettled> ||
-                             std::is_same_v<Body, GenerationAdvised> ||
-                             std::is_same_v<Body, PrunedRanked> ||
-                             std::is_same_v<Body, SearchFinishing> ||
-                             std::is_same_v<Body, SearchClosed>) {
-          entry.search_id = body.search_id;
-        } else if constexpr (std::is_same_v<Body, DeviceChosen>) {
-          if (body.request_id.empty()) {
-            entry.search_id = body.search_id;
-          } else {
-            of_evaluation(body.request_id);
-          }
-        }
-      },
-      event.body);
-  return entry;
 }
 
 }  // namespace kernelcast::orchestrator

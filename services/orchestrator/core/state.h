@@ -380,14 +380,6 @@ class State {
   uint64_t last_sequence_ = 0;
 };
 
-// Id of one of the searches of a request for several device models: "ID@nvidia-h200".
-std::string IdForDevice(std::string_view id, std::string_view device_model);
-// The id from which such an id was made. Other ids are returned unchanged.
-std::string_view IdOfSeveral(std::string_view search_id);
-
-// The ids that an event belongs to, for the store's index. `state` is the state before the event.
-AppendEntry EntryFor(const Event& event, const State& state);
-
 }  // namespace kernelcast::orchestrator
 
 #endif  // KERNELCAST_SERVICES_ORCHESTRATOR_CORE_STATE_H_

@@ -26,7 +26,7 @@ ShardSet::ShardSet(const ShardSetOptions& options, StartEngine start, MergedObse
     : options_(options),
       start_(std::move(start)),
       observer_(observer),
-      catalogue_thread_(std::make_unique<BackgroundThread>()) {}
+      catalogue_thread_(std::make_unique<WorkQueue>()) {}
 
 absl::StatusOr<std::unique_ptr<ShardSet>> ShardSet::Create(const ShardSetOptions& options,
                                                            StartEngine start,
@@ -57,7 +57,7 @@ ShardSet::~ShardSet() { Stop(); }
 void ShardSet::Start(const std::string& address, ShardListener* listener) {
   address_ = address;
   listener_ = listener;
-  opener_ = std::make_unique<BackgroundThread>();
+  opener_ = std::make_unique<WorkQueue>();
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -79,11 +79,11 @@ void ShardSet::BeginDrain() {
 
 void ShardSet::Stop() {
   stop_ = true;
-  catalogue_thread_.reset();  // drops tasks that have not started
+  catalogue_thread_.reset();  // calls that have not started fail, because of stop_
   if (!thread_.joinable()) return;
   Wake();
   thread_.join();
-  opener_.reset();  // drops tasks that have not started
+  opener_.reset();  // tasks that have not started do nothing, because of stop_
   std::vector<int> held;
   std::vector<Slot> rest;
   {
@@ -158,7 +158,7 @@ ShardFigures ShardSet::figures() const {
 }
 
 void ShardSet::PutProblem(Problem problem, ProblemDone done) {
-  catalogue_thread_->Post([this, problem = std::move(problem), done = std::move(done)] {
+  catalogue_thread_->Submit([this, problem = std::move(problem), done = std::move(done)] {
     done(catalogue_->PutProblem(problem.problem_id, problem.files));
   });
 }
@@ -170,7 +170,7 @@ bool ShardSet::HasProblem(HeldShard& held, std::string_view problem_id) const {
 
 void ShardSet::FetchProblem(const std::shared_ptr<HeldShard>& held, const std::string& problem_id,
                             ProblemDone done) {
-  catalogue_thread_->Post([this, held, problem_id, done = std::move(done)] {
+  catalogue_thread_->Submit([this, held, problem_id, done = std::move(done)] {
     auto files = catalogue_->GetProblem(problem_id);
     if (!files.ok() || !files->has_value()) {
       done(files.status());  // if the problem is unknown, the engine reports it
@@ -304,10 +304,11 @@ void ShardSet::Open(int shard, const std::string& writer) {
     slot = Slot();
     slot.phase = Phase::kOpening;
   }
-  opener_->Post([this, shard, writer] { OpenNow(shard, writer); });
+  opener_->Submit([this, shard, writer] { OpenNow(shard, writer); });
 }
 
 void ShardSet::OpenNow(int shard, const std::string& writer) {
+  if (stop_) return;
   {
     const std::lock_guard lock(mutex_);
     if (slots_[static_cast<size_t>(shard)].phase != Phase::kOpening) return;
@@ -385,10 +386,11 @@ void ShardSet::Close(int shard, const char* why) {
       {{"shard", shard}, {"because", why}});
   // An append that waits for the database would be useless.
   if (!graceful && held != nullptr) store->Stop();
-  opener_->Post([this, shard] { CloseNow(shard); });
+  opener_->Submit([this, shard] { CloseNow(shard); });
 }
 
 void ShardSet::CloseNow(int shard) {
+  if (stop_) return;
   std::shared_ptr<HeldShard> held;
   {
     const std::lock_guard lock(mutex_);

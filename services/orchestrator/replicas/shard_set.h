@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
-#include "services/orchestrator/core/background_thread.h"
+#include "common/base/work_queue.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/merged_observer.h"
 #include "services/orchestrator/replicas/engine_directory.h"
@@ -126,10 +126,10 @@ class ShardSet final : public EngineDirectory {
   ShardFigures figures_ ABSL_GUARDED_BY(mutex_);
 
   std::mutex listener_mutex_;  // held while the listener is called
-  std::unique_ptr<BackgroundThread> opener_;
+  std::unique_ptr<WorkQueue> opener_;
   std::thread thread_;
   // Null after Stop. Last: its tasks use the other members.
-  std::unique_ptr<BackgroundThread> catalogue_thread_;
+  std::unique_ptr<WorkQueue> catalogue_thread_;
 };
 
 }  // namespace kernelcast::orchestrator

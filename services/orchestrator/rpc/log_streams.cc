@@ -405,7 +405,7 @@ grpc::ServerWriteReactor<v1::ExportRecord>* LogStreams::Export(grpc::CallbackSer
 }
 
 void LogStreams::Feed(const std::shared_ptr<Cursor>& cursor) {
-  thread_.Post([this, cursor] {
+  thread_.Submit([this, cursor] {
     const uint64_t events_before = engine_->figures().events;
     if (!cursor->open() || cursor->SendPage()) return;
     bool draining = false;

@@ -12,8 +12,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "common/base/work_queue.h"
 #include "kernelcast/v1/orchestrator.pb.h"
-#include "services/orchestrator/core/background_thread.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/event_store.h"
 
@@ -72,7 +72,7 @@ class LogStreams : public std::enable_shared_from_this<LogStreams> {
   std::set<std::shared_ptr<Cursor>> waiting_ ABSL_GUARDED_BY(mutex_);
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
 
-  BackgroundThread thread_;  // last: its tasks use the other members
+  WorkQueue thread_;  // last: its tasks use the other members
 };
 
 }  // namespace kernelcast::orchestrator

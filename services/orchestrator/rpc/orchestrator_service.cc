@@ -13,6 +13,7 @@
 #include "common/rpc/stream_writer.h"
 #include "common/rpc/unary_reactor.h"
 #include "services/orchestrator/convert/convert.h"
+#include "services/orchestrator/core/engine_ids.h"
 #include "services/orchestrator/rpc/replies.h"
 #include "services/orchestrator/rpc/rewards.h"
 
@@ -181,7 +182,7 @@ grpc::ServerUnaryReactor* OrchestratorService::PutProblem(grpc::CallbackServerCo
                                                           const v1::PutProblemRequest* request,
                                                           v1::PutProblemReply* response) {
   auto* call = new AsyncUnary<v1::PutProblemReply>(context, response);
-  parser_.Post([this, reply = call->reply(), message = request->problem()] {
+  parser_.Submit([this, reply = call->reply(), message = request->problem()] {
     absl::StatusOr<Problem> problem = ProblemFromProto(message);
     if (!problem.ok()) {
       reply.Fail(problem.status());

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "common/base/work_queue.h"
 #include "common/rpc/channel.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "services/orchestrator/clients/forecaster_pool.h"
 #include "services/orchestrator/clients/worker_pool.h"
-#include "services/orchestrator/core/background_thread.h"
 #include "services/orchestrator/replicas/engine_directory.h"
 #include "services/orchestrator/replicas/shard_listener.h"
 #include "services/orchestrator/rpc/log_streams.h"
@@ -133,7 +133,7 @@ class OrchestratorService final : public v1::Orchestrator::CallbackService, publ
   std::map<int, Streams> streams_ ABSL_GUARDED_BY(streams_mutex_);
   std::vector<Streams> closed_streams_ ABSL_GUARDED_BY(streams_mutex_);
 
-  BackgroundThread parser_;  // parses problems; last: its tasks use the other members
+  WorkQueue parser_;  // parses problems; last: its tasks use the other members
 };
 
 }  // namespace kernelcast::orchestrator

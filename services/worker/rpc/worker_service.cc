@@ -30,10 +30,12 @@ constexpr size_t kMaxRequestIdBytes = 128;
 // Give a candidate up after this many devices failed under it: it may be the cause.
 constexpr int kMaxFailures = 2;
 
+int64_t MonotonicNs() { return Clock::Real().MonotonicNs(); }
+
 std::shared_ptr<CancelToken> MakeToken(absl::Duration left) {
   const int64_t deadline_ns = left == absl::InfiniteDuration()
                                   ? CancelToken::kNoDeadline
-                                  : Clock::Real().MonotonicNs() + absl::ToInt64Nanoseconds(left);
+                                  : MonotonicNs() + absl::ToInt64Nanoseconds(left);
   // Shared by the call, which may cancel it, and the job, which may outlive the call.
   return std::make_shared<CancelToken>(deadline_ns);
 }
@@ -282,7 +284,8 @@ absl::StatusOr<std::shared_ptr<WorkerService::CompileJob>> WorkerService::StartJ
   job->done = std::move(done);
   metrics_.CompilesInFlight(compile_credits_.in_flight());
   Announce(job->target, job->problem);
-  compiling_.Submit([this, job](int64_t waited_ns) {
+  compiling_.Submit([this, job, queued_ns = MonotonicNs()] {
+    const int64_t waited_ns = MonotonicNs() - queued_ns;
     if (!job->Take()) {
       return;
     }
@@ -313,7 +316,7 @@ void WorkerService::Announce(Target* target, const std::shared_ptr<const Problem
     if (announced_.size() >= options_.max_problems) announced_.clear();
     if (!announced_.emplace(target, problem->problem_id).second) return;
   }
-  compiling_.Submit([this, target, problem](int64_t) {
+  compiling_.Submit([this, target, problem] {
     if (!draining_) target->Announce(*problem, CancelToken());
   });
 }
@@ -384,8 +387,8 @@ absl::StatusOr<std::shared_ptr<WorkerService::MeasureJob>> WorkerService::StartJ
   if (job->artifact) {
     QueueMeasure(job);
   } else {
-    compiling_.Submit([this, job](int64_t waited_ns) {
-      job->waited_ns += waited_ns;
+    compiling_.Submit([this, job, queued_ns = MonotonicNs()] {
+      job->waited_ns += MonotonicNs() - queued_ns;
       if (job->Take() && !HandBack(*job)) {
         CompileThenMeasure(job);
       }

@@ -19,6 +19,7 @@
 #include "tests/support/postgresql.h"
 #include "tests/support/recorded_problem.h"
 #include "tests/support/services.h"
+#include "tests/support/span_collector.h"
 
 namespace kernelcast {
 namespace {
@@ -41,12 +42,15 @@ struct SharedLogElsewhere {
 };
 
 struct Cluster {
-  explicit Cluster(SetUp set_up)
-      : folder("orchestrator"),
+  // `shared_arguments`: of all services.
+  explicit Cluster(SetUp set_up, std::vector<std::string> shared_arguments = {})
+      : arguments(std::move(shared_arguments)),
+        folder("orchestrator"),
         recorded(testing::MakeRecordedProblem(16, 12)),
-        worker("kernelcast-worker", {"--replay", Records(), "--cache-dir", folder.File("cache")},
-               folder),
-        forecaster("kernelcast-forecaster", {"--state-dir", folder.File("forecaster")}, folder) {
+        worker("kernelcast-worker",
+               WithShared({"--replay", Records(), "--cache-dir", folder.File("cache")}), folder),
+        forecaster("kernelcast-forecaster", WithShared({"--state-dir", folder.File("forecaster")}),
+                   folder) {
     Require(worker.Start());
     Require(forecaster.Start());
     if (set_up.shared) {
@@ -71,13 +75,16 @@ struct Cluster {
     CHECK(reply.definition().space_points().at("cpu") == recorded.candidates.size());
   }
 
-  void AddOrchestrator(const std::string& name, std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(),
-                     {"--state-dir", folder.File(name), "--worker", worker.address(),
-                      "--forecaster", forecaster.address(), "--confirm", "1"});
-    orchestrators.push_back(
-        std::make_unique<testing::Service>("kernelcast-orchestrator", std::move(arguments), folder,
-                                           testing::ServiceSite{.name = name, .launcher = {}}));
+  std::vector<std::string> WithShared(std::vector<std::string> own) const {
+    own.insert(own.end(), arguments.begin(), arguments.end());
+    return own;
+  }
+  void AddOrchestrator(const std::string& name, std::vector<std::string> own) {
+    own.insert(own.end(), {"--state-dir", folder.File(name), "--worker", worker.address(),
+                           "--forecaster", forecaster.address(), "--confirm", "1"});
+    orchestrators.push_back(std::make_unique<testing::Service>(
+        "kernelcast-orchestrator", WithShared(std::move(own)), folder,
+        testing::ServiceSite{.name = name, .launcher = {}}));
     Require(orchestrators.back()->Start());
   }
   static std::unique_ptr<v1::Orchestrator::Stub> StubOf(const testing::Service& service) {
@@ -131,6 +138,7 @@ struct Cluster {
     return request;
   }
 
+  const std::vector<std::string> arguments;
   testing::TemporaryFolder folder;
   testing::RecordedProblem recorded;
   testing::Service worker;
@@ -503,6 +511,124 @@ CONTRACT_TEST("A stopped search is confirmed and its end is remembered") {
   REQUIRE(list.searches_size() == 1);
   CHECK(list.searches(0).status() == v1::SEARCH_STATUS_DONE);
   CHECK(list.searches(0).end_reason() == "stopped");
+}
+
+// The spans of a trace, each as "PARENT > SPAN". An orchestrator that forwards a call makes two
+// spans more, for the call that it makes and for the one that is served; they count as the first
+// one.
+std::set<std::string> LinksOf(const std::vector<testing::CollectedSpan>& spans,
+                              const std::string& trace_id) {
+  using Span = testing::CollectedSpan;
+  std::map<std::string, const Span*> by_id;
+  for (const Span& span : spans) by_id[span.span_id] = &span;
+  const auto parent_of = [&](const Span& span) -> const Span* {
+    const auto found = by_id.find(span.parent_span_id);
+    return found != by_id.end() ? found->second : nullptr;
+  };
+  const auto is_call = [](const Span* span) {
+    return span != nullptr && span->name.find("v1.Orchestrator/") != std::string::npos;
+  };
+  const auto is_forwarded = [&](const Span* span) {
+    return is_call(span) && is_call(parent_of(*span));
+  };
+  const auto text_of = [](const Span& span) {
+    return span.service.substr(span.service.find('-') + 1) + " " +
+           span.name.substr(span.name.find('.') + 1);
+  };
+  std::set<std::string> links;
+  for (const Span& span : spans) {
+    if (span.trace_id != trace_id || is_forwarded(&span)) continue;
+    const Span* parent = parent_of(span);
+    while (is_forwarded(parent)) parent = parent_of(*parent);
+    links.insert((parent != nullptr ? text_of(*parent) : span.parent_span_id) + " > " +
+                 text_of(span));
+  }
+  return links;
+}
+
+CONTRACT_TEST("A call makes the same spans wherever the log is") {
+  SKIP_IF_MISSING();
+  const testing::SpanCollector collector;
+  Cluster cluster(TestType::kSetUp, {"--otlp-endpoint", collector.url(), "--trace-ratio", "0"});
+  const std::string caller = "00f067aa0ba902b7";
+  const auto trace = [](int call) { return std::string(31, 'a') + std::to_string(call); };
+  const auto begin_trace = [&](grpc::ClientContext* context, int call) {
+    context->AddMetadata("traceparent", "00-" + trace(call) + "-" + caller + "-01");
+  };
+  v1::EvaluateReply reply;
+  REQUIRE(cluster
+              .Call([&](auto* context) {
+                begin_trace(context, 0);
+                return cluster.stub->Evaluate(context, cluster.Request("unary", 0), &reply);
+              })
+              .ok());
+  CHECK(reply.evaluation().has_measured());
+  REQUIRE(cluster
+              .Call([&](auto* context) {
+                begin_trace(context, 1);
+                auto stream = testing::OneByOne(cluster.stub->EvaluateStream(context));
+                stream->Write(cluster.Request("streamed", 1));
+                stream->WritesDone();
+                while (stream->Read(&reply)) CHECK(reply.evaluation().has_measured());
+                return stream->Finish();
+              })
+              .ok());
+  v1::StartSearchReply started;
+  REQUIRE(cluster
+              .Call([&](auto* context) {
+                begin_trace(context, 2);
+                return cluster.stub->StartSearch(context, cluster.Search("s1", 4), &started);
+              })
+              .ok());
+  REQUIRE(cluster
+              .Call([&](auto* context) {
+                v1::WatchSearchRequest watch;
+                watch.set_search_id("s1");
+                auto events = cluster.stub->WatchSearch(context, watch);
+                v1::SearchEvent event;
+                while (events->Read(&event)) {
+                }
+                return events->Finish();
+              })
+              .ok());
+  for (const auto& orchestrator : cluster.orchestrators) CHECK(orchestrator->Terminate() == 0);
+  CHECK(cluster.worker.Terminate() == 0);
+  CHECK(cluster.forecaster.Terminate() == 0);
+
+  const std::set<std::string> of_evaluation = {
+      "orchestrator evaluate > orchestrator accept",
+      "orchestrator evaluate > orchestrator compile",
+      "orchestrator compile > orchestrator queue",
+      "orchestrator compile > orchestrator v1.Worker/Compile",
+      "orchestrator v1.Worker/Compile > worker v1.Worker/Compile",
+      "worker v1.Worker/Compile > worker queue",
+      "worker v1.Worker/Compile > worker compile",
+      "orchestrator evaluate > orchestrator forecast",
+      "orchestrator forecast > orchestrator v1.Forecaster/Forecast",
+      "orchestrator v1.Forecaster/Forecast > forecaster v1.Forecaster/Forecast",
+      "orchestrator evaluate > orchestrator decide",
+      "orchestrator evaluate > orchestrator measure",
+      "orchestrator measure > orchestrator queue",
+      "orchestrator measure > orchestrator v1.Worker/Measure",
+      "orchestrator v1.Worker/Measure > worker v1.Worker/Measure",
+      "worker v1.Worker/Measure > worker queue",
+      "worker v1.Worker/Measure > worker compile",
+      "worker v1.Worker/Measure > worker measure",
+      "orchestrator evaluate > orchestrator commit",
+  };
+  const std::vector<testing::CollectedSpan> spans = collector.spans();
+  const auto check = [&](int call, const std::vector<std::string>& path) {
+    std::set<std::string> expected = of_evaluation;
+    for (size_t i = 1; i < path.size(); ++i) expected.insert(path[i - 1] + " > " + path[i]);
+    std::set<std::string> links = LinksOf(spans, trace(call));
+    // Whether a search ranks what it pruned depends on the order of events.
+    links.erase("orchestrator search > orchestrator v1.Forecaster/Forecast");
+    CHECK(links == expected);
+  };
+  check(0, {caller, "orchestrator v1.Orchestrator/Evaluate", "orchestrator evaluate"});
+  check(1, {caller, "orchestrator v1.Orchestrator/EvaluateStream", "orchestrator evaluate"});
+  check(2, {caller, "orchestrator v1.Orchestrator/StartSearch", "orchestrator search",
+            "orchestrator evaluate"});
 }
 
 }  // namespace

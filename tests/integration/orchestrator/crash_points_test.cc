@@ -23,6 +23,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "services/orchestrator/core/append_entry.h"
 #include "services/orchestrator/store/postgresql_event_store.h"
 #include "services/orchestrator/store/postgresql_leases.h"
 #include "services/orchestrator/store/sqlite_event_store.h"

@@ -9,8 +9,8 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-ReportArchive Archive(const std::string& strategy, const std::string& place = "") {
-  ReportArchive archive;
+ArchiveOverview Archive(const std::string& strategy, const std::string& place = "") {
+  ArchiveOverview archive;
   archive.strategy = strategy;
   archive.entries = {{place, "k_0123456789ab", "vector", "llm:m", 2.5, 3, 2, 5, 3.5},
                      {place, "", "", "", 0, 0, 0, 0, 0}};
@@ -43,7 +43,7 @@ TEST_CASE("The table of an archive has the columns of its strategy", "[cli][repo
 
 TEST_CASE("A table that is cut says so", "[cli][report]") {
   CHECK(MakeArchiveTable(Archive("puct"), 1).rest == "The first 1 of 7.");
-  ReportArchive whole = Archive("puct");
+  ArchiveOverview whole = Archive("puct");
   whole.total = 2;
   CHECK(MakeArchiveTable(whole, 2).rest.empty());
   const std::vector<std::string> lines = ArchiveLines(Archive("puct"), 1, Style(false), 40);

@@ -280,7 +280,7 @@ ReportInput SampleReport(int candidates) {
     search.confirmed = ReportBest{
         best_candidate, OkMeasurement(best_id, best * 0.995, MeasureLevel::kFinal), "r_final"};
   }
-  ReportArchive& archive = search.archive.emplace();
+  ArchiveOverview& archive = search.archive.emplace();
   archive.strategy = "map_elites";
   archive.total = 23;
   for (int i = 0; i < 23; ++i) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/orchestrator/core/engine_ids.h"
 #include "tests/unit/services/orchestrator/event_history.h"
 
 namespace kernelcast::orchestrator {
@@ -599,23 +600,6 @@ TEST_CASE("The searches of a request for several device models are found togethe
   REQUIRE(history.state().FindSeveral("s").size() == 2);
   CHECK(history.state().FindSeveral("s")[0]->search_id == "s@nvidia-h200");
   CHECK(IdOfSeveral("s@nvidia-h200") == "s");
-}
-
-TEST_CASE("Each event is stored with the evaluation and search it belongs to") {
-  EventHistory history;
-  const std::string problem = history.PutProblem();
-  history.StartSearch(history.Spec(problem));
-  history.ProposeMeasured("s1/1", *history.search().generator->Next(), 2);
-  history.Add(SearchFinishing{"s1", std::string(kStoppedReason)});
-  State state;
-  std::vector<std::string> belongs;
-  for (const StoredEvent& stored : history.events()) {
-    const AppendEntry entry = EntryFor(stored.event, state);
-    belongs.push_back(absl::StrCat(entry.request_id, ":", entry.search_id));
-    REQUIRE(state.Apply(stored).ok());
-  }
-  CHECK(belongs == std::vector<std::string>{":", ":s1", "s1/1:s1", "s1/1:s1", "s1/1:s1", "s1/1:s1",
-                                            "s1/1:s1", ":s1"});
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ TEST_CASE("Credits are never granted twice") {
   {
     WorkQueue queue(4);
     for (int i = 0; i < 2000; ++i) {
-      queue.Submit([&](int64_t) {
+      queue.Submit([&] {
         if (const auto held = credits.Take()) {
           const int now = static_cast<int>(credits.in_flight());
           int seen = most.load();
