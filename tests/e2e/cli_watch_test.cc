@@ -99,6 +99,7 @@ TEST_CASE("Prices come from the options or the environment", "[e2e][watch]") {
   CHECK(all["tokens"].get<double>() == Approx(0.25 + 1 + 0.5 + 2));
   CHECK(all["total"].get<double>() == Approx(4.95));
   CHECK(all["avoided"].get<double>() == Approx(360));
+  CHECK(all["prices"]["device_hour"] == 360);
   CHECK_FALSE(all.contains("unpriced_tokens"));
   const json devices = cost({}, {"--device-price", "360"});
   CHECK(devices["total"].get<double>() == Approx(1.45));
@@ -126,6 +127,15 @@ TEST_CASE("The report has the cost, the archive and what was learnt", "[e2e][wat
   CHECK_THAT(page, Contains("<span>cost</span><b>1.20</b>") && Contains("id=archive") &&
                        Contains("The first 1 of 70.") && Contains("What was learnt") &&
                        Contains("Started with 1 lesson from earlier searches."));
+  const json summary = json::parse(Run(home, {"report", "s", "--orchestrator", fake.address(), "-o",
+                                              path, "--device-price", "360", "--json"})
+                                       .out);
+  CHECK(summary["usage"]["device_hours"].get<double>() == Approx(12.0 / 3600));
+  CHECK(summary["cost"]["total"].get<double>() == Approx(1.2));
+  CHECK(summary["cost"]["prices"] == json({{"device_hour", 360.0}}));
+  CHECK(summary["archive"]["entries"][0]["name"] == "widest");
+  CHECK(summary["learning"]["labels"] == 20);
+  CHECK(summary["lessons"] == 1);
 }
 
 }  // namespace

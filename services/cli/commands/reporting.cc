@@ -21,6 +21,7 @@
 #include "services/cli/report/html.h"
 #include "services/cli/report/learning.h"
 #include "services/cli/report/search_cost.h"
+#include "services/cli/report/search_json.h"
 #include "services/cli/report/tree_html.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/records.h"
@@ -259,35 +260,6 @@ Json RatioJson(const Ratio& ratio) {
           {"confidence", ratio.confidence}};
 }
 
-Json CostJson(const SearchCost& cost) {
-  Json json = {{"total", cost.total()}};
-  if (cost.devices) json["devices"] = *cost.devices;
-  if (cost.tokens) json["tokens"] = *cost.tokens;
-  if (cost.avoided) json["avoided"] = *cost.avoided;
-  if (cost.unpriced_tokens > 0) json["unpriced_tokens"] = cost.unpriced_tokens;
-  return json;
-}
-
-Json HitRateJson(const HitRate& rate) {
-  return {{"forecasts", rate.forecasts}, {"exact", rate.exact}, {"within_one", rate.within_one}};
-}
-
-Json ArchiveJson(const ArchiveOverview& archive) {
-  Json entries = Json::array();
-  for (const ArchiveEntry& entry : archive.entries) {
-    Json& one = entries.emplace_back();
-    if (!entry.place.empty()) one["place"] = entry.place;
-    one["kernels"] = entry.kernels;
-    if (entry.candidate_id.empty()) continue;
-    one["candidate_id"] = entry.candidate_id;
-    one["speedup"] = entry.speedup;
-    one["children"] = entry.children;
-    one["expansions"] = entry.expansions;
-    one["value"] = entry.value;
-  }
-  return {{"strategy", archive.strategy}, {"total", archive.total}, {"entries", entries}};
-}
-
 Json GenerationJson(const ReportGeneration& generation) {
   return {{"requested", generation.requested},
           {"written", generation.written},
@@ -415,19 +387,7 @@ Json SummaryJson(const ReportInput& input, const ReportAnalysis& analysis) {
   json["device_seconds_preparing"] = counts.device_seconds_preparing;
   json["device_seconds_confirming"] = counts.device_seconds_confirming;
   json["device_seconds_avoided"] = counts.device_seconds_avoided;
-  if (const auto cost = CostOf(input.prices, UsageOf(input, analysis))) {
-    json["cost"] = CostJson(*cost);
-  }
-  const Learning learning = LearningOf(input);
-  if (learning.before.forecasts + learning.after.forecasts > 0) {
-    json["learning"] = {{"labels", kLearningLabels},
-                        {"before", HitRateJson(learning.before)},
-                        {"after", HitRateJson(learning.after)}};
-  }
-  if (input.search && input.search->archive && !input.search->archive->entries.empty()) {
-    json["archive"] = ArchiveJson(*input.search->archive);
-  }
-  if (input.search && input.search->lessons > 0) json["lessons"] = input.search->lessons;
+  AddSearchJson(input, analysis, json);
   return json;
 }
 

@@ -158,11 +158,11 @@ void Count(const ReportInput& input, ReportAnalysis& analysis) {
   std::set<std::string> faster;
   for (size_t i = 0; i < input.candidates.size(); ++i) {
     const ReportCandidate& candidate = input.candidates[i];
-    const double seconds = candidate.measurement.has_value() && !candidate.reused
-                               ? static_cast<double>(candidate.measurement->device_time_ns) * 1e-9
-                               : 0;
-    const double preparing =
-        seconds > 0 ? static_cast<double>(candidate.measurement->preparation_time_ns) * 1e-9 : 0;
+    const double seconds = DeviceSecondsOf(candidate);
+    double preparing = candidate.unstable_preparing_seconds;
+    if (candidate.measurement.has_value() && !candidate.reused) {
+      preparing += static_cast<double>(candidate.measurement->preparation_time_ns) * 1e-9;
+    }
     counts.device_seconds_spent += seconds;
     counts.device_seconds_preparing += preparing;
     if (analysis.is_confirmation[i]) {
@@ -526,6 +526,14 @@ std::string DeviceTimeText(const ReportCounts& counts) {
                       FormatSeconds(counts.device_seconds_preparing), " preparing, ",
                       FormatSeconds(counts.device_seconds_confirming), " confirming; ",
                       FormatSeconds(counts.device_seconds_avoided), " avoided by pruning");
+}
+
+double DeviceSecondsOf(const ReportCandidate& candidate) {
+  double seconds = candidate.unstable_seconds;
+  if (candidate.measurement.has_value() && !candidate.reused) {
+    seconds += static_cast<double>(candidate.measurement->device_time_ns) * 1e-9;
+  }
+  return seconds;
 }
 
 std::string_view ReasonWord(DecisionReason reason) {

@@ -130,6 +130,8 @@ std::string GenerationText(const ReportGeneration& generation);
 std::string ModelUseText(const ModelUse& use);
 // Why candidates were measured, e.g. "40 selected, 30 deferred, 20 promoted"; zeros are left out.
 std::string MeasuredWhyText(const ReportCounts& counts);
+// Device time that the evaluation took, with its unstable attempts. 0 if it reused a measurement.
+double DeviceSecondsOf(const ReportCandidate& candidate);
 // "37.2 s of device time: 30.0 s measuring, 4.1 s preparing, 3.1 s confirming; 18.0 s avoided".
 std::string DeviceTimeText(const ReportCounts& counts);
 

@@ -66,8 +66,8 @@ std::string TableRow(const ReportInput& input, const ReportRow& row, bool folded
   absl::StrAppend(&html, "<td class=figure data-label=screening>",
                   row.screening.has_value() ? SpeedupHtml(*row.screening) : FateCell(candidate),
                   "</td><td class=\"n device\">");
-  if (candidate.measurement.has_value() && !candidate.reused) {
-    html += FormatTimeNs(static_cast<double>(candidate.measurement->device_time_ns));
+  if (const double seconds = DeviceSecondsOf(candidate); seconds > 0) {
+    html += FormatTimeNs(seconds * 1e9);
   }
   return html + "</td></tr>";
 }

@@ -11,6 +11,7 @@
 #include "common/base/utf8.h"
 #include "common/domain/bins.h"
 #include "services/cli/core/text.h"
+#include "services/cli/report/search_json.h"
 
 namespace kernelcast::cli {
 namespace {
@@ -217,6 +218,7 @@ std::string ReportDataJson(const ReportInput& input, const ReportAnalysis& analy
                     {"device_seconds_preparing", Number(counts.device_seconds_preparing)},
                     {"device_seconds_confirming", Number(counts.device_seconds_confirming)},
                     {"device_seconds_avoided", Number(counts.device_seconds_avoided)}};
+  AddSearchJson(input, analysis, json);
   if (analysis.shown_best.has_value()) {
     json["best"] = {{"candidate_id", Text(analysis.shown_best->candidate.candidate_id)},
                     {"confirmed", analysis.confirmed},
@@ -302,6 +304,9 @@ std::string ReportDataJson(const ReportInput& input, const ReportAnalysis& analy
     }
     row["fate"] = FateName(FateOf(candidate));
     if (candidate.reused) row["reused"] = true;
+    if (candidate.unstable_seconds > 0) {
+      row["unstable_device_ms"] = Number(candidate.unstable_seconds * 1e3);
+    }
     if (analysis.is_confirmation[i]) row["confirmation"] = true;
     if (analysis.superseded[i]) row["superseded"] = true;
     if (candidate.decision.has_value()) row["decision"] = DecisionJson(*candidate.decision);

@@ -35,6 +35,9 @@ struct ReportCandidate {
   std::optional<CompileError> compile_error;
   std::string rejection;  // causes other than a compile error
   bool reused = false;
+  // Device time of unstable attempts before the measurement. The first includes the second.
+  double unstable_seconds = 0;
+  double unstable_preparing_seconds = 0;
   std::string feedback;
   int64_t accepted_ns = 0;
   int64_t settled_ns = 0;

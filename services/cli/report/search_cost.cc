@@ -33,15 +33,35 @@ SearchUsage UsageOf(const ReportInput& input, const ReportAnalysis& analysis) {
   return usage;
 }
 
+TokenUsage AllTokensOf(const ReportInput& input) {
+  TokenUsage all;
+  const auto add = [&all](uint64_t input_tokens, uint64_t output_tokens) {
+    all.input_tokens += input_tokens;
+    all.output_tokens += output_tokens;
+  };
+  if (input.search) {
+    const ReportSearch& search = *input.search;
+    if (search.generation) add(search.generation->input_tokens, search.generation->output_tokens);
+    if (search.model_use) {
+      add(search.model_use->token_usage.input_tokens, search.model_use->token_usage.output_tokens);
+    }
+    return all;
+  }
+  for (const ReportCandidate& candidate : input.candidates) {
+    if (!candidate.forecast || candidate.reused) continue;
+    const TokenUsage& tokens = TokensOf(*candidate.forecast);
+    add(tokens.input_tokens, tokens.output_tokens);
+  }
+  return all;
+}
+
 std::vector<double> DeviceSecondsSoFar(const ReportInput& input, const ReportAnalysis& analysis) {
   std::vector<double> spent;
   spent.reserve(input.candidates.size());
   double seconds = 0;
   for (size_t i = 0; i < input.candidates.size(); ++i) {
     const ReportCandidate& candidate = input.candidates[i];
-    if (candidate.measurement && !candidate.reused && !analysis.is_confirmation[i]) {
-      seconds += static_cast<double>(candidate.measurement->device_time_ns) * 1e-9;
-    }
+    if (!analysis.is_confirmation[i]) seconds += DeviceSecondsOf(candidate);
     spent.push_back(seconds);
   }
   return spent;

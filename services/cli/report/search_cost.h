@@ -23,6 +23,9 @@ std::vector<double> TokensSoFar(const ReportInput& input, const ReportAnalysis& 
 // search have the tokens of forecasts only.
 SearchUsage UsageOf(const ReportInput& input, const ReportAnalysis& analysis);
 
+// All tokens of UsageOf, with or without a price. Only input and output tokens are set.
+TokenUsage AllTokensOf(const ReportInput& input);
+
 }  // namespace kernelcast::cli
 
 #endif  // KERNELCAST_SERVICES_CLI_REPORT_SEARCH_COST_H_

@@ -109,6 +109,8 @@ absl::StatusOr<ReportCandidate> ReportCandidateFromProto(const v1::Evaluation& e
     default: return InRecord(row.request_id, absl::InvalidArgumentError("holds no result"));
   }
   row.reused = evaluation.reused();
+  row.unstable_seconds = Seconds(evaluation.unstable_device_time());
+  row.unstable_preparing_seconds = Seconds(evaluation.unstable_preparation_time());
   row.feedback = evaluation.text_feedback();
   if (evaluation.has_accepted_at()) row.accepted_ns = ToNanoseconds(evaluation.accepted_at());
   if (evaluation.has_settled_at()) row.settled_ns = ToNanoseconds(evaluation.settled_at());

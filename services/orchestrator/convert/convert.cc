@@ -383,6 +383,10 @@ v1::Evaluation ToProto(const EvaluationRecord& record, bool with_feedback) {
   }
   if (record.decided_on) *message.mutable_decided_on() = ToProto(*record.decided_on);
   message.set_reused(record.reused);
+  if (const DeviceTime& time = record.unstable_time; time != DeviceTime()) {
+    *message.mutable_unstable_device_time() = DurationToProto(time.device_time_ns);
+    *message.mutable_unstable_preparation_time() = DurationToProto(time.preparation_time_ns);
+  }
   if (with_feedback) message.set_text_feedback(EvaluationFeedback(record.decision, record.result));
   *message.mutable_accepted_at() = TimestampToProto(record.accepted_ns);
   *message.mutable_settled_at() = TimestampToProto(record.settled_ns);

@@ -79,7 +79,10 @@ struct EventWriter {
     out.mutable_device_chosen()->set_device_model(event.device_model);
   }
   void operator()(const MeasurementRepeated& event) const {
-    out.mutable_measurement_repeated()->set_request_id(event.request_id);
+    auto* message = out.mutable_measurement_repeated();
+    message->set_request_id(event.request_id);
+    *message->mutable_device_time() = DurationToProto(event.time.device_time_ns);
+    *message->mutable_preparation_time() = DurationToProto(event.time.preparation_time_ns);
   }
   void operator()(const PrunedRanked& event) const {
     auto* message = out.mutable_pruned_ranked();
@@ -228,8 +231,12 @@ absl::StatusOr<EventBody> BodyFromProto(const v1::Event& event) {
       const auto& message = event.device_chosen();
       return DeviceChosen{message.search_id(), message.request_id(), message.device_model()};
     }
-    case v1::Event::kMeasurementRepeated:
-      return MeasurementRepeated{event.measurement_repeated().request_id()};
+    case v1::Event::kMeasurementRepeated: {
+      const auto& message = event.measurement_repeated();
+      return MeasurementRepeated{
+          message.request_id(),
+          {ToNanoseconds(message.device_time()), ToNanoseconds(message.preparation_time())}};
+    }
     case v1::Event::kPrunedRanked: {
       const auto& message = event.pruned_ranked();
       return PrunedRanked{message.search_id(), message.measurements(), message.pruned(),

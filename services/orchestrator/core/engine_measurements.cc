@@ -60,7 +60,8 @@ void Engine::OnMeasured(const std::string& request_id, absl::StatusOr<MeasureRes
   } else {
     auto& measurement = std::get<Measurement>(*result);
     if (RepeatsMeasurement(*evaluation, measurement, options_.unstable_retries)) {
-      Emit(MeasurementRepeated{request_id});
+      Emit(MeasurementRepeated{request_id,
+                               {measurement.device_time_ns, measurement.preparation_time_ns}});
       return Advance(request_id);
     }
     settled.result = std::move(measurement);

@@ -58,6 +58,7 @@ EvaluationRecord MakeRecord(const Evaluation& evaluation, const EvaluationSettle
   record.decision = *evaluation.decision;
   record.result = settled.result;
   record.reused = settled.reused;
+  record.unstable_time = evaluation.unstable_time;
   record.accepted_ns = evaluation.accepted_ns;
   record.settled_ns = settled_ns;
   record.settled_sequence = sequence;
@@ -92,6 +93,8 @@ std::optional<EvaluationRecord> FoldEvaluation(const std::vector<StoredEvent>& e
       }
     } else if (const auto* decided = std::get_if<EvaluationDecided>(&body)) {
       record.decision = decided->decision;
+    } else if (const auto* repeated = std::get_if<MeasurementRepeated>(&body)) {
+      record.unstable_time += repeated->time;
     } else if (const auto* settlement = std::get_if<EvaluationSettled>(&body)) {
       record.result = settlement->result;
       record.reused = settlement->reused;

@@ -136,9 +136,23 @@ struct EvaluationDecided {
   Decision decision;
 };
 
+// As in Measurement.
+struct DeviceTime {
+  int64_t device_time_ns = 0;
+  int64_t preparation_time_ns = 0;  // included in device_time_ns
+
+  DeviceTime& operator+=(const DeviceTime& other) {
+    device_time_ns += other.device_time_ns;
+    preparation_time_ns += other.preparation_time_ns;
+    return *this;
+  }
+  friend bool operator==(const DeviceTime&, const DeviceTime&) = default;
+};
+
 // A measurement was unstable, and the candidate is measured again.
 struct MeasurementRepeated {
   std::string request_id;
+  DeviceTime time = {};
 };
 
 // Settled on the forecast in the evaluation's EvaluationForecast.

@@ -368,8 +368,10 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const MeasurementRepea
     return DoesNotFit("measured again, but not measured", event.request_id);
   }
   ++found->second.repeats;
+  found->second.unstable_time += event.time;
   if (auto search = searches_.find(found->second.search_id); search != searches_.end()) {
     search->second.last_sequence = sequence;
+    search->second.CountDeviceTime(event.request_id, event.time);
   }
   return absl::OkStatus();
 }

@@ -65,8 +65,9 @@ struct Evaluation {
   // The forecaster, or its model, declined to forecast.
   bool declined = false;
   std::optional<Decision> decision;
-  // Number of measurements that were unstable and are repeated.
+  // Measurements that were unstable and are repeated: their number, and their time.
   int repeats = 0;
+  DeviceTime unstable_time;
   // What decides the evaluation without a forecast: the request that has measured the same
   // candidate for the search, the request whose evaluation of it was live, the budget limit that
   // was reached when this one was accepted, or the compiler's error. At most one is set.
@@ -88,6 +89,8 @@ struct EvaluationRecord {
   Decision decision;
   std::variant<Measurement, Pruned, Rejection> result;
   bool reused = false;
+  // Of unstable attempts before `result`.
+  DeviceTime unstable_time;
   int64_t accepted_ns = 0;
   int64_t settled_ns = 0;
   uint64_t settled_sequence = 0;
@@ -276,6 +279,8 @@ struct Search {
   bool IsHeldOut(const Candidate& candidate) const {
     return candidate.problem_id != spec.problem_id;
   }
+  // Adds the time of a measurement to `counts`.
+  void CountDeviceTime(const std::string& request_id, const DeviceTime& time);
   // Candidates with a final measurement, best first, and what the gate found.
   std::vector<Finalist> RankedFinalists() const;
   // What candidates are derived from now, or were at the end. Empty: nothing is derived.

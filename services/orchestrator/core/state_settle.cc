@@ -103,6 +103,14 @@ std::vector<Finalist> Search::RankedFinalists() const {
   return ApplyGate(RankFinalists(leaders, finals), gates);
 }
 
+void Search::CountDeviceTime(const std::string& request_id, const DeviceTime& time) {
+  counts.device_time_spent_ns += time.device_time_ns;
+  counts.device_time_preparing_ns += time.preparation_time_ns;
+  if (confirmation_requests.contains(request_id)) {
+    counts.device_time_confirming_ns += time.device_time_ns - time.preparation_time_ns;
+  }
+}
+
 std::optional<ArchiveOverview> Search::Overview() const {
   if (archive == nullptr) return final_archive;
   return OverviewOf(*strategy, *archive);
@@ -124,18 +132,13 @@ void State::SettleInSearch(Search& search, int64_t time_ns, const Evaluation& ev
     search.device_model = measurement->device.model;
   }
   if (measurement != nullptr && !event.reused) {
-    SearchCounts& counts = search.counts;
-    ++(confirmation ? counts.confirmations : counts.measurements);
+    ++(confirmation ? search.counts.confirmations : search.counts.measurements);
     if (!confirmation && IsVerdict(*measurement)) {
       ++search.labels;
       search.measured_ns = time_ns;
     }
-    counts.device_time_spent_ns += measurement->device_time_ns;
-    counts.device_time_preparing_ns += measurement->preparation_time_ns;
-    if (confirmation) {
-      counts.device_time_confirming_ns +=
-          measurement->device_time_ns - measurement->preparation_time_ns;
-    }
+    search.CountDeviceTime(event.request_id,
+                           {measurement->device_time_ns, measurement->preparation_time_ns});
   }
   if (confirmation) {
     const bool held_out = search.IsHeldOut(evaluation.candidate);

@@ -164,17 +164,23 @@ void OrchestratorMetrics::OnDecided(const Evaluation& evaluation, const Decision
   if (IsPrunable(decision)) series.prunable->Increment();
 }
 
+void OrchestratorMetrics::CountSpent(const Evaluation& evaluation, const DeviceTime& time,
+                                     PerModel& series) {
+  const bool confirmation = evaluation.mode == EvaluateMode::kFinal && evaluation.generated;
+  const double preparing = static_cast<double>(time.preparation_time_ns) * 1e-9;
+  series.device_seconds_spent.at(kPrepare)->Increment(preparing);
+  series.device_seconds_spent.at(confirmation ? kConfirm : kScreen)
+      ->Increment(static_cast<double>(time.device_time_ns) * 1e-9 - preparing);
+}
+
 void OrchestratorMetrics::OnSettled(const Evaluation& evaluation,
                                     const EvaluationSettled& settled) {
   PerModel& series = For(evaluation.candidate.target, evaluation.device_model);
+  CountSpent(evaluation, evaluation.unstable_time, series);
   if (const auto* measurement = std::get_if<Measurement>(&settled.result)) {
     series.settled.at(std::string(OutcomeName(measurement->outcome)))->Increment();
     if (settled.reused) return;
-    const bool confirmation = evaluation.mode == EvaluateMode::kFinal && evaluation.generated;
-    const double preparing = static_cast<double>(measurement->preparation_time_ns) * 1e-9;
-    series.device_seconds_spent.at(kPrepare)->Increment(preparing);
-    series.device_seconds_spent.at(confirmation ? kConfirm : kScreen)
-        ->Increment(static_cast<double>(measurement->device_time_ns) * 1e-9 - preparing);
+    CountSpent(evaluation, {measurement->device_time_ns, measurement->preparation_time_ns}, series);
     const Decision& decision = *evaluation.decision;
     const Ratio* const speedup = MeasuredSpeedup(*measurement);
     if (decision.reason == DecisionReason::kAudit && IsPrunable(decision) && speedup != nullptr &&

@@ -69,6 +69,7 @@ class OrchestratorMetrics final : public EngineObserver {
   };
 
   PerModel& For(std::string_view target, std::string_view device_model);
+  static void CountSpent(const Evaluation& evaluation, const DeviceTime& time, PerModel& series);
   void ShowQueues(const EngineOverview& overview);
   void CountAvoided(const EngineOverview& overview);
   void ShowRisks(const EngineOverview& overview);

@@ -40,8 +40,8 @@
 #include "common/convert/convert.h"
 #include "common/domain/problem.h"
 #include "common/domain/selection.h"
-#include "common/process/child_process.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
+#include "tests/bench/search/cluster.h"
 #include "tests/support/one_by_one.h"
 #include "tests/support/services.h"
 
@@ -50,7 +50,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kTrainingLimitNs = 1'800'000'000'000;
 // As `kernelcast evaluate --in-flight`, scaled to the size of the spaces.
 constexpr size_t kRoutedInFlight = 8;
 
@@ -71,136 +70,63 @@ struct Options {
   std::map<std::string, double> parameters;
 };
 
-absl::Status FromStatus(const grpc::Status& status) {
-  if (status.ok()) return absl::OkStatus();
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+struct RoutedStream {
+  size_t candidates = 0;
+  size_t measured = 0;
+  size_t audited = 0;
+  double best_speedup = 0;
+};
+
+// Streams in every point of the space with a limited number in flight.
+absl::StatusOr<RoutedStream> Route(testing::Cluster& cluster, const Problem& problem,
+                                   const std::string& target, int seed) {
+  const Space& space = *problem.targets.at(target).space;
+  std::vector<SpacePoint> points = EnumeratePoints(space);
+  std::shuffle(points.begin(), points.end(), std::mt19937_64(static_cast<uint64_t>(seed)));
+  grpc::ClientContext context;
+  auto stream = testing::OneByOne(cluster.stub().EvaluateStream(&context));
+  RoutedStream routed;
+  size_t sent = 0;
+  const auto send = [&] {
+    v1::EvaluateRequest request;
+    request.set_request_id(absl::StrCat("routed/", sent + 1));
+    *request.mutable_candidate() =
+        ToProto(CandidateFromPoint(space, points[sent++], problem.problem_id));
+    stream->Write(request);
+  };
+  while (sent < std::min(points.size(), kRoutedInFlight)) send();
+  v1::EvaluateReply reply;
+  while (routed.candidates < points.size() && stream->Read(&reply)) {
+    ++routed.candidates;
+    if (sent < points.size()) send();
+    const v1::Evaluation& evaluation = reply.evaluation();
+    if (evaluation.decision().reason() == v1::DECISION_REASON_AUDIT) ++routed.audited;
+    if (!evaluation.has_measured()) continue;
+    ++routed.measured;
+    routed.best_speedup =
+        std::max(routed.best_speedup, evaluation.measured().ok().speedup().value());
+  }
+  stream->WritesDone();
+  KC_RETURN_IF_ERROR(testing::FromStatus(stream->Finish()));
+  return routed;
 }
 
-struct Cluster {
-  testing::TemporaryFolder folder{"search-quality"};
-  std::unique_ptr<testing::Service> worker, forecaster, orchestrator;
-  std::unique_ptr<v1::Orchestrator::Stub> stub;
-
-  absl::Status Start(const std::string& replay_file = "", double pace = 0,
-                     const std::string& prior = "none") {
-    std::vector<std::string> worker_arguments = {"--cache-dir", folder.File("cache")};
-    if (!replay_file.empty()) {
-      worker_arguments.insert(worker_arguments.end(),
-                              {"--replay", replay_file, "--replay-pace", absl::StrCat(pace)});
-    }
-    worker = std::make_unique<testing::Service>("kernelcast-worker", worker_arguments, folder);
-    KC_RETURN_IF_ERROR(worker->Start());
-    forecaster = std::make_unique<testing::Service>(
-        "kernelcast-forecaster",
-        std::vector<std::string>{"--state-dir", folder.File("forecaster"), "--prior", prior},
-        folder);
-    KC_RETURN_IF_ERROR(forecaster->Start());
-    orchestrator = std::make_unique<testing::Service>(
-        "kernelcast-orchestrator",
-        std::vector<std::string>{"--state-dir", folder.File("orchestrator"), "--worker",
-                                 worker->address(), "--forecaster", forecaster->address(),
-                                 "--confirm", "0"},
-        folder);
-    KC_RETURN_IF_ERROR(orchestrator->Start());
-    grpc::ChannelArguments arguments;
-    arguments.SetMaxReceiveMessageSize(64 << 20);
-    stub = v1::Orchestrator::NewStub(grpc::CreateCustomChannel(
-        orchestrator->address(), grpc::InsecureChannelCredentials(), arguments));
-    return absl::OkStatus();
-  }
-
-  absl::Status PutProblem(const Problem& problem) {
-    grpc::ClientContext context;
-    v1::PutProblemRequest request;
-    *request.mutable_problem() = ProblemFilesToProto(problem);
-    v1::PutProblemReply reply;
-    return FromStatus(stub->PutProblem(&context, request, &reply));
-  }
-
-  // Runs a search to its end.
-  absl::StatusOr<v1::Search> Run(const std::string& id, const v1::SearchSpec& spec) {
-    grpc::ClientContext start_context;
-    v1::StartSearchRequest start;
-    start.set_search_id(id);
-    *start.mutable_spec() = spec;
-    v1::StartSearchReply started;
-    KC_RETURN_IF_ERROR(FromStatus(stub->StartSearch(&start_context, start, &started)));
-    grpc::ClientContext watch_context;
-    v1::WatchSearchRequest watch;
-    watch.set_search_id(id);
-    auto stream = stub->WatchSearch(&watch_context, watch);
-    v1::SearchEvent event;
-    while (stream->Read(&event)) {
-    }
-    KC_RETURN_IF_ERROR(FromStatus(stream->Finish()));
-    grpc::ClientContext get_context;
-    v1::GetSearchRequest get;
-    get.set_search_id(id);
-    v1::GetSearchReply reply;
-    KC_RETURN_IF_ERROR(FromStatus(stub->GetSearch(&get_context, get, &reply)));
-    return reply.searches(0);
-  }
-
-  struct RoutedStream {
-    size_t candidates = 0;
-    size_t measured = 0;
-    size_t audited = 0;
-    double best_speedup = 0;
-  };
-  // Streams in every point of the space with a limited number in flight.
-  absl::StatusOr<RoutedStream> Route(const Problem& problem, const std::string& target, int seed) {
-    const Space& space = *problem.targets.at(target).space;
-    std::vector<SpacePoint> points = EnumeratePoints(space);
-    std::shuffle(points.begin(), points.end(), std::mt19937_64(static_cast<uint64_t>(seed)));
-    grpc::ClientContext context;
-    auto stream = testing::OneByOne(stub->EvaluateStream(&context));
-    RoutedStream routed;
-    size_t sent = 0;
-    const auto send = [&] {
-      v1::EvaluateRequest request;
-      request.set_request_id(absl::StrCat("routed/", sent + 1));
-      *request.mutable_candidate() =
-          ToProto(CandidateFromPoint(space, points[sent++], problem.problem_id));
-      stream->Write(request);
-    };
-    while (sent < std::min(points.size(), kRoutedInFlight)) send();
-    v1::EvaluateReply reply;
-    while (routed.candidates < points.size() && stream->Read(&reply)) {
-      ++routed.candidates;
-      if (sent < points.size()) send();
-      const v1::Evaluation& evaluation = reply.evaluation();
-      if (evaluation.decision().reason() == v1::DECISION_REASON_AUDIT) ++routed.audited;
-      if (!evaluation.has_measured()) continue;
-      ++routed.measured;
-      routed.best_speedup =
-          std::max(routed.best_speedup, evaluation.measured().ok().speedup().value());
-    }
-    stream->WritesDone();
-    KC_RETURN_IF_ERROR(FromStatus(stream->Finish()));
-    return routed;
-  }
-
-  absl::Status Export(const std::string& search_id, const std::string& path) {
-    grpc::ClientContext context;
-    v1::ExportRequest request;
-    request.set_search_id(search_id);
-    request.set_include_sources(true);
-    auto stream = stub->Export(&context, request);
-    std::ofstream out(path + ".part");
-    v1::ExportRecord record;
-    while (stream->Read(&record)) {
-      std::string line;
-      if (!google::protobuf::util::MessageToJsonString(record, &line).ok()) {
-        return absl::InternalError("a record cannot be written as JSON");
-      }
-      out << line << "\n";
-    }
-    KC_RETURN_IF_ERROR(FromStatus(stream->Finish()));
-    out.close();
-    fs::rename(path + ".part", path);
-    return absl::OkStatus();
-  }
-};
+absl::Status ExportTo(testing::Cluster& cluster, const std::string& search_id,
+                      const std::string& path) {
+  std::ofstream out(path + ".part");
+  KC_RETURN_IF_ERROR(cluster.Export(
+      search_id, /*include_sources=*/true, [&out](const v1::ExportRecord& record) -> absl::Status {
+        std::string line;
+        if (!google::protobuf::util::MessageToJsonString(record, &line).ok()) {
+          return absl::InternalError("a record cannot be written as JSON");
+        }
+        out << line << "\n";
+        return absl::OkStatus();
+      }));
+  out.close();
+  fs::rename(path + ".part", path);
+  return absl::OkStatus();
+}
 
 v1::SearchSpec Spec(const Problem& problem, const std::string& target, uint64_t measurements,
                     uint64_t seed, bool everything) {
@@ -259,31 +185,12 @@ LargestDrawn BestOfRandom(const Pool& pool, size_t draws) {
   return LargestOfDraws(std::move(speedups), draws);
 }
 
-// Trains a prior on the records of problems of other families.
-absl::StatusOr<std::string> TrainPrior(const Options& options, const Problem& problem,
-                                       const testing::TemporaryFolder& folder) {
-  std::vector<std::string> arguments = {"--train-problems", options.problems, "--train-output",
-                                        folder.File("prior.json")};
-  for (const std::string& records : options.prior_records) {
-    const fs::path others = folder.path() / absl::StrCat("records", arguments.size());
-    fs::create_directory(others);
-    for (const auto& entry : fs::directory_iterator(records)) {
-      const std::string file = entry.path().filename();
-      KC_ASSIGN_OR_RETURN(auto files, ReadProblemFolder(fs::path(options.problems) /
-                                                        file.substr(0, file.find(".jsonl"))));
-      KC_ASSIGN_OR_RETURN(const Problem other, ParseProblem(std::move(files)));
-      if (other.family == problem.family) continue;
-      fs::create_symlink(fs::absolute(entry.path()), others / file);
-    }
-    arguments.insert(arguments.end(), {"--train", others});
-  }
-  ChildOptions child;
-  child.argv = {testing::ProgramFolder() + "/kernelcast-forecaster"};
-  child.argv.insert(child.argv.end(), arguments.begin(), arguments.end());
-  KC_ASSIGN_OR_RETURN(const auto training, ChildProcess::Spawn(child));
-  const ChildExit exit = training->Wait(kTrainingLimitNs);
-  if (exit.exit_code != 0) return absl::InternalError(exit.output);
-  return folder.File("prior.json");
+testing::ClusterOptions Replaying(const std::string& records, double pace,
+                                  const std::string& prior) {
+  testing::ClusterOptions options;
+  options.worker_arguments = {"--replay", records, "--replay-pace", absl::StrCat(pace)};
+  options.prior = prior;
+  return options;
 }
 
 double Median(std::vector<double> values) {
@@ -305,13 +212,14 @@ absl::Status RunRouted(const Options& options, const std::vector<Problem>& probl
     const testing::TemporaryFolder training("search-prior");
     std::string prior = options.prior;
     if (!options.prior_records.empty()) {
-      KC_ASSIGN_OR_RETURN(prior, TrainPrior(options, problem, training));
+      KC_ASSIGN_OR_RETURN(prior, testing::TrainPriorWithoutFamily(
+                                     options.problems, options.prior_records, problem, training));
     }
     for (int seed = 1; seed <= options.seeds; ++seed) {
-      Cluster cluster;
-      KC_RETURN_IF_ERROR(cluster.Start(path, options.pace, prior));
+      testing::Cluster cluster;
+      KC_RETURN_IF_ERROR(cluster.Start(Replaying(path, options.pace, prior)));
       KC_RETURN_IF_ERROR(cluster.PutProblem(problem));
-      KC_ASSIGN_OR_RETURN(const auto routed, cluster.Route(problem, options.target, seed));
+      KC_ASSIGN_OR_RETURN(const auto routed, Route(cluster, problem, options.target, seed));
       const double found = routed.best_speedup / pool.speedups.back();
       const double share =
           static_cast<double>(routed.measured) / static_cast<double>(routed.candidates);
@@ -371,7 +279,7 @@ absl::Status Run(const Options& options) {
   };
 
   if (options.measure) {
-    Cluster cluster;
+    testing::Cluster cluster;
     KC_RETURN_IF_ERROR(cluster.Start());
     for (const Problem& problem : problems) {
       if (fs::exists(records_of(problem))) continue;
@@ -380,7 +288,7 @@ absl::Status Run(const Options& options) {
       KC_RETURN_IF_ERROR(cluster.PutProblem(problem));
       KC_RETURN_IF_ERROR(
           cluster.Run(problem.name, Spec(problem, options.target, points + 1, 1, true)).status());
-      KC_RETURN_IF_ERROR(cluster.Export(problem.name, records_of(problem)));
+      KC_RETURN_IF_ERROR(ExportTo(cluster, problem.name, records_of(problem)));
     }
   }
 
@@ -409,13 +317,14 @@ absl::Status Run(const Options& options) {
     const testing::TemporaryFolder training("search-prior");
     std::string prior = options.prior;
     if (!options.prior_records.empty()) {
-      KC_ASSIGN_OR_RETURN(prior, TrainPrior(options, problem, training));
+      KC_ASSIGN_OR_RETURN(prior, testing::TrainPriorWithoutFamily(
+                                     options.problems, options.prior_records, problem, training));
     }
     std::vector<double> found;
     double spent = 0;
     for (int seed = 1; seed <= options.seeds; ++seed) {
-      Cluster cluster;
-      KC_RETURN_IF_ERROR(cluster.Start(records_of(problem), options.pace, prior));
+      testing::Cluster cluster;
+      KC_RETURN_IF_ERROR(cluster.Start(Replaying(records_of(problem), options.pace, prior)));
       KC_RETURN_IF_ERROR(cluster.PutProblem(problem));
       v1::SearchSpec spec =
           Spec(problem, options.target, budget, static_cast<uint64_t>(seed), false);
@@ -423,8 +332,9 @@ absl::Status Run(const Options& options) {
                                                options.parameters.end());
       KC_ASSIGN_OR_RETURN(v1::Search search, cluster.Run("quality", spec));
       if (!options.keep.empty()) {
-        KC_RETURN_IF_ERROR(cluster.Export(
-            "quality", absl::StrCat(options.keep, "/", problem.name, "-", seed, ".jsonl")));
+        KC_RETURN_IF_ERROR(
+            ExportTo(cluster, "quality",
+                     absl::StrCat(options.keep, "/", problem.name, "-", seed, ".jsonl")));
       }
       found.push_back(search.has_incumbent()
                           ? search.incumbent().measurement().ok().speedup().value() / best

@@ -221,7 +221,7 @@
     decision: (c) => c.decision ? c.decision.reason : '~',
     final: (c, row) => row.final ? -row.final[0] : Infinity,
     screening: (c, row) => row.screening ? -row.screening[0] : Infinity,
-    device: (c) => c.measurement && !c.reused ? -c.measurement.device_ms : Infinity
+    device: (c) => -((c.measurement && !c.reused ? c.measurement.device_ms : 0) + (c.unstable_device_ms || 0)) || Infinity
   };
   for (const button of list.querySelectorAll('[data-sort]')) {
     button.addEventListener('click', () => {

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "services/cli/report/learning.h"
 #include "tests/unit/services/cli/report/sample_report.h"
 
 namespace kernelcast::cli {
@@ -56,6 +57,59 @@ TEST_CASE("Facts are listed once for the reference and each candidate, by schema
   CHECK(names > 10);
   CHECK(json["facts"]["reference"].size() == names);
   CHECK(json["candidates"][0]["facts"].size() == names);
+}
+
+TEST_CASE("The data have usage, cost with prices, archive and what was learnt") {
+  ReportInput input;
+  input.candidates = {MeasuredCandidate("a", 1.5)};
+  ReportSearch& search = input.search.emplace();
+  // 1.5 of 2 h for measuring; measuring all would have taken another hour.
+  search.device_time = {7200, 900, 900, 3600};
+  search.generation.emplace();
+  search.generation->input_tokens = 3'000'000;
+  search.generation->output_tokens = 500'000;
+  search.model_use.emplace().token_usage = {1'000'000, 0, 100'000, 0.25};
+  search.unpriced_tokens = {3'000'000, 1'000'000, 500'000, 0};
+  search.lessons = 2;
+  search.archive = ArchiveOverview{"map_elites",
+                                 {{"memory, wide", "k_1", "widest", "llm:m", 1.5, 3, 0, 0, 0},
+                                  {"compute, narrow", "", "", ""}},
+                                 9};
+  Json json = Json::parse(ReportDataJson(input, Analyze(input)));
+  CHECK(json["usage"] == Json({{"device_hours", 2.0},
+                               {"avoided_device_hours", 1.0},
+                               {"input_tokens", 4'000'000},
+                               {"output_tokens", 600'000}}));
+  CHECK_FALSE(json.contains("cost"));
+  CHECK(json["lessons"] == 2);
+  const Learning learning = LearningOf(input);
+  CHECK(json["learning"]["labels"] == kLearningLabels);
+  CHECK(json["learning"]["before"]["forecasts"] == 1);
+  CHECK(json["learning"]["before"]["exact"] == learning.before.exact);
+  CHECK(json["learning"]["after"]["forecasts"] == 0);
+  CHECK(json["archive"]["strategy"] == "map_elites");
+  CHECK(json["archive"]["total"] == 9);
+  REQUIRE(json["archive"]["entries"].size() == 2);
+  CHECK(json["archive"]["entries"][0]["place"] == "memory, wide");
+  CHECK(json["archive"]["entries"][0]["name"] == "widest");
+  CHECK(json["archive"]["entries"][0]["origin"] == "llm:m");
+  CHECK_FALSE(json["archive"]["entries"][1].contains("candidate_id"));
+
+  input.prices.device_hour = 3;
+  input.prices.input_tokens = 1;
+  input.prices.cached_input_tokens = 0.5;
+  input.prices.output_tokens = 4;
+  json = Json::parse(ReportDataJson(input, Analyze(input)));
+  const Json& cost = json["cost"];
+  CHECK(cost["devices"].get<double>() == Approx(6));
+  CHECK(cost["avoided"].get<double>() == Approx(3));
+  // 0.25 from the endpoint, 2 + 0.5 for input, 2 for output.
+  CHECK(cost["tokens"].get<double>() == Approx(4.75));
+  CHECK(cost["total"].get<double>() == Approx(10.75));
+  CHECK(cost["prices"] == Json({{"device_hour", 3.0},
+                                {"million_input_tokens", 1.0},
+                                {"million_cached_input_tokens", 0.5},
+                                {"million_output_tokens", 4.0}}));
 }
 
 }  // namespace

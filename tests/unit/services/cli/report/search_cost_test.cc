@@ -28,6 +28,16 @@ TEST_CASE("Device seconds add up over measurements", "[cli][report]") {
   CHECK(DeviceSecondsSoFar(input, Analyze(input)) == std::vector<double>{0.25, 0.25, 0.25});
 }
 
+TEST_CASE("Unstable attempts cost device time", "[cli][report]") {
+  ReportInput input = Three();
+  input.candidates[0].unstable_seconds = 2;
+  input.candidates[0].unstable_preparing_seconds = 0.5;
+  CHECK(DeviceSecondsSoFar(input, Analyze(input)) == std::vector<double>{2.25, 2.25, 2.5});
+  const ReportCounts counts = Analyze(input).counts;
+  CHECK(counts.device_seconds_spent == Approx(2.5));
+  CHECK(counts.device_seconds_preparing == Approx(0.5));
+}
+
 TEST_CASE("Tokens are those of forecasts, kernels and critics until then", "[cli][report]") {
   ReportInput input = Three();
   for (ReportCandidate& candidate : input.candidates) candidate.forecast.reset();

@@ -227,10 +227,14 @@ TEST_CASE("A restart does not allow more attempts in an unstable environment") {
   };
   first.Start();
   const std::string problem = first.PutToy();
-  REQUIRE(first.Evaluate(Command("r1", first.ToyCandidate(problem))).ok());
+  const auto unstable = first.Evaluate(Command("r1", first.ToyCandidate(problem)));
+  REQUIRE(unstable.ok());
+  CHECK(unstable->unstable_time == DeviceTime{2'000'000, 0});
   first.engine->Stop();
   CHECK(first.workers.measurements() == 3);
-  CHECK(first.store->All<MeasurementRepeated>().size() == 2);
+  const auto repeated = first.store->All<MeasurementRepeated>();
+  REQUIRE(repeated.size() == 2);
+  CHECK(repeated[0].time == DeviceTime{1'000'000, 0});
   // A crash before the last attempt.
   const uint64_t last = first.store->LastSequence().value();
   World again(testing::Prefix(*first.store, last - 1));

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/orchestrator/core/engine_ids.h"
+#include "services/orchestrator/core/search_budget.h"
 #include "tests/unit/services/orchestrator/event_history.h"
 
 namespace kernelcast::orchestrator {
@@ -263,19 +264,53 @@ TEST_CASE("EvaluationSettled with a measurement updates incumbent, leaders, cost
   CheckRefused(history, EvaluationSettled{"s1/3", Pruned{}, false});
 }
 
-TEST_CASE("MeasurementRepeated counts the attempts of a measurement") {
+TEST_CASE("MeasurementRepeated counts the attempts of a measurement and their time") {
   EventHistory history;
   const std::string problem = history.PutProblem();
-  history.StartSearch(history.Spec(problem));
+  SearchSpec spec = history.Spec(problem);
+  spec.budget.max_device_time_ns = 8'000'000;
+  history.StartSearch(spec);
   history.Propose("s1/1", *history.search().generator->Next());
   history.Compile("s1/1");
   CheckRefused(history, MeasurementRepeated{"s1/1"});
   history.Decide("s1/1", DecisionReason::kSelected);
-  history.Add(MeasurementRepeated{"s1/1"});
+  const Search& search = history.search();
+  history.Add(MeasurementRepeated{"s1/1", {5'000'000, 2'000'000}});
   CHECK(history.evaluation("s1/1").repeats == 1);
-  CHECK(history.search().measuring == 1);
-  CHECK(history.search().last_sequence == history.state().last_sequence());
+  CHECK(search.measuring == 1);
+  CHECK(search.last_sequence == history.state().last_sequence());
+  CHECK(search.counts.device_time_spent_ns == 5'000'000);
+  CHECK(search.counts.device_time_preparing_ns == 2'000'000);
+  CHECK(ExhaustedBudget(search, history.now_ns()).empty());
+  history.Add(MeasurementRepeated{"s1/1", {3'000'000, 0}});
+  CHECK(history.evaluation("s1/1").unstable_time == DeviceTime{8'000'000, 2'000'000});
+  CHECK(ExhaustedBudget(search, history.now_ns()) == "max_device_time");
   CheckRefused(history, MeasurementRepeated{"unknown"});
+  // The last attempt takes 1 ms.
+  history.Measure("s1/1", 2);
+  CHECK(search.counts.device_time_spent_ns == 9'000'000);
+  CHECK(search.counts.device_time_confirming_ns == 0);
+  CHECK(FoldEvaluation(history.events())->unstable_time == DeviceTime{8'000'000, 2'000'000});
+}
+
+TEST_CASE("Unstable attempts of a confirmation are no part of the limited device time") {
+  EventHistory history;
+  const std::string problem = history.PutProblem();
+  SearchSpec spec = history.Spec(problem);
+  spec.budget.max_device_time_ns = 8'000'000;
+  history.StartSearch(spec);
+  const Candidate best = *history.search().generator->Next();
+  history.ProposeMeasured("s1/1", best, 2);
+  history.Add(SearchFinishing{"s1", "done"});
+  history.Propose("s1/f1", best, "s1", EvaluateMode::kFinal);
+  history.Compile("s1/f1");
+  history.Decide("s1/f1", DecisionReason::kRequested);
+  history.Add(MeasurementRepeated{"s1/f1", {20'000'000, 4'000'000}});
+  const SearchCounts& counts = history.search().counts;
+  CHECK(counts.device_time_spent_ns == 21'000'000);
+  CHECK(counts.device_time_preparing_ns == 4'000'000);
+  CHECK(counts.device_time_confirming_ns == 16'000'000);
+  CHECK(ExhaustedBudget(history.search(), history.now_ns()).empty());
 }
 
 TEST_CASE("EvaluationSettled needs a decision") {

@@ -352,11 +352,16 @@ TEST_CASE("Device time is split by purpose", "[orchestrator][metrics]") {
   evaluation.generated = true;
   measurement.preparation_time_ns = 0;
   metrics.OnSettled(evaluation, {"c", measurement, false});
+  // 7 s in unstable attempts, 2 s of them preparation, and then no worker was left.
+  evaluation.mode = EvaluateMode::kMeasure;
+  evaluation.unstable_time = {7 * kSecondNs, 2 * kSecondNs};
+  metrics.OnSettled(evaluation,
+                    {"u", Rejection{Rejection::Cause::kUnavailable, {}, "away"}, false});
   const std::string text = registry.Text();
   const std::string spent =
       "kernelcast_orchestrator_gpu_seconds_spent_total{gpu_model=\"cpu\",phase=";
-  CHECK(ValueOf(text, spent + "\"screen\"}") == 2);
-  CHECK(ValueOf(text, spent + "\"prepare\"}") == 3);
+  CHECK(ValueOf(text, spent + "\"screen\"}") == 7);
+  CHECK(ValueOf(text, spent + "\"prepare\"}") == 5);
   CHECK(ValueOf(text, spent + "\"confirm\"}") == 5);
 }
 

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "services/orchestrator/convert/event.h"
 #include "tests/unit/services/orchestrator/fakes.h"
 
 namespace kernelcast::orchestrator {
@@ -74,7 +75,7 @@ std::vector<EventBody> EveryKind() {
       EvaluationForecast{"r", FakeForecasters::Make(candidate, 2, 0.2, 5)},
       EvaluationForecast{"r", Abstention{Abstention::Cause::kBudget, "llm", "spent"}},
       EvaluationDecided{"r", decision},
-      MeasurementRepeated{"r"},
+      MeasurementRepeated{"r", {5, 2}},
       EvaluationSettled{"r", measurement, false},
       EvaluationSettled{"r", Pruned{}, false},
       EvaluationSettled{"r", Rejection{Rejection::Cause::kCompileError, error, ""}, false},
@@ -119,6 +120,16 @@ TEST_CASE("Every kind of event is read as it was written") {
     CHECK(again == payload);
   }
   CHECK(kinds.size() == std::variant_size_v<EventBody>);
+}
+
+TEST_CASE("The time of a repeated measurement is read, and is zero in logs without it") {
+  v1::Event message;
+  message.mutable_measurement_repeated()->set_request_id("r");
+  CHECK(std::get<MeasurementRepeated>(FromProto(message)->body).time == DeviceTime());
+  message.mutable_measurement_repeated()->mutable_device_time()->set_seconds(2);
+  message.mutable_measurement_repeated()->mutable_preparation_time()->set_nanos(7);
+  CHECK(std::get<MeasurementRepeated>(FromProto(message)->body).time ==
+        DeviceTime{2'000'000'000, 7});
 }
 
 }  // namespace
