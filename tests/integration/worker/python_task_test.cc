@@ -1,10 +1,14 @@
+#include "common/domain/python_task.h"
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/worker/core/baseline_target.h"
 #include "services/worker/cpu/cpu_target.h"
 #include "tests/integration/worker/cpu_fixture.h"
 #include "tests/integration/worker/python_fixture.h"
@@ -77,6 +81,68 @@ TEST_CASE("The reference of a task measured as a candidate is indistinguishable 
   REQUIRE(ok != nullptr);
   CHECK(ok->speedup.low < 1.1);
   CHECK(ok->speedup.high > 0.9);
+}
+
+// Debian's PyTorch has no torch.compile, so that the task brings a stand-in.
+CompiledBaseline MeasureWithBaseline(const std::string& torch_compile) {
+  const Problem problem =
+      WithBaseline(MakeTask(absl::StrCat("import torch\n", torch_compile, kReluTask)), "compile")
+          .value();
+  const TemporaryFolder folder("baseline");
+  worker::CpuTargetOptions options = CpuFixture::Options(folder.path());
+  options.python = kPython;
+  worker::BaselineTarget target(CpuTarget::Make(std::move(options)).value());
+  const Candidate candidate =
+      PythonCandidate(problem, ModelNew("        return torch.relu(x) * n"));
+  const worker::CancelToken cancel;
+  const auto compiled = target.Compile({problem, &candidate}, cancel);
+  const Artifact& artifact = std::get<worker::CompileSuccess>(compiled->result).artifact;
+  constexpr int kAttempts = 5;
+  for (int attempt = 1; attempt <= kAttempts; ++attempt) {
+    const auto measured =
+        target.Measure({problem, candidate, artifact, MeasureLevel::kScreen}, cancel);
+    REQUIRE(measured.ok());
+    INFO(MeasurementFeedback(*measured));
+    const auto* const ok = std::get_if<MeasuredOk>(&measured->outcome);
+    const bool noisy =
+        ok == nullptr || ok->compiled->unavailable_reason.find("unstable") != std::string::npos;
+    if (!noisy) return *ok->compiled;
+  }
+  FAIL("the machine is too noisy");
+  return {};
+}
+
+TEST_CASE("A candidate is compared with the reference under torch.compile") {
+  if (!HaveTorch()) return;
+  // Works sixteen times.
+  const CompiledBaseline slow = MeasureWithBaseline(R"(
+def compiled(model):
+    def run(*arguments):
+        for _ in range(15): model(*arguments)
+        return model(*arguments)
+    return run
+torch.compile = compiled
+)");
+  INFO(slow.unavailable_reason);
+  REQUIRE(slow.unavailable_reason.empty());
+  CHECK(slow.speedup.value > 2);
+  CHECK(slow.speedup.low < slow.speedup.value);
+  REQUIRE(slow.references.size() == 1);
+  CHECK(slow.references[0].median_ns > 0);
+}
+
+TEST_CASE("Where torch.compile fails or is wrong, the result says so") {
+  if (!HaveTorch()) return;
+  CHECK_THAT(
+      MeasureWithBaseline("if hasattr(torch, 'compile'): del torch.compile\n").unavailable_reason,
+      Catch::Contains("has no torch.compile"));
+  CHECK_THAT(MeasureWithBaseline("def compiled(model): raise RuntimeError('no compiler')\n"
+                                 "torch.compile = compiled\n")
+                 .unavailable_reason,
+             Catch::Contains("no compiler"));
+  CHECK_THAT(MeasureWithBaseline("torch.compile = lambda model: lambda x, n: model(x, n) + 1\n")
+                 .unavailable_reason,
+             Catch::Contains("Wrong result"));
 }
 
 TEST_CASE("A collection of Python's garbage during a call takes little time") {

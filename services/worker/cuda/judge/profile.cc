@@ -83,6 +83,9 @@ absl::StatusOr<Profile> Profiling::Run() {
   }
   // Trace everything before counting, since counting may be forbidden or never end.
   for (size_t i = 0; i < shapes && going; ++i) going = Trace(i);
+  if (going && candidate_.host_launched()) {
+    going = Missing("counters of candidates that launch from the host are not read");
+  }
   for (size_t i = 0; i < shapes && going; ++i) going = Count(i);
   KC_RETURN_IF_ERROR(status_);
   return std::move(profile_);
@@ -101,6 +104,13 @@ bool Profiling::Accept(const absl::StatusOr<CudaRunner::Answer>& answer, const c
 }
 
 bool Profiling::Load() {
+  if (candidate_.host_launched()) {
+    return Accept(runner_.LoadObject(candidate_.object, LeftNs(), cancel_),
+                  "loading the candidate") &&
+           Accept(
+               runner_.SetPrograms(cuda_runner::kCandidate, programs_.programs, LeftNs(), cancel_),
+               "loading the candidate");
+  }
   absl::Status reserved =
       prepared_.memory().ReserveScratch(programs_.max_workspace_bytes, runner_, cancel_);
   if (!reserved.ok()) {
@@ -197,7 +207,11 @@ bool Profiling::Count(size_t shape_index) {
 }  // namespace
 
 CudaRunnerOptions ProfilingRunner(CudaRunnerOptions runner, const CudaProfileOptions& options) {
-  runner.arguments.push_back(absl::StrCat("--profile=", options.cupti_library));
+  if (runner.python != nullptr) {
+    runner.profiler_library = options.cupti_library;
+  } else {
+    runner.arguments.push_back(absl::StrCat("--profile=", options.cupti_library));
+  }
   runner.start_limit_ns = std::min(runner.start_limit_ns, options.limit_ns);
   return runner;
 }
