@@ -141,27 +141,39 @@ def test_shinkaevolve(services, tmp_path):
 
 
 KSEARCH = """
+import importlib
 import sys
-from k_search.kernel_generators.kernel_generator import KernelGenerator
 from kernelcast.adapters.ksearch import Task
 
-problem, initial, url = sys.argv[1:]
+problem, initial, url, generator, language = sys.argv[1:]
+module, name = generator.split(":")
+generators = importlib.import_module(f"k_search.kernel_generators.{module}")
 task = Task(problem, open(initial).read())
-generator = KernelGenerator(model_name="scripted", language="python", api_key="none", base_url=url)
+generator = getattr(generators, name)(model_name="scripted", language=language, api_key="none", base_url=url)
 best = generator.generate(task, max_opt_rounds=3)
 print("BEST", task.run_final_evaluation(solutions=[best])["solutions"][0]["speedup_factor"])
 """
+# The first answer to the generator with a world model: the one action that it tries.
+WORLD_MODEL = json.dumps({"kernel_summary": "softmax", "decision_tree": {"root_id": "root", "nodes": [
+    {"node_id": "root"}, {"node_id": "a", "parent_id": "root", "action": {"title": "two rows", "difficulty_1_to_5": 1}}]}})
+CUDA_ANSWERS = ['<header_file name="kernel.h">\n#define HEADER\n</header_file>\n<cuda_file name="kernel.cu">\n#include "kernel.h"\n'
+                f'#ifdef HEADER\n{source}\n#endif\n</cuda_file>\n<cpp_file name="main.cpp">\nint host;\n</cpp_file>'
+                for source in ("not C++", DOES_NOTHING, FASTER)]
+WORLD_MODEL_GENERATOR = "kernel_generator_world_model:WorldModelKernelGeneratorWithBaseline"
 
 
-def test_ksearch(services, tmp_path):
+@pytest.mark.parametrize("generator, language, answers", [
+    ("kernel_generator:KernelGenerator", "python", ANSWERS), (WORLD_MODEL_GENERATOR, "triton", [WORLD_MODEL, *ANSWERS]),
+    (WORLD_MODEL_GENERATOR, "cuda", [WORLD_MODEL, *CUDA_ANSWERS])], ids=["python", "triton", "cuda"])
+def test_ksearch(services, tmp_path, generator, language, answers):
     checkout = os.environ.get("KERNELCAST_TEST_KSEARCH", "")
     if not checkout:
         pytest.skip("K-Search is not a package: KERNELCAST_TEST_KSEARCH names no checkout of it")
     (tmp_path / "initial.cc").write_text(SAME)
     (tmp_path / "search.py").write_text(KSEARCH)
-    with scripted_model(ANSWERS, lambda number: number == 2 and services()) as url:
-        printed = run(sys.executable, tmp_path / "search.py", SOFTMAX, tmp_path / "initial.cc", url, cwd=tmp_path,
-                      env=python_path(checkout))
+    with scripted_model(answers, lambda number: number == 2 and services()) as url:
+        printed = run(sys.executable, tmp_path / "search.py", SOFTMAX, tmp_path / "initial.cc", url, generator, language,
+                      cwd=tmp_path, env=python_path(checkout))
     assert float(printed.rsplit("BEST", 1)[1]) > 1
 
 
