@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_TESTS_UNIT_SERVICES_ORCHESTRATOR_FAKES_H_
 #define KERNELCAST_TESTS_UNIT_SERVICES_ORCHESTRATOR_FAKES_H_
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -277,6 +278,8 @@ class FakeWorkers final : public Workers {
     std::lock_guard lock(mutex_);
     devices_ = std::move(devices);
   }
+  // Of workers without devices, for every target.
+  std::atomic<uint32_t> compile_credits = 0;
 
   void Compile(const std::string&, std::shared_ptr<const Problem>, const Candidate& candidate,
                const std::string&, CompileDone done) override {
@@ -329,7 +332,7 @@ class FakeWorkers final : public Workers {
   Capacity CapacityFor(const std::string& target, const std::string& model) const override {
     std::lock_guard lock(mutex_);
     const uint32_t slots = SlotsLocked(target, model);
-    return {2 * slots, slots};
+    return {2 * slots + compile_credits, slots};
   }
   std::string DeviceModelFor(const std::string& target, const std::string& wanted) const override {
     std::lock_guard lock(mutex_);

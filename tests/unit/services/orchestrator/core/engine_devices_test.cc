@@ -165,6 +165,30 @@ TEST_CASE(
   CheckReplayGivesTheState(world);
 }
 
+TEST_CASE("A forecast needs only a worker that compiles") {
+  EngineOptions options;
+  options.device_grace = absl::Milliseconds(60);
+  World world(nullptr, options);
+  world.workers.SetDevices({});
+  world.workers.compile_credits = 2;
+  world.Start();
+  const Candidate candidate = world.ToyCandidate(world.PutToy());
+  const auto forecast = world.Evaluate(Command("r1", candidate, EvaluateMode::kForecast));
+  REQUIRE(forecast.ok());
+  CHECK(forecast->decision.reason == DecisionReason::kForecastOnly);
+  CHECK(forecast->device_model == "cpu");
+  Engine::EvaluateCommand command = Command("r2", candidate, EvaluateMode::kForecast);
+  command.device_models = {"NVIDIA H200"};
+  const auto named = world.Evaluate(command);
+  REQUIRE(named.ok());
+  CHECK(named->decision.reason == DecisionReason::kForecastOnly);
+  CHECK(named->device_model == "NVIDIA H200");
+  const auto measured = world.Evaluate(Command("r3", candidate, EvaluateMode::kMeasure));
+  REQUIRE(measured.ok());
+  CHECK(measured->decision.reason == DecisionReason::kUnavailable);
+  CheckReplayGivesTheState(world);
+}
+
 TEST_CASE("A search whose worker arrives within the grace period continues") {
   World world;
   world.workers.SetDevices({});
