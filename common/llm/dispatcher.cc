@@ -126,15 +126,6 @@ struct Dispatcher::Call {
   ChatOutcome outcome;
 };
 
-struct Dispatcher::Notice {
-  // Either this callback or the one for the outcome is set.
-  std::function<void(const EndpointRef&)> first_token;
-  EndpointRef endpoint;
-  std::string model;
-  Done done;
-  ChatOutcome outcome;
-};
-
 Dispatcher::Dispatcher(const LlmConfig& config, Transport& transport, const Clock& clock,
                        Random random, StatsBoard& stats, LlmObserver* observer)
     : config_(config),
@@ -213,16 +204,9 @@ void Dispatcher::Step() {
   retired_attempts_.clear();
   if (observer_ != nullptr) observer_->OnLoad(stats_.Load());
 
-  std::vector<Notice> notices;
+  std::vector<std::function<void()>> notices;
   notices.swap(notices_);
-  for (Notice& notice : notices) {
-    if (notice.first_token) {
-      notice.endpoint.model = notice.model;
-      notice.first_token(notice.endpoint);
-    } else {
-      notice.done(std::move(notice.outcome));
-    }
-  }
+  for (const std::function<void()>& notice : notices) notice();
 }
 
 int Dispatcher::Choose(const Call& call, int other_than) const {
@@ -439,11 +423,11 @@ void Dispatcher::OnFirstToken(Attempt& attempt) {
   if (call.first_token_told) return;
   call.first_token_told = true;
   if (!call.request.on_first_token) return;
-  Notice notice;
-  notice.first_token = std::move(call.request.on_first_token);
-  notice.endpoint = endpoints_.Ref(attempt.endpoint.index, "");
-  notice.model = attempt.model;
-  notices_.push_back(std::move(notice));
+  notices_.emplace_back([tell = std::move(call.request.on_first_token), model = attempt.model,
+                         endpoint = endpoints_.Ref(attempt.endpoint.index, "")]() mutable {
+    endpoint.model = model;
+    tell(endpoint);
+  });
 }
 
 void Dispatcher::OnAnswer(Attempt& attempt) {
@@ -594,10 +578,9 @@ void Dispatcher::Finish(Call& call, ChatOutcome outcome) {
     ++stats.calls_by_result[static_cast<size_t>(outcome.error.kind)];
   });
   if (observer_ != nullptr) observer_->OnCall(outcome);
-  Notice notice;
-  notice.done = std::move(call.done);
-  notice.outcome = std::move(outcome);
-  notices_.push_back(std::move(notice));
+  notices_.emplace_back([done = std::move(call.done), outcome = std::move(outcome)]() mutable {
+    done(std::move(outcome));
+  });
   calls_.erase(call.id);
 }
 

@@ -55,7 +55,6 @@ class Dispatcher {
  private:
   struct Call;
   struct Attempt;
-  struct Notice;
 
   // An endpoint for the call, or -1. Prefers endpoints other than `other_than`.
   int Choose(const Call& call, int other_than) const;
@@ -103,7 +102,8 @@ class Dispatcher {
   std::vector<Attempt*> touched_;
   // Kept until the end of Step, when nothing points to them any more.
   std::vector<std::unique_ptr<Attempt>> retired_attempts_;
-  std::vector<Notice> notices_;
+  // Callbacks of calls, for the end of Step.
+  std::vector<std::function<void()>> notices_;
 };
 
 }  // namespace kernelcast::llm

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <optional>
 
@@ -12,6 +11,7 @@
 #include "services/cli/report/highlight.h"
 #include "services/cli/report/html_parts.h"
 #include "services/cli/report/search_cost.h"
+#include "services/cli/report/svg.h"
 
 namespace kernelcast::cli {
 namespace {
@@ -19,93 +19,12 @@ namespace {
 // Above this many points, marks lose their tooltips and whiskers and become one path.
 constexpr size_t kManyPoints = 400;
 
-// Formats a coordinate with at most one decimal.
-std::string N(double value) {
-  std::array<char, 32> buffer;
-  if (std::fabs(value) < 0.05) value = 0;
-  std::snprintf(buffer.data(), buffer.size(), "%.1f", value);
-  std::string text = buffer.data();
-  if (text.size() > 2 && text.substr(text.size() - 2) == ".0") text.resize(text.size() - 2);
-  return text;
-}
-
-struct Frame {
-  double width = 0;
-  double height = 0;
-  double left = 52;
-  double right = 16;
-  double top = 14;
-  double bottom = 40;
-  double x0() const { return left; }
-  double x1() const { return width - right; }
-  double y0() const { return height - bottom; }  // the lower edge
-  double y1() const { return top; }
-};
-
-// Maps values to coordinates, linearly or logarithmically. Clamps values outside the range.
-class Scale {
- public:
-  Scale(double low, double high, double from, double to, bool logarithmic)
-      : low_(low), high_(high), from_(from), to_(to), logarithmic_(logarithmic) {
-    if (!(high_ > low_)) high_ = logarithmic_ ? low_ * 2 : low_ + 1;
-  }
-  double operator()(double value) const {
-    const double share = logarithmic_
-                             ? std::log(std::max(value, 1e-12) / low_) / std::log(high_ / low_)
-                             : (value - low_) / (high_ - low_);
-    return from_ + std::clamp(share, 0.0, 1.0) * (to_ - from_);
-  }
-  double low() const { return low_; }
-  double high() const { return high_; }
-
- private:
-  double low_;
-  double high_;
-  double from_;
-  double to_;
-  bool logarithmic_;
-};
-
-std::string Open(const Frame& frame, const std::string& label) {
-  return absl::StrCat("<svg class=chart viewBox=\"0 0 ", N(frame.width), " ", N(frame.height),
-                      "\" role=img aria-label=\"", Html(label), "\">");
-}
-
-std::string Line(double x1, double y1, double x2, double y2, const char* style) {
-  return absl::StrCat("<line class=", style, " x1=", N(x1), " y1=", N(y1), " x2=", N(x2),
-                      " y2=", N(y2), " />");
-}
-
-std::string Text(double x, double y, const char* style, const std::string& text) {
-  return absl::StrCat("<text class=\"", style, "\" x=", N(x), " y=", N(y), ">", Html(text),
-                      "</text>");
-}
-
-// A round dot as part of a path with round caps: a tenth of the bytes of a circle.
-std::string PathDot(double x, double y) { return absl::StrCat("M", N(x), " ", N(y), "h0"); }
-
-std::vector<double> LinearTicks(double low, double high, int most) {
-  std::vector<double> ticks;
-  if (!(high > low)) return {low};
-  const double rough = (high - low) / most;
-  const double power = std::pow(10, std::floor(std::log10(rough)));
-  double step = power;
-  for (const double multiple : {1.0, 2.0, 5.0, 10.0}) {
-    step = power * multiple;
-    if (step >= rough) break;
-  }
-  for (double tick = std::ceil(low / step) * step; tick <= high + step * 1e-9; tick += step) {
-    ticks.push_back(std::fabs(tick) < step * 1e-9 ? 0 : tick);
-  }
-  return ticks;
-}
-
-std::string SpeedupAxisY(const Frame& frame, const Scale& y) {
+std::string SpeedupAxisY(const SvgFrame& frame, const SvgScale& y) {
   std::string svg;
   for (const double tick : LogTicks(y.low(), y.high())) {
-    svg +=
-        Line(frame.x0(), y(tick), frame.x1(), y(tick), std::fabs(tick - 1) < 1e-9 ? "one" : "grid");
-    svg += Text(frame.x0() - 8, y(tick) + 4, "tick e", TickLabel(tick));
+    svg += SvgLine(frame.x0(), y(tick), frame.x1(), y(tick),
+                   std::fabs(tick - 1) < 1e-9 ? "one" : "grid");
+    svg += SvgText(frame.x0() - 8, y(tick) + 4, "tick e", TickLabel(tick));
   }
   return svg;
 }
@@ -156,38 +75,9 @@ struct Mark {
 
 }  // namespace
 
-std::string TickLabel(double value) {
-  std::array<char, 32> buffer;
-  std::snprintf(buffer.data(), buffer.size(), "%.3g", value);
-  return std::string(buffer.data()) + "×";
-}
-
-std::vector<double> LogTicks(double low, double high) {
-  const auto powers = [&](std::initializer_list<double> mantissas, int step) {
-    std::vector<double> ticks;
-    const int first = static_cast<int>(std::floor(std::log2(low))) - 1;
-    const int last = static_cast<int>(std::ceil(std::log2(high))) + 1;
-    for (int power = first; power <= last; ++power) {
-      if (power % step != 0) continue;
-      for (const double mantissa : mantissas) {
-        const double tick = std::ldexp(mantissa, power);
-        if (tick >= low * (1 - 1e-9) && tick <= high * (1 + 1e-9)) ticks.push_back(tick);
-      }
-    }
-    return ticks;
-  };
-  std::vector<double> ticks = powers({1}, 4);
-  for (const auto& next : {powers({1}, 2), powers({1}, 1), powers({1, 1.5}, 1)}) {
-    if (ticks.size() >= 4 || next.size() > 9) return ticks;
-    ticks = next;
-  }
-  if (ticks.size() >= 4) return ticks;
-  return LinearTicks(low, high, 6);
-}
-
 std::string BestSoFarChart(const ReportInput& input, const ReportAnalysis& analysis,
                            ProgressAxis axis) {
-  const Frame frame{.width = 1040, .height = 330};
+  const SvgFrame frame{.width = 1040, .height = 330};
   std::vector<Mark> marks;
   std::vector<Mark> failures;
   std::vector<double> speedups;
@@ -240,9 +130,9 @@ std::string BestSoFarChart(const ReportInput& input, const ReportAnalysis& analy
   std::stable_sort(marks.begin(), marks.end(),
                    [](const Mark& a, const Mark& b) { return a.x < b.x; });
 
-  const Scale x(from_zero ? 0 : 1, x_end, frame.x0() + 6, frame.x1() - 6, false);
-  const Scale y(range->low, range->high, frame.y0() - 14, frame.y1() + 6, true);
-  std::string svg = Open(frame, "Best measured speedup so far");
+  const SvgScale x(from_zero ? 0 : 1, x_end, frame.x0() + 6, frame.x1() - 6, false);
+  const SvgScale y(range->low, range->high, frame.y0() - 14, frame.y1() + 6, true);
+  std::string svg = SvgOpen(frame, "Best measured speedup so far");
   svg += SpeedupAxisY(frame, y);
   const char* title = axis == ProgressAxis::kConsidered ? "candidates considered"
                       : axis == ProgressAxis::kMeasured ? "candidates measured"
@@ -251,16 +141,16 @@ std::string BestSoFarChart(const ReportInput& input, const ReportAnalysis& analy
                                                         : "device seconds";
   for (const double tick : LinearTicks(x.low(), x.high(), 8)) {
     if (!from_zero && tick != std::floor(tick)) continue;
-    svg += Text(x(tick), frame.y0() + 18, "tick m", FormatNumber(tick));
+    svg += SvgText(x(tick), frame.y0() + 18, "tick m", FormatNumber(tick));
   }
-  svg += Text((frame.x0() + frame.x1()) / 2, frame.height - 4, "axis m", title);
-  svg += Line(frame.x0(), frame.y0(), frame.x1(), frame.y0(), "base");
+  svg += SvgText((frame.x0() + frame.x1()) / 2, frame.height - 4, "axis m", title);
+  svg += SvgLine(frame.x0(), frame.y0(), frame.x1(), frame.y0(), "base");
 
   std::string crosses;
   for (const Mark& failure : failures) {
     const double cx = x(failure.x);
     const double cy = frame.y0() - 6;
-    absl::StrAppend(&crosses, "M", N(cx - 2.5), " ", N(cy - 2.5), "l5 5m0-5l-5 5");
+    absl::StrAppend(&crosses, "M", SvgNumber(cx - 2.5), " ", SvgNumber(cy - 2.5), "l5 5m0-5l-5 5");
   }
   if (!crosses.empty()) absl::StrAppend(&svg, "<path class=fail d=\"", crosses, "\"/>");
 
@@ -272,29 +162,29 @@ std::string BestSoFarChart(const ReportInput& input, const ReportAnalysis& analy
     const double cx = x(mark.x);
     const double cy = y(mark.y);
     if (best > 0) {
-      absl::StrAppend(&step, "H", N(cx), "V", N(cy));
+      absl::StrAppend(&step, "H", SvgNumber(cx), "V", SvgNumber(cy));
     } else {
-      absl::StrAppend(&step, "M", N(cx), " ", N(cy));
+      absl::StrAppend(&step, "M", SvgNumber(cx), " ", SvgNumber(cy));
     }
-    absl::StrAppend(&rings, "<circle class=ring cx=", N(cx), " cy=", N(cy), " r=5><title>",
-                    Html(Tooltip(*mark.candidate)), "</title></circle>");
+    absl::StrAppend(&rings, "<circle class=ring cx=", SvgNumber(cx), " cy=", SvgNumber(cy),
+                    " r=5><title>", Html(Tooltip(*mark.candidate)), "</title></circle>");
     best = mark.y;
   }
   if (!step.empty()) {
-    absl::StrAppend(&step, "H", N(frame.x1() - 6));
+    absl::StrAppend(&step, "H", SvgNumber(frame.x1() - 6));
     const std::string area =
-        absl::StrCat(step, "V", N(frame.y0()), "H", N(x(marks.front().x)), "Z");
+        absl::StrCat(step, "V", SvgNumber(frame.y0()), "H", SvgNumber(x(marks.front().x)), "Z");
     absl::StrAppend(&svg, "<path class=area d=\"", area, "\"/>");
   }
   if (marks.size() <= kManyPoints) {
     for (const Mark& mark : marks) {
-      absl::StrAppend(&svg, "<circle class=\"dot ", MarkOf(*mark.candidate), "\" cx=", N(x(mark.x)),
-                      " cy=", N(y(mark.y)), " r=3.4><title>", Html(Tooltip(*mark.candidate)),
-                      "</title></circle>");
+      absl::StrAppend(&svg, "<circle class=\"dot ", MarkOf(*mark.candidate),
+                      "\" cx=", SvgNumber(x(mark.x)), " cy=", SvgNumber(y(mark.y)),
+                      " r=3.4><title>", Html(Tooltip(*mark.candidate)), "</title></circle>");
     }
   } else {
     std::map<std::string, std::string> paths;
-    for (const Mark& mark : marks) paths[MarkOf(*mark.candidate)] += PathDot(x(mark.x), y(mark.y));
+    for (const Mark& mark : marks) paths[MarkOf(*mark.candidate)] += SvgDot(x(mark.x), y(mark.y));
     for (const auto& [style, path] : paths) {
       absl::StrAppend(&svg, "<path class=\"dots ", style, "\" d=\"", path, "\"/>");
     }
@@ -304,24 +194,25 @@ std::string BestSoFarChart(const ReportInput& input, const ReportAnalysis& analy
   }
   for (const ReportRow* row : finals) {
     const double cx = frame.x1() - 6;
-    absl::StrAppend(&svg, "<path class=\"whisker strong\" d=\"M", N(cx), " ", N(y(row->final->low)),
-                    "V", N(y(row->final->high)), "\"/><path class=final d=\"M", N(cx), " ",
-                    N(y(row->final->value) - 5.5), "l5.5 5.5l-5.5 5.5l-5.5-5.5z\"><title>",
+    absl::StrAppend(&svg, "<path class=\"whisker strong\" d=\"M", SvgNumber(cx), " ",
+                    SvgNumber(y(row->final->low)), "V", SvgNumber(y(row->final->high)),
+                    "\"/><path class=final d=\"M", SvgNumber(cx), " ",
+                    SvgNumber(y(row->final->value) - 5.5), "l5.5 5.5l-5.5 5.5l-5.5-5.5z\"><title>",
                     Html(NameOf(input.candidates[row->standing].candidate)), ": final ",
                     FormatSpeedup(*row->final), "</title></path>");
   }
   // The figure of the headline.
   if (analysis.shown_best.has_value()) {
     const double value = analysis.best_speedup.value;
-    svg += Text(frame.x1() - (finals.empty() ? 8 : 16), y(value) - 9, "end e",
-                absl::StrCat(Times(value), analysis.confirmed ? " final" : " screening"));
+    svg += SvgText(frame.x1() - (finals.empty() ? 8 : 16), y(value) - 9, "end e",
+                   absl::StrCat(Times(value), analysis.confirmed ? " final" : " screening"));
   }
   svg += "</svg>";
   return svg;
 }
 
 std::string ForecastScatter(const ReportInput& input, const ReportAnalysis& analysis) {
-  const Frame frame{.width = 500, .height = 400, .left = 56, .bottom = 46};
+  const SvgFrame frame{.width = 500, .height = 400, .left = 56, .bottom = 46};
   const std::map<std::string, double> by_id = SpeedupsById(input.candidates);
   struct Point {
     double forecast;
@@ -355,25 +246,26 @@ std::string ForecastScatter(const ReportInput& input, const ReportAnalysis& anal
   }
   const std::optional<Range> range = SpeedupRange(values);
   if (!range.has_value()) return "";
-  const Scale x(range->low, range->high, frame.x0(), frame.x1(), true);
-  const Scale y(range->low, range->high, frame.y0(), frame.y1(), true);
-  std::string svg = Open(frame, "Forecast against measured speedup");
+  const SvgScale x(range->low, range->high, frame.x0(), frame.x1(), true);
+  const SvgScale y(range->low, range->high, frame.y0(), frame.y1(), true);
+  std::string svg = SvgOpen(frame, "Forecast against measured speedup");
   for (const double tick : LogTicks(range->low, range->high)) {
     const char* style = std::fabs(tick - 1) < 1e-9 ? "one" : "grid";
-    svg += Line(frame.x0(), y(tick), frame.x1(), y(tick), style);
-    svg += Line(x(tick), frame.y0(), x(tick), frame.y1(), style);
-    svg += Text(frame.x0() - 8, y(tick) + 4, "tick e", TickLabel(tick));
-    svg += Text(x(tick), frame.y0() + 18, "tick m", TickLabel(tick));
+    svg += SvgLine(frame.x0(), y(tick), frame.x1(), y(tick), style);
+    svg += SvgLine(x(tick), frame.y0(), x(tick), frame.y1(), style);
+    svg += SvgText(frame.x0() - 8, y(tick) + 4, "tick e", TickLabel(tick));
+    svg += SvgText(x(tick), frame.y0() + 18, "tick m", TickLabel(tick));
   }
-  svg += Line(frame.x0(), frame.y0(), frame.x1(), frame.y1(), "ideal");
+  svg += SvgLine(frame.x0(), frame.y0(), frame.x1(), frame.y1(), "ideal");
   const bool many = points.size() > kManyPoints;
   std::string whiskers;
   for (const Point& point : points) {
     if (many) break;
     const double cx = x(point.forecast);
     const double cy = y(point.measured->value);
-    absl::StrAppend(&whiskers, "M", N(x(point.low)), " ", N(cy), "H", N(x(point.high)), "M", N(cx),
-                    " ", N(y(point.measured->low)), "V", N(y(point.measured->high)));
+    absl::StrAppend(&whiskers, "M", SvgNumber(x(point.low)), " ", SvgNumber(cy), "H",
+                    SvgNumber(x(point.high)), "M", SvgNumber(cx), " ",
+                    SvgNumber(y(point.measured->low)), "V", SvgNumber(y(point.measured->high)));
   }
   if (!whiskers.empty()) absl::StrAppend(&svg, "<path class=whisker d=\"", whiskers, "\"/>");
   std::map<std::string, std::string> paths;
@@ -382,20 +274,18 @@ std::string ForecastScatter(const ReportInput& input, const ReportAnalysis& anal
     const double cy = y(point.measured->value);
     const std::string style = MarkOf(*point.candidate);
     if (many) {
-      paths[style] += PathDot(cx, cy);
+      paths[style] += SvgDot(cx, cy);
       continue;
     }
-    absl::StrAppend(&svg, "<circle class=\"dot ", style, "\" cx=", N(cx), " cy=", N(cy),
-                    " r=3.4><title>", Html(Tooltip(*point.candidate)), ", forecast ",
-                    FormatSpeedup(point.forecast), "</title></circle>");
+    absl::StrAppend(&svg, "<circle class=\"dot ", style, "\" cx=", SvgNumber(cx),
+                    " cy=", SvgNumber(cy), " r=3.4><title>", Html(Tooltip(*point.candidate)),
+                    ", forecast ", FormatSpeedup(point.forecast), "</title></circle>");
   }
   for (const auto& [style, path] : paths) {
     absl::StrAppend(&svg, "<path class=\"dots ", style, "\" d=\"", path, "\"/>");
   }
-  svg += Text((frame.x0() + frame.x1()) / 2, frame.height - 6, "axis m", "forecast speedup");
-  absl::StrAppend(&svg, "<text class=\"axis m\" transform=\"translate(13 ",
-                  N((frame.y0() + frame.y1()) / 2), ") rotate(-90)\">measured speedup</text>");
-  svg += "</svg>";
+  svg += SvgText((frame.x0() + frame.x1()) / 2, frame.height - 6, "axis m", "forecast speedup");
+  svg += SvgTextUpwards(13, (frame.y0() + frame.y1()) / 2, "axis m", "measured speedup") + "</svg>";
   return svg;
 }
 
@@ -404,51 +294,49 @@ std::string ReliabilityChart(const ReportAnalysis& analysis) {
 }
 
 std::string LineChart(const std::vector<ChartLine>& lines, const LineChartOptions& options) {
-  const Frame frame{.width = 500, .height = 330, .left = 56};
+  const SvgFrame frame{.width = 500, .height = 330, .left = 56};
   const double low_x = options.logarithmic_x ? 0.01 : 0;
-  const Scale x(low_x, 1, frame.x0(), frame.x1(), options.logarithmic_x);
-  const Scale y(options.low_y, 1, frame.y0(), frame.y1(), false);
-  std::string svg = Open(frame, options.label);
+  const SvgScale x(low_x, 1, frame.x0(), frame.x1(), options.logarithmic_x);
+  const SvgScale y(options.low_y, 1, frame.y0(), frame.y1(), false);
+  std::string svg = SvgOpen(frame, options.label);
   for (int i = 0; i <= 5; ++i) {
     const double tick = options.low_y + (1 - options.low_y) * i / 5.0;
-    svg += Line(frame.x0(), y(tick), frame.x1(), y(tick), i == 0 ? "base" : "grid");
-    svg += Text(frame.x0() - 8, y(tick) + 4, "tick e", FormatShare(tick));
+    svg += SvgLine(frame.x0(), y(tick), frame.x1(), y(tick), i == 0 ? "base" : "grid");
+    svg += SvgText(frame.x0() - 8, y(tick) + 4, "tick e", FormatShare(tick));
   }
   const std::vector<double> ticks = options.logarithmic_x
                                         ? std::vector<double>{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1}
                                         : std::vector<double>{0, 0.2, 0.4, 0.6, 0.8, 1};
   for (const double tick : ticks) {
-    svg += Text(x(tick), frame.y0() + 18, "tick m", FormatShare(tick));
+    svg += SvgText(x(tick), frame.y0() + 18, "tick m", FormatShare(tick));
   }
   for (const ChartLine& line : lines) {
     std::string path;
     for (const auto& [at, value] : line.points) {
       if (!std::isfinite(value)) continue;
-      absl::StrAppend(&path, path.empty() ? "M" : "L", N(x(at)), " ", N(y(value)));
+      absl::StrAppend(&path, path.empty() ? "M" : "L", SvgNumber(x(at)), " ", SvgNumber(y(value)));
     }
     if (path.empty()) continue;
     absl::StrAppend(&svg, "<path fill=none class=", line.style, " d=\"", path, "\"><title>",
                     Html(line.name), "</title></path>");
   }
-  svg += Text((frame.x0() + frame.x1()) / 2, frame.height - 4, "axis m", options.x_axis);
-  absl::StrAppend(&svg, "<text class=\"axis m\" transform=\"translate(13 ",
-                  N((frame.y0() + frame.y1()) / 2), ") rotate(-90)\">", Html(options.y_axis),
-                  "</text></svg>");
+  svg += SvgText((frame.x0() + frame.x1()) / 2, frame.height - 4, "axis m", options.x_axis);
+  svg += SvgTextUpwards(13, (frame.y0() + frame.y1()) / 2, "axis m", options.y_axis) + "</svg>";
   return svg;
 }
 
 std::string ReliabilityChart(const std::vector<ReliabilityPoint>& points) {
-  const Frame frame{.width = 500, .height = 400, .left = 56, .bottom = 132};
-  const Scale x(0, 1, frame.x0(), frame.x1(), false);
-  const Scale y(0, 1, frame.y0(), frame.y1(), false);
-  std::string svg = Open(frame, "Reliability of forecasts");
+  const SvgFrame frame{.width = 500, .height = 400, .left = 56, .bottom = 132};
+  const SvgScale x(0, 1, frame.x0(), frame.x1(), false);
+  const SvgScale y(0, 1, frame.y0(), frame.y1(), false);
+  std::string svg = SvgOpen(frame, "Reliability of forecasts");
   for (int i = 0; i <= 5; ++i) {
     const double tick = i / 5.0;
-    svg += Line(frame.x0(), y(tick), frame.x1(), y(tick), i == 0 ? "base" : "grid");
-    svg += Text(frame.x0() - 8, y(tick) + 4, "tick e", FormatShare(tick));
-    svg += Text(x(tick), frame.height - 28, "tick m", FormatShare(tick));
+    svg += SvgLine(frame.x0(), y(tick), frame.x1(), y(tick), i == 0 ? "base" : "grid");
+    svg += SvgText(frame.x0() - 8, y(tick) + 4, "tick e", FormatShare(tick));
+    svg += SvgText(x(tick), frame.height - 28, "tick m", FormatShare(tick));
   }
-  svg += Line(frame.x0(), frame.y0(), frame.x1(), frame.y1(), "ideal");
+  svg += SvgLine(frame.x0(), frame.y0(), frame.x1(), frame.y1(), "ideal");
   double heaviest = 0;
   uint64_t most = 1;
   for (const ReliabilityPoint& point : points) {
@@ -471,15 +359,15 @@ std::string ReliabilityChart(const std::vector<ReliabilityPoint>& points) {
     const double centre = (point.accuracy + z2 / (2 * n)) / (1 + z2 / n);
     const double half = 1.96 / (1 + z2 / n) *
                         std::sqrt(point.accuracy * (1 - point.accuracy) / n + z2 / (4 * n * n));
-    absl::StrAppend(&path, path.empty() ? "M" : "L", N(cx), " ", N(cy));
+    absl::StrAppend(&path, path.empty() ? "M" : "L", SvgNumber(cx), " ", SvgNumber(cy));
     const double radius = 3.5 + 6.5 * std::sqrt(point.weight / heaviest);
-    absl::StrAppend(&marks, "<path class=\"whisker strong\" d=\"M", N(cx), " ",
-                    N(y(std::max(0.0, centre - half))), "V", N(y(std::min(1.0, centre + half))),
-                    "\"/><circle class=calib cx=", N(cx), " cy=", N(cy), " r=", N(radius),
-                    "><title>confidence ", FormatShare(point.mean_confidence), ", correct ",
-                    FormatShare(point.accuracy), ", ", point.items, " forecasts of which ",
-                    point.audits, " audits, weight ", FormatFixed(point.weight, 1),
-                    "</title></circle>");
+    absl::StrAppend(
+        &marks, "<path class=\"whisker strong\" d=\"M", SvgNumber(cx), " ",
+        SvgNumber(y(std::max(0.0, centre - half))), "V", SvgNumber(y(std::min(1.0, centre + half))),
+        "\"/><circle class=calib cx=", SvgNumber(cx), " cy=", SvgNumber(cy),
+        " r=", SvgNumber(radius), "><title>confidence ", FormatShare(point.mean_confidence),
+        ", correct ", FormatShare(point.accuracy), ", ", point.items, " forecasts of which ",
+        point.audits, " audits, weight ", FormatFixed(point.weight, 1), "</title></circle>");
     const double bar_left = x(point.low) + 2;
     const double bar_width = x(point.high) - x(point.low) - 4;
     const auto height_of = [&](uint64_t items) {
@@ -487,25 +375,24 @@ std::string ReliabilityChart(const std::vector<ReliabilityPoint>& points) {
     };
     const double all = height_of(point.items);
     const double audits = height_of(point.audits);
-    absl::StrAppend(&bars, "<rect class=count x=", N(bar_left), " y=", N(counts_low - all),
-                    " width=", N(bar_width), " height=", N(all), " />");
+    absl::StrAppend(&bars, "<rect class=count x=", SvgNumber(bar_left),
+                    " y=", SvgNumber(counts_low - all), " width=", SvgNumber(bar_width),
+                    " height=", SvgNumber(all), " />");
     if (point.audits > 0) {
-      absl::StrAppend(&bars, "<rect class=\"count audited\" x=", N(bar_left),
-                      " y=", N(counts_low - audits), " width=", N(bar_width), " height=", N(audits),
-                      " />");
+      absl::StrAppend(&bars, "<rect class=\"count audited\" x=", SvgNumber(bar_left),
+                      " y=", SvgNumber(counts_low - audits), " width=", SvgNumber(bar_width),
+                      " height=", SvgNumber(audits), " />");
     }
     bars +=
-        Text(bar_left + bar_width / 2, counts_low - all - 5, "tick m", FormatCount(point.items));
+        SvgText(bar_left + bar_width / 2, counts_low - all - 5, "tick m", FormatCount(point.items));
   }
   if (!path.empty()) absl::StrAppend(&svg, "<path class=calibline d=\"", path, "\"/>");
   svg += marks + bars;
-  svg += Line(frame.x0(), counts_low, frame.x1(), counts_low, "base");
-  svg += Text((frame.x0() + frame.x1()) / 2, frame.height - 6, "axis m",
-              "confidence in the forecast bin");
-  absl::StrAppend(&svg, "<text class=\"axis m\" transform=\"translate(13 ",
-                  N((frame.y0() + frame.y1()) / 2), ") rotate(-90)\">correct</text>",
-                  "<text class=\"axis m\" transform=\"translate(13 ",
-                  N((counts_low + counts_high) / 2), ") rotate(-90)\">count</text></svg>");
+  svg += SvgLine(frame.x0(), counts_low, frame.x1(), counts_low, "base");
+  svg += SvgText((frame.x0() + frame.x1()) / 2, frame.height - 6, "axis m",
+                 "confidence in the forecast bin");
+  svg += SvgTextUpwards(13, (frame.y0() + frame.y1()) / 2, "axis m", "correct");
+  svg += SvgTextUpwards(13, (counts_low + counts_high) / 2, "axis m", "count") + "</svg>";
   return svg;
 }
 
@@ -526,7 +413,7 @@ std::string DecisionStrip(const ReportInput& input, const ReportAnalysis& analys
         static_cast<size_t>(std::find(kDrawn.begin(), kDrawn.end(), route) - kDrawn.begin()));
   }
   if (kinds.empty()) return "";
-  const Frame frame{.width = 1040, .height = 168, .left = 52, .top = 8};
+  const SvgFrame frame{.width = 1040, .height = 168, .left = 52, .top = 8};
   const size_t columns = std::min<size_t>(kinds.size(), 130);
   const double column = (frame.x1() - frame.x0()) / static_cast<double>(columns);
   const double height = frame.y0() - frame.y1();
@@ -543,12 +430,12 @@ std::string DecisionStrip(const ReportInput& input, const ReportAnalysis& analys
           height * static_cast<double>(counts[k]) / static_cast<double>(end - begin);
       const double left = frame.x0() + static_cast<double>(c) * column;
       const double width = column - (column > 4 ? 1 : 0);
-      absl::StrAppend(&paths[k], "M", N(left), " ", N(y - part), "h", N(width), "v", N(part), "h",
-                      N(-width), "z");
+      absl::StrAppend(&paths[k], "M", SvgNumber(left), " ", SvgNumber(y - part), "h",
+                      SvgNumber(width), "v", SvgNumber(part), "h", SvgNumber(-width), "z");
       y -= part;
     }
   }
-  std::string svg = Open(frame, "Decisions from the first candidate to the last");
+  std::string svg = SvgOpen(frame, "Decisions from the first candidate to the last");
   for (size_t k = 0; k < paths.size(); ++k) {
     if (!paths[k].empty()) {
       absl::StrAppend(&svg, "<path class=\"fill ", std::string(Name(kDrawn[k])), "\" d=\"",
@@ -556,14 +443,14 @@ std::string DecisionStrip(const ReportInput& input, const ReportAnalysis& analys
     }
   }
   for (const double share : {0.0, 0.5, 1.0}) {
-    svg += Text(frame.x0() - 8, frame.y0() - share * height + 4, "tick e", FormatShare(share));
+    svg += SvgText(frame.x0() - 8, frame.y0() - share * height + 4, "tick e", FormatShare(share));
   }
-  const Scale x(0, static_cast<double>(kinds.size()), frame.x0(), frame.x1(), false);
+  const SvgScale x(0, static_cast<double>(kinds.size()), frame.x0(), frame.x1(), false);
   for (const double tick : LinearTicks(0, static_cast<double>(kinds.size()), 10)) {
     if (tick != std::floor(tick)) continue;
-    svg += Text(x(tick), frame.y0() + 16, "tick m", FormatNumber(tick));
+    svg += SvgText(x(tick), frame.y0() + 16, "tick m", FormatNumber(tick));
   }
-  svg += Text((frame.x0() + frame.x1()) / 2, frame.height - 4, "axis m", "candidates, in order");
+  svg += SvgText((frame.x0() + frame.x1()) / 2, frame.height - 4, "axis m", "candidates, in order");
   svg += "</svg>";
   return svg;
 }
@@ -579,8 +466,8 @@ std::string BinHistogram(const Forecast& forecast) {
       forecast.bin_probabilities.begin();
   const auto bar = [&](size_t position, double probability) {
     const double height = std::clamp(probability, 0.0, 1.0) * (kHeight - 1) + 0.6;
-    return absl::StrCat("M", N(static_cast<double>(position) * kStep), " 20v", N(-height), "h5v",
-                        N(height), "z");
+    return absl::StrCat("M", SvgNumber(static_cast<double>(position) * kStep), " 20v",
+                        SvgNumber(-height), "h5v", SvgNumber(height), "z");
   };
   std::string others;
   for (size_t b = 0; b < bins; ++b) {
@@ -589,24 +476,24 @@ std::string BinHistogram(const Forecast& forecast) {
     }
   }
   return absl::StrCat(
-      "<svg class=hist viewBox=\"0 0 ", N(static_cast<double>(bins + 1) * kStep + 3),
+      "<svg class=hist viewBox=\"0 0 ", SvgNumber(static_cast<double>(bins + 1) * kStep + 3),
       " 20\"><path d=\"", others, "\"/><path class=top d=\"",
       bar(static_cast<size_t>(top), forecast.bin_probabilities[static_cast<size_t>(top)] * success),
-      "\"/><path class=bad d=\"M", N(static_cast<double>(bins) * kStep + 3), " 20v",
-      N(-(std::clamp(forecast.failure_probability, 0.0, 1.0) * (kHeight - 1) + 0.6)),
+      "\"/><path class=bad d=\"M", SvgNumber(static_cast<double>(bins) * kStep + 3), " 20v",
+      SvgNumber(-(std::clamp(forecast.failure_probability, 0.0, 1.0) * (kHeight - 1) + 0.6)),
       "h5V20z\"/></svg>");
 }
 
 std::string SpeedupStrip(const std::vector<double>& speedups, double low, double high) {
-  const Scale x(low, high, 4, 256, true);
+  const SvgScale x(low, high, 4, 256, true);
   std::string dots;
-  for (const double speedup : speedups) dots += PathDot(x(speedup), 10);
+  for (const double speedup : speedups) dots += SvgDot(x(speedup), 10);
   std::string svg =
       absl::StrCat("<svg class=strip viewBox=\"0 0 260 20\"><path class=rail d=\"M4 10H256\"/>",
-                   "<path class=one d=\"M", N(x(1)), " 3V17\"/>");
+                   "<path class=one d=\"M", SvgNumber(x(1)), " 3V17\"/>");
   if (!dots.empty()) absl::StrAppend(&svg, "<path class=dots d=\"", dots, "\"/>");
   if (!speedups.empty()) {
-    absl::StrAppend(&svg, "<circle cx=", N(x(speedups.back())), " cy=10 r=4 />");
+    absl::StrAppend(&svg, "<circle cx=", SvgNumber(x(speedups.back())), " cy=10 r=4 />");
   }
   svg += "</svg>";
   return svg;

@@ -52,10 +52,6 @@ std::string BinHistogram(const Forecast& forecast);
 // All measured speedups of an origin, on an axis from `low` to `high` that all origins share.
 std::string SpeedupStrip(const std::vector<double>& speedups, double low, double high);
 
-// Ticks of a logarithmic axis, four to eight if the range allows it.
-std::vector<double> LogTicks(double low, double high);
-std::string TickLabel(double value);  // "0.5×"
-
 }  // namespace kernelcast::cli
 
 #endif  // KERNELCAST_SERVICES_CLI_REPORT_CHARTS_H_

@@ -3,7 +3,6 @@
 #include <Eigen/Cholesky>
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "common/base/log.h"
 
@@ -50,14 +49,6 @@ double Expected(const CandidateFeatures& features, const FailurePrior* prior) {
 
 double LogOdds(double p) { return std::log(p / (1 - p)); }
 
-// Tunables, then facts. Missing facts are NaN.
-std::vector<float> Row(const CandidateFeatures& features, size_t columns) {
-  std::vector<float> row = features.tunables;
-  row.insert(row.end(), features.facts.begin(), features.facts.end());
-  row.resize(columns, std::numeric_limits<float>::quiet_NaN());
-  return row;
-}
-
 }  // namespace
 
 FailureModel FailureModel::Train(std::span<const TrainingRow* const> rows,
@@ -85,7 +76,7 @@ FailureModel FailureModel::Train(std::span<const TrainingRow* const> rows,
   std::vector<float> labels;
   for (const TrainingRow* row : rows) {
     if (row->compile_error) continue;
-    matrix.Append(Row(row->features, columns));
+    matrix.Append(EnsembleRow(row->features, columns));
     labels.push_back(row->log2_speedup.has_value() ? 0.0f : 1.0f);
   }
   EnsembleOptions options;
@@ -144,7 +135,8 @@ double FailureModel::Predict(const CandidateFeatures& features, const SpacePosit
   for (size_t i = 0; i < likeness.size(); ++i) p += alpha_[i] * kAlike(likeness[i]);
   p = std::clamp(p, kLowestRate, kHighestRate);
   if (ensemble_.has_value()) {
-    const double log_odds = 0.5 * (LogOdds(p) + ensemble_->Mean(Row(features, ensemble_columns_)));
+    const double log_odds =
+        0.5 * (LogOdds(p) + ensemble_->Mean(EnsembleRow(features, ensemble_columns_)));
     p = 1 / (1 + std::exp(-log_odds));
   }
   if (features.facts.empty()) {

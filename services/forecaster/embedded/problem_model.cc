@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -30,13 +29,6 @@ constexpr double kMostRecordedError = 3;
 // Template of recorded candidates, which have none. Their errors are unlike those of candidates
 // without a recording.
 constexpr int kRecordedTemplate = -2;
-
-std::vector<float> EnsembleRow(const CandidateFeatures& features, size_t columns) {
-  std::vector<float> row = features.tunables;
-  row.insert(row.end(), features.facts.begin(), features.facts.end());
-  row.resize(columns, std::numeric_limits<float>::quiet_NaN());
-  return row;
-}
 
 // The row without its recording.
 TrainingRow WithoutRecording(TrainingRow row) {

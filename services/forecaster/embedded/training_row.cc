@@ -1,5 +1,6 @@
 #include "services/forecaster/embedded/training_row.h"
 
+#include <limits>
 #include <utility>
 
 #include "services/forecaster/core/failure_features.h"
@@ -53,6 +54,13 @@ CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& c
     }
   }
   return features;
+}
+
+std::vector<float> EnsembleRow(const CandidateFeatures& features, size_t columns) {
+  std::vector<float> row = features.tunables;
+  row.insert(row.end(), features.facts.begin(), features.facts.end());
+  row.resize(columns, std::numeric_limits<float>::quiet_NaN());
+  return row;
 }
 
 }  // namespace kernelcast::forecaster

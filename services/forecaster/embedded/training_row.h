@@ -40,6 +40,9 @@ CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& c
                                const CompileFacts& facts, const CompileFacts& reference_facts,
                                std::string_view device_model);
 
+// The row of an ensemble of the problem: tunables, then facts. Missing facts are NaN.
+std::vector<float> EnsembleRow(const CandidateFeatures& features, size_t columns);
+
 // A label in the form used for training.
 struct TrainingRow {
   CandidateFeatures features;

@@ -1,12 +1,10 @@
 #include "services/forecaster/llm/llm_backend.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <deque>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <stop_token>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 
@@ -14,9 +12,10 @@
 #include "absl/strings/str_join.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
-#include "common/base/utf8.h"
+#include "common/base/work_queue.h"
 #include "services/forecaster/core/anchoring.h"
 #include "services/forecaster/core/answer_parser.h"
+#include "services/forecaster/llm/chat_reply.h"
 #include "services/forecaster/llm/feedback_log.h"
 #include "services/forecaster/llm/forecast_samples.h"
 #include "services/forecaster/llm/recent_answers.h"
@@ -33,38 +32,11 @@ constexpr uint64_t kUsualAnswerTokens = 1024;
 // A question is repeated for a caller who joined it if that caller's deadline is this much later.
 constexpr int64_t kWorthAskingAgainNs = 500'000'000;
 constexpr int64_t kNoDeadline = std::numeric_limits<int64_t>::max();
-constexpr int kNotImplemented = 501;
 // Error codes of most servers, and of llama.cpp.
 constexpr std::string_view kContextLengthCodes[] = {"context_length_exceeded",
                                                     "exceed_context_size_error"};
 
 using Cause = Abstention::Cause;
-
-bool IsRefusal(const llm::ChatError& error) {
-  return error.kind == llm::ErrorKind::kRefused ||
-         (error.kind == llm::ErrorKind::kServerError && error.http_status == kNotImplemented);
-}
-
-// The beginning of a model's answer, to show people why it is unreadable.
-std::string ExcerptOf(const llm::ChatAnswer& answer) {
-  for (const llm::ToolCall& call : answer.tool_calls) {
-    if (!call.arguments.empty()) {
-      return std::string(TruncateUtf8(call.arguments, kMaxModelDetailBytes));
-    }
-  }
-  const std::string& text = answer.content.empty() ? answer.reasoning : answer.content;
-  return std::string(TruncateUtf8(text, kMaxModelDetailBytes));
-}
-
-ModelReply ReplyOf(llm::ChatAnswer answer) {
-  ModelReply reply;
-  reply.content = std::move(answer.content);
-  reply.reasoning = std::move(answer.reasoning);
-  for (llm::ToolCall& call : answer.tool_calls) {
-    reply.tool_calls.push_back({std::move(call.name), std::move(call.arguments)});
-  }
-  return reply;
-}
 
 }  // namespace
 
@@ -84,32 +56,25 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
         ladder_(LadderOf(options_)),
         budgets_(options_.max_problem_tokens) {}
 
-  void Start() {
-    thread_ = std::thread([this] { Loop(); });
-  }
-
   void Stop() {
+    std::unique_ptr<WorkQueue> events;
     {
-      std::lock_guard lock(mutex_);
-      closed_ = true;
+      std::lock_guard lock(events_mutex_);
+      events = std::move(events_);
     }
-    changed_.notify_all();
-    thread_.join();
+    stopped_ = true;
+    events.reset();
     for (auto& [id, flight] : flights_) CancelCalls(*flight);
-    std::lock_guard lock(mutex_);
-    // Queued events may hold this object.
-    inbox_.clear();
     flights_.clear();
   }
 
-  // Post and the next two functions are thread-safe. Events after Stop are dropped.
+  // Post and the next two functions are thread-safe. Stop drops events that have not begun.
   void Post(std::function<void()> event) {
-    {
-      std::lock_guard lock(mutex_);
-      if (closed_) return;
-      inbox_.push_back(std::move(event));
-    }
-    changed_.notify_one();
+    std::lock_guard lock(events_mutex_);
+    if (events_ == nullptr) return;
+    events_->Submit([this, event = std::move(event)] {
+      if (!stopped_) event();
+    });
   }
 
   absl::StatusOr<RenderedPrompt> Render(const ForecastInput& input) const {
@@ -186,7 +151,6 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
     return ladder;
   }
 
-  void Loop();
   std::string KeyOf(const RenderedPrompt& prompt, const ForecastInput& input) const;
   void Join(Flight& flight, Waiter waiter);
   void Cancel(uint64_t flight_id, uint64_t waiter_id);
@@ -227,29 +191,11 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
   TokenBudgets budgets_;
   RecentAnswers said_;  // by question
 
-  std::mutex mutex_;  // guards the members below
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> inbox_;
-  bool closed_ = false;
-
-  std::thread thread_;
+  std::atomic<bool> stopped_ = false;
+  std::mutex events_mutex_;
+  // Guarded by events_mutex_. Null after Stop. Last: its thread uses the other members.
+  std::unique_ptr<WorkQueue> events_ = std::make_unique<WorkQueue>();
 };
-
-void LlmBackend::Core::Loop() {
-  for (;;) {
-    std::deque<std::function<void()>> events;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return closed_ || !inbox_.empty(); });
-      if (closed_) return;
-      events.swap(inbox_);
-    }
-    for (std::function<void()>& event : events) {
-      event();
-      event = nullptr;
-    }
-  }
-}
 
 std::string LlmBackend::Core::KeyOf(const RenderedPrompt& prompt,
                                     const ForecastInput& input) const {
@@ -584,9 +530,7 @@ void LlmBackend::Core::Settle(Waiter& waiter, ForecastResult result,
 
 LlmBackend::LlmBackend(LlmBackendOptions options, llm::ChatClient* client, ForecastCache* cache,
                        LlmMetrics* metrics, const Clock& clock)
-    : core_(std::make_shared<Core>(std::move(options), client, cache, metrics, clock)) {
-  core_->Start();
-}
+    : core_(std::make_shared<Core>(std::move(options), client, cache, metrics, clock)) {}
 
 LlmBackend::~LlmBackend() { core_->Stop(); }
 

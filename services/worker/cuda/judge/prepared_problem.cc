@@ -428,38 +428,16 @@ absl::Status CudaPreparedProblem::AttachObject(CudaRunner& runner, const CancelT
 }
 
 absl::StatusOr<uint64_t> CudaPreparedProblem::InputsFingerprint() {
-  const Region inputs{memory_.inputs(), plan_.inputs_bytes / 8};
-  return FingerprintOf({&inputs, 1});
+  const MemoryFingerprint::Region inputs{memory_.inputs(), plan_.inputs_bytes / 8};
+  return fingerprint_.Of({&inputs, 1});
 }
 
 absl::StatusOr<uint64_t> CudaPreparedProblem::OutputsFingerprint(Arena outputs, const Case& at) {
-  std::vector<Region> regions;
+  std::vector<MemoryFingerprint::Region> regions;
   for (const Place& place : at.outputs) {
     regions.push_back({memory_.OutputAddress(outputs, place), (place.bytes + 7) / 8});
   }
-  return FingerprintOf(regions);
-}
-
-absl::StatusOr<uint64_t> CudaPreparedProblem::FingerprintOf(std::span<const Region> regions) {
-  // Kept: a candidate may leave no memory for another.
-  if (fingerprint_.address() == 0) {
-    KC_ASSIGN_OR_RETURN(fingerprint_, DeviceBuffer::Allocate(device_, sizeof(uint64_t)));
-  }
-  const CudaApi& api = device_.api();
-  KC_RETURN_IF_ERROR(device_.Check(
-      api.MemsetD8Async(fingerprint_.address(), 0, sizeof(uint64_t), device_.stream()),
-      "clearing a sum"));
-  for (size_t i = 0; i < regions.size(); ++i) {
-    KC_RETURN_IF_ERROR(kernels_.Fingerprint(regions[i].address,
-                                            static_cast<int64_t>(regions[i].words),
-                                            fingerprint_seed_ + i, fingerprint_.address()));
-  }
-  uint64_t fingerprint = 0;
-  KC_RETURN_IF_ERROR(device_.Check(api.MemcpyDtoHAsync(&fingerprint, fingerprint_.address(),
-                                                       sizeof(fingerprint), device_.stream()),
-                                   "reading a sum"));
-  KC_RETURN_IF_ERROR(device_.Synchronize());
-  return fingerprint;
+  return fingerprint_.Of(regions);
 }
 
 absl::Status CudaPreparedProblem::LoadReference(CudaRunner& runner, Arena outputs,

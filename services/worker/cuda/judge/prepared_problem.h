@@ -21,6 +21,7 @@
 #include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/expected_output.h"
 #include "services/worker/cuda/judge/judge_kernels.h"
+#include "services/worker/cuda/judge/memory_fingerprint.h"
 #include "services/worker/cuda/judge/problem_memory.h"
 #include "services/worker/cuda/judge/python_task.h"
 #include "services/worker/cuda/judge/runner_client.h"
@@ -151,8 +152,9 @@ class CudaPreparedProblem {
         kernels_(setting.kernels),
         shapes_random_(setting.key, "held-out shapes"),
         values_random_(setting.key, "input values"),
-        fingerprint_seed_(SecretRandom(setting.key, "fingerprint").Next()),
-        memory_(setting.device, setting.key) {}
+        memory_(setting.device, setting.key),
+        fingerprint_(setting.device, setting.kernels,
+                     SecretRandom(setting.key, "fingerprint").Next()) {}
 
   CallTensors Tensors() const { return {problem_, task_.get()}; }
   absl::Status Arrange();
@@ -184,11 +186,6 @@ class CudaPreparedProblem {
                                                           uint64_t& end) const;
   // Calls of host code, by case.
   absl::StatusOr<Programs> MakeCalls(Arena outputs) const;
-  struct Region {
-    CUdeviceptr address = 0;
-    uint64_t words = 0;  // of 8 bytes
-  };
-  absl::StatusOr<uint64_t> FingerprintOf(std::span<const Region> regions);
 
   const Problem problem_;
   std::shared_ptr<const PythonTaskPrograms> task_;
@@ -198,7 +195,6 @@ class CudaPreparedProblem {
   // Candidates see sizes, values and addresses. Separate streams keep one from revealing another.
   SecretRandom shapes_random_;
   SecretRandom values_random_;  // seeds; one per tensor
-  const uint64_t fingerprint_seed_;
   CudaProgram reference_;
   Programs reference_programs_;        // on kOutputs
   Programs reference_programs_apart_;  // on kReferenceOutputs
@@ -208,7 +204,7 @@ class CudaPreparedProblem {
   Times times_;
   ProblemMemory memory_;
   DeviceBuffer banks_;
-  DeviceBuffer fingerprint_;  // one word; empty until it is needed
+  MemoryFingerprint fingerprint_;
   SharedArena expected_;
   std::unique_ptr<CudaTaskChecker> checker_;
 };

@@ -7,22 +7,6 @@
 namespace kernelcast::cli {
 namespace {
 
-TEST_CASE("A logarithmic axis has a readable number of ticks at any range") {
-  for (const auto& [low, high] : std::vector<std::pair<double, double>>{
-           {0.9, 1.1}, {0.5, 2}, {0.25, 4}, {0.06, 9}, {0.01, 100}, {0.001, 1000}, {0.95, 60}}) {
-    const auto ticks = LogTicks(low, high);
-    INFO(low << " to " << high);
-    CHECK(ticks.size() >= 3);
-    CHECK(ticks.size() <= 11);
-    for (const double tick : ticks) {
-      CHECK(tick >= low * 0.999);
-      CHECK(tick <= high * 1.001);
-    }
-  }
-  CHECK(TickLabel(0.5) == "0.5×");
-  CHECK(TickLabel(16) == "16×");
-}
-
 TEST_CASE("Charts without data are left out") {
   const ReportInput input;
   const ReportAnalysis analysis = Analyze(input);
