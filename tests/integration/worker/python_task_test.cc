@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -83,39 +82,18 @@ TEST_CASE("The reference of a task measured as a candidate is indistinguishable 
   CHECK(ok->speedup.high > 0.9);
 }
 
-// Debian's PyTorch has no torch.compile, so that the task brings a stand-in.
-CompiledBaseline MeasureWithBaseline(const std::string& torch_compile) {
-  const Problem problem =
-      WithBaseline(MakeTask(absl::StrCat("import torch\n", torch_compile, kReluTask)), "compile")
-          .value();
-  const TemporaryFolder folder("baseline");
-  worker::CpuTargetOptions options = CpuFixture::Options(folder.path());
-  options.python = kPython;
-  worker::BaselineTarget target(CpuTarget::Make(std::move(options)).value());
-  const Candidate candidate =
-      PythonCandidate(problem, ModelNew("        return torch.relu(x) * n"));
-  const worker::CancelToken cancel;
-  const auto compiled = target.Compile({problem, &candidate}, cancel);
-  const Artifact& artifact = std::get<worker::CompileSuccess>(compiled->result).artifact;
-  constexpr int kAttempts = 5;
-  for (int attempt = 1; attempt <= kAttempts; ++attempt) {
-    const auto measured =
-        target.Measure({problem, candidate, artifact, MeasureLevel::kScreen}, cancel);
-    REQUIRE(measured.ok());
-    INFO(MeasurementFeedback(*measured));
-    const auto* const ok = std::get_if<MeasuredOk>(&measured->outcome);
-    const bool noisy =
-        ok == nullptr || ok->compiled->unavailable_reason.find("unstable") != std::string::npos;
-    if (!noisy) return *ok->compiled;
-  }
-  FAIL("the machine is too noisy");
-  return {};
+// The reference under torch.compile. Debian's PyTorch has none, so that the task brings a stand-in.
+Measurement MeasureCompiled(const std::string& torch_compile) {
+  const Problem problem = MakeTask(absl::StrCat("import torch\n", torch_compile, kReluTask));
+  Candidate compiled = ReferenceCandidate(problem, "cpu").value();
+  compiled.flags = {std::string(kTorchCompileFlag)};
+  return MeasurePython(problem, compiled);
 }
 
 TEST_CASE("A candidate is compared with the reference under torch.compile") {
   if (!HaveTorch()) return;
   // Works sixteen times.
-  const CompiledBaseline slow = MeasureWithBaseline(R"(
+  const Measurement baseline = MeasureCompiled(R"(
 def compiled(model):
     def run(*arguments):
         for _ in range(15): model(*arguments)
@@ -123,25 +101,29 @@ def compiled(model):
     return run
 torch.compile = compiled
 )");
-  INFO(slow.unavailable_reason);
+  INFO(MeasurementFeedback(baseline));
+  const auto itself =
+      MeasureAs<MeasuredOk>(MakeTask(kReluTask), ModelNew("        return torch.relu(x) * n"));
+  const CompiledBaseline slow = worker::CompareWithBaseline(itself, baseline);
   REQUIRE(slow.unavailable_reason.empty());
   CHECK(slow.speedup.value > 2);
   CHECK(slow.speedup.low < slow.speedup.value);
   REQUIRE(slow.references.size() == 1);
-  CHECK(slow.references[0].median_ns > 0);
+  CHECK(slow.references[0].median_ns > itself.shapes[0].reference.median_ns);
 }
 
 TEST_CASE("Where torch.compile fails or is wrong, the result says so") {
   if (!HaveTorch()) return;
-  CHECK_THAT(
-      MeasureWithBaseline("if hasattr(torch, 'compile'): del torch.compile\n").unavailable_reason,
-      Catch::Contains("has no torch.compile"));
-  CHECK_THAT(MeasureWithBaseline("def compiled(model): raise RuntimeError('no compiler')\n"
-                                 "torch.compile = compiled\n")
-                 .unavailable_reason,
+  const auto reason = [](const std::string& torch_compile) {
+    return worker::CompareWithBaseline(MeasuredOk(), MeasureCompiled(torch_compile))
+        .unavailable_reason;
+  };
+  CHECK_THAT(reason("if hasattr(torch, 'compile'): del torch.compile\n"),
+             Catch::Contains("has no torch.compile"));
+  CHECK_THAT(reason("def compiled(model): raise RuntimeError('no compiler')\n"
+                    "torch.compile = compiled\n"),
              Catch::Contains("no compiler"));
-  CHECK_THAT(MeasureWithBaseline("torch.compile = lambda model: lambda x, n: model(x, n) + 1\n")
-                 .unavailable_reason,
+  CHECK_THAT(reason("torch.compile = lambda model: lambda x, n: model(x, n) + 1\n"),
              Catch::Contains("Wrong result"));
 }
 

@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/secret_random.h"
 #include "common/base/status.h"
+#include "common/base/utf8.h"
 #include "services/worker/core/statistics.h"
 
 namespace kernelcast::worker {
@@ -22,6 +23,7 @@ using cuda_runner::SampleRecord;
 using cuda_runner::TraceReport;
 
 constexpr size_t kEmptyCalls = 16;
+constexpr size_t kToldOutputBytes = 1024;
 // Stalls with a smaller share are left out.
 constexpr double kLeastStallShare = 0.01;
 
@@ -99,8 +101,15 @@ bool Profiling::Accept(const absl::StatusOr<CudaRunner::Answer>& answer, const c
     status_ = cancel_.Check();
     return false;
   }
-  return answer->ok() || Missing(absl::StrCat("the profiler failed at ", what, ": ",
-                                              CudaRunner::FailureText(*answer)));
+  if (answer->ok()) return true;
+  std::string why =
+      absl::StrCat("the profiler failed at ", what, ": ", CudaRunner::FailureText(*answer));
+  if (candidate_.host_launched() && !runner_.output().empty()) {
+    absl::StrAppend(
+        &why, "; ",
+        SanitizeUtf8(std::string(TruncateUtf8Front(runner_.output(), kToldOutputBytes))));
+  }
+  return Missing(std::move(why));
 }
 
 bool Profiling::Load() {

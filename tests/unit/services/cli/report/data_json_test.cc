@@ -72,9 +72,9 @@ TEST_CASE("The data have usage, cost with prices, archive and what was learnt") 
   search.unpriced_tokens = {3'000'000, 1'000'000, 500'000, 0};
   search.lessons = 2;
   search.archive = ArchiveOverview{"map_elites",
-                                 {{"memory, wide", "k_1", "widest", "llm:m", 1.5, 3, 0, 0, 0},
-                                  {"compute, narrow", "", "", ""}},
-                                 9};
+                                   {{"memory, wide", "k_1", "widest", "llm:m", 1.5, 3, 0, 0, 0},
+                                    {"compute, narrow", "", "", ""}},
+                                   9};
   Json json = Json::parse(ReportDataJson(input, Analyze(input)));
   CHECK(json["usage"] == Json({{"device_hours", 2.0},
                                {"avoided_device_hours", 1.0},

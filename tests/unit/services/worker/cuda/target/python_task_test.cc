@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -153,19 +154,23 @@ TEST_CASE("Processes of finished Python candidates are parked and end together")
   TaskSubject subject(kMost);
   REQUIRE(subject.Take(MakeTask(kTask)).ok());
   const std::string right = ModelNew("        return torch.relu(x).mul_(self.weight).add_(n)");
-  // The fake driver's times may be taken for an exploit. Then all others are ended first.
-  size_t parked = 0;
+  size_t most = 0;
   for (int i = 0; i < 5; ++i) {
+    const size_t before = subject.parked();
     const MeasureOutcome outcome = subject.MeasureLoaded(right);
     CheckRight(outcome);
-    parked = std::holds_alternative<MeasuredOk>(outcome) ? (parked + 1) % kMost : 0;
-    CHECK(subject.parked() == parked);
+    // The fake driver's times may be taken for an exploit. Then it is judged again without others.
+    const size_t parked = subject.parked();
+    CHECK((parked == (before + 1) % kMost || parked < 2));
     CHECK(StoppedChildren() == static_cast<int>(parked));
+    most = std::max(most, parked);
     // A candidate that is wrong ends at once, and leaves the others.
     CHECK(std::holds_alternative<WrongResult>(
         subject.MeasureLoaded(ModelNew("        return torch.relu(x)"))));
+    CHECK(subject.parked() == parked);
     CHECK(StoppedChildren() == static_cast<int>(parked));
   }
+  CHECK(most > 0);
   // A task is described when nothing else is left.
   REQUIRE(subject.Take(MakeTask(kTask)).ok());
   CHECK(StoppedChildren() == 0);
@@ -196,15 +201,17 @@ cubin = b"fake cubin\nkernel _Z5scalePf affine scale=2 add=1 ns=1000\nend\n"
 assert driver.cuModuleLoadData(ctypes.byref(module), cubin) == 0
 assert driver.cuModuleGetFunction(ctypes.byref(function), module, b"_Z5scalePf") == 0
 config = Config((ctypes.c_uint * 7)(1, 1, 1, 1, 1, 1, 0))
+memory = ctypes.c_uint64()
+assert driver.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(256)) == 0
 
-def launch(x):
-    values = [ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(x.data_ptr()), ctypes.c_longlong(0)]
+def launch():
+    values = [memory, memory, ctypes.c_longlong(0)]
     pointers = (ctypes.c_void_p * 3)(*[ctypes.addressof(value) for value in values])
     assert driver.cuLaunchKernelEx(ctypes.byref(config), function, pointers, None) == 0
 )";
   const std::string right = "        return torch.relu(x) * self.weight + n";
   const worker::Profile profile =
-      subject.Profile(ModelNew("        launch(x)\n        launch(x)\n" + right, launches));
+      subject.Profile(ModelNew("        launch()\n        launch()\n" + right, launches));
   CHECK_THAT(profile.unavailable_reason, Catch::Contains("launch from the host"));
   REQUIRE(profile.shapes.size() == 1);
   REQUIRE(profile.shapes[0].kernels.size() == 1);
@@ -216,7 +223,7 @@ def launch(x):
 
   CHECK_THAT(subject.Profile(ModelNew(right)).unavailable_reason, Catch::Contains("saw no kernel"));
   CHECK_THAT(subject.Profile(ModelNew("        return self.unknown")).unavailable_reason,
-             Catch::Contains("loading the candidate"));
+             Catch::Contains("loading the candidate") && Catch::Contains("unknown"));
   // The problem is still prepared.
   CheckRight(subject.Measure(ModelNew(right)));
 }
