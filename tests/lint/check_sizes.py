@@ -19,13 +19,6 @@ SOURCE = (".c", ".cc", ".cmake", ".css", ".cu", ".cuh", ".go", ".h", ".html", ".
 LONGER = {
     "proto/kernelcast/v1/kernel.proto": "the messages that services share",
     "proto/kernelcast/v1/orchestrator.proto": "the calls of one service and their messages",
-    # Each of these leaves the list when it is split.
-    "services/orchestrator/core/state.cc": "to be split",
-    "services/cli/report/charts.cc": "to be split",
-    "services/worker/cuda/judge/prepared_problem.cc": "to be split",
-    "services/forecaster/llm/llm_backend.cc": "to be split",
-    "common/llm/dispatcher.cc": "to be split",
-    "deploy/grafana/boards.py": "to be split",
 }
 
 
