@@ -113,7 +113,9 @@ double SearchIn(const RecordedSpace& space, std::shared_ptr<const SharedModel> s
   // As in strategy_comparison.cc.
   spec.budget.max_measurements =
       static_cast<uint64_t>(std::ceil(2 * share * static_cast<double>(space.facts.size())));
-  return SimulateSearch(space, std::move(shared), std::move(spec)).speedup / space.best_speedup;
+  spec.time_in_full = true;
+  EmbeddedSearchForecaster forecaster(space, std::move(shared), spec.seed);
+  return SimulateSearch(space, &forecaster, std::move(spec)).speedup / space.best_speedup;
 }
 
 Json PrintComparison(const std::string& title, const std::vector<Compared>& results) {

@@ -3,7 +3,10 @@
 //
 //   bench_search_start [--target cuda] [--hold-out family] [--seeds 20] [--budget-shares 0.1 0.2]
 //                      [--output FILE]
-//   bench_search_start --strategies selection puct ... [the same options]
+//   bench_search_start --strategies selection puct ... [the same options] [--forecasts none
+//   embedded]
+//                      [--sources template author] [--timing full early] [--only PROBLEM ...]
+//                      [--llm URL [--llm-model NAME] [--llm-key-file FILE]] [--jobs N]
 //   bench_search_start --lessons [--strategies selection ...] [the same options]
 //
 // Runs the selecting parts (TemplateGenerator, Policy, ChooseNext) and the forecasting parts
@@ -12,8 +15,8 @@
 // are looked up in the records. Each figure is compared with the same number of random points.
 //
 // With --strategies these are compared at equal device time instead, each with and without
-// forecasts: strategy_comparison.h. With --lessons, each is compared with and without lessons from
-// other problems: lesson_comparison.h.
+// forecasts, with --llm also with those of a language model: strategy_comparison.h. With --lessons,
+// each is compared with and without lessons from other problems: lesson_comparison.h.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -232,13 +235,44 @@ int main(int argc, char** argv) {
   app.add_option("--budget-shares", shares, "Measured shares of the space");
   std::vector<std::string> strategies;
   app.add_option("--strategies", strategies, "Strategies to compare; all: every one");
+  kernelcast::forecaster::ComparisonOptions comparison;
+  app.add_option("--forecasts", comparison.forecasts, "Sources of forecasts to compare")
+      ->check(CLI::IsMember({"none", "embedded", "llm"}))
+      ->capture_default_str();
+  app.add_option("--sources", comparison.sources,
+                 "Sources of candidates: template, or an author who replays recorded kernels")
+      ->check(CLI::IsMember({"template", "author"}))
+      ->capture_default_str();
+  app.add_option("--timing", comparison.timing,
+                 "full, or early: less time for candidates that are behind")
+      ->check(CLI::IsMember({"full", "early"}))
+      ->capture_default_str();
+  app.add_option("--only", comparison.only, "Names of the spaces [all]");
+  app.add_option("--llm", comparison.llm.url,
+                 "Also compare forecasts of the model at this endpoint");
+  app.add_option("--llm-model", comparison.llm.model, "The model's name there");
+  app.add_option("--llm-key-file", comparison.llm.key_file, "File with the endpoint's API key");
+  app.add_option("--jobs", comparison.jobs, "Searches at a time, each on one core")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   bool lessons = false;
   app.add_flag("--lessons", lessons, "Compare searches with and without lessons");
   CLI11_PARSE(app, argc, argv);
+  std::vector<std::string>& forecasts = comparison.forecasts;
+  const bool asks_model = std::ranges::find(forecasts, "llm") != forecasts.end();
+  if (comparison.llm.url.empty() == asks_model) {
+    if (asks_model) {
+      std::fprintf(stderr, "--forecasts llm needs --llm URL\n");
+      return 1;
+    }
+    forecasts.emplace_back("llm");
+  }
+  comparison.strategies = strategies;
+  comparison.shares = shares;
   const absl::Status status =
       lessons              ? kernelcast::forecaster::CompareLessons(options, strategies, shares)
       : strategies.empty() ? kernelcast::forecaster::Run(options, shares)
-                           : kernelcast::forecaster::CompareStrategies(options, strategies, shares);
+                           : kernelcast::forecaster::CompareStrategies(options, comparison);
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", std::string(status.ToString()).c_str());
   return 1;
