@@ -4,13 +4,13 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "tests/e2e/doubling_problem.h"
 #include "tests/e2e/program.h"
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
 #include "tests/fakes/llm_endpoint/scripted_author.h"
@@ -25,63 +25,15 @@ using nlohmann::json;
 // Exit code of a search on a machine that is too noisy to show that a gain is one.
 constexpr int kNotFaster = 1;
 
-// Doubles its input as often as `repeats` says. The barrier keeps the compiler from merging the
-// loops.
-std::string Doubling(const std::string& repeats) {
-  return "#include <kernelcast/candidate.h>\n"
-         "extern \"C\" int32_t kernelcast_run(const DLTensor* inputs, int32_t, const DLTensor* "
-         "outputs, int32_t, void*) {\n"
-         "  const float* x = kc_data<float>(inputs[0]);\n"
-         "  float* y = kc_data<float>(outputs[0]);\n"
-         "  const int64_t n = inputs[0].shape[0];\n"
-         "  for (int r = 0; r < " +
-         repeats +
-         "; ++r) {\n"
-         "    for (int64_t i = 0; i < n; ++i) y[i] = 2 * x[i];\n"
-         "    asm volatile(\"\" ::: \"memory\");\n"
-         "  }\n"
-         "  return 0;\n}\n";
-}
-
 // A problem whose space has seven points, of which that with the least REPEATS is the fastest.
 std::string MakeProblem(const TemporaryFolder& home, const std::string& name) {
-  const std::string folder = home.File("problems/" + name);
-  const std::map<std::string, std::string> files = {
-      {"problem.yaml", "schema: 1\nname: " + name + R"(
-title: Twice a vector
-family: doubling
-axes:
-  n: {held_out: [1, 100]}
-inputs:
-  - {name: x, dtype: float32, shape: [n], init: {distribution: normal, mean: 0, stddev: 1}}
-outputs:
-  - {name: y, dtype: float32, shape: [n], tolerance: {atol: 0, rtol: 1.0e-6, normwise: 1.0e-6}}
-oracle: oracle.cc
-targets:
-  cpu: {reference: reference.cc, space: space/cpu.yaml}
-check_shapes: [{n: 7}]
-bench_shapes: [{n: 16384}]
-held_out_bench_shapes: [{n: 16000}]
-)"},
-      {"oracle.cc", R"(#include <kernelcast/candidate.h>
-extern "C" int32_t kernelcast_run(const DLTensor* inputs, int32_t, const DLTensor* outputs, int32_t,
-                                  void*) {
-  const float* x = kc_data<float>(inputs[0]);
-  double* y = kc_data<double>(outputs[0]);
-  for (int64_t i = 0; i < inputs[0].shape[0]; ++i) y[i] = 2.0 * x[i];
-  return 0;
-}
-)"},
-      {"reference.cc", Doubling("16")},
-      {"space/cpu.yaml",
-       "schema: 1\ntarget: cpu\ntemplates:\n  - name: doubling\n    file: doubling.cc\n"
-       "    tunables:\n      REPEATS: [64, 32, 2, 48, 16, 8, 24]\n"},
-      {"space/doubling.cc", Doubling("REPEATS")}};
-  for (const auto& [path, content] : files) {
-    fs::create_directories((fs::path(folder) / path).parent_path());
-    std::ofstream(fs::path(folder) / path) << content;
-  }
-  return folder;
+  return WriteProblem(home, {.name = name,
+                             .family = "doubling",
+                             .reference_repeats = "16",
+                             .templates = "  - name: doubling\n    file: doubling.cc\n"
+                                          "    tunables:\n"
+                                          "      REPEATS: [64, 32, 2, 48, 16, 8, 24]\n",
+                             .kernels = {{"doubling.cc", DoublingKernel("REPEATS")}}});
 }
 
 std::vector<json> Lines(const std::string& text) {
@@ -205,7 +157,7 @@ TEST_CASE("With a lesson in the prompt the author answers better, and the search
       const bool knows =
           prompt.find("passes over the data changed from 16 to 1") != std::string::npos;
       const std::string repeats = knows ? "1" : std::to_string(15 - number);
-      return "Here it is:\n\n```cpp\n" + Doubling(repeats) + "```\n";
+      return "Here it is:\n\n```cpp\n" + DoublingKernel(repeats) + "```\n";
     });
     FakeEndpointOptions options;
     options.answers = author->Source();

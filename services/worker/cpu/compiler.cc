@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
-#include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
+#include "services/worker/core/artifact_id.h"
 #include "services/worker/core/source_scan.h"
 #include "services/worker/cpu/admission.h"
 #include "services/worker/cpu/assembly_facts.h"
@@ -48,13 +48,8 @@ absl::StatusOr<std::vector<std::string>> CpuCompiler::MissingProtections() const
 
 std::string CpuCompiler::ArtifactId(const std::string& source,
                                     const std::vector<std::string>& flags) const {
-  ContentHasher hasher;
-  hasher.Add("cpu artifact 2").Add(toolchain_.description).Add(toolchain_.architecture).Add(source);
-  hasher.Add(flags.size());
-  for (const std::string& flag : flags) {
-    hasher.Add(flag);
-  }
-  return absl::StrCat("a_", hasher.Hex128());
+  return ArtifactIdOf("cpu artifact 2", toolchain_.description, toolchain_.architecture, source,
+                      flags);
 }
 
 absl::StatusOr<CompilerStep> CpuCompiler::Run(const std::string& program,

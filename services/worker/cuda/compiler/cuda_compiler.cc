@@ -9,10 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
-#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
+#include "services/worker/core/artifact_id.h"
 #include "services/worker/core/source_scan.h"
 #include "services/worker/cuda/compiler/admission.h"
 #include "services/worker/cuda/compiler/cubin.h"
@@ -194,13 +194,7 @@ void CudaCompiler::ReturnProcess(std::unique_ptr<CompilerProcess> process) {
 std::string CudaCompiler::ArtifactId(const std::string& source,
                                      const std::vector<std::string>& flags,
                                      const std::string& architecture) const {
-  ContentHasher hasher;
-  hasher.Add("cuda artifact 1").Add(toolchain_.description).Add(architecture).Add(source);
-  hasher.Add(flags.size());
-  for (const std::string& flag : flags) {
-    hasher.Add(flag);
-  }
-  return absl::StrCat("a_", hasher.Hex128());
+  return ArtifactIdOf("cuda artifact 1", toolchain_.description, architecture, source, flags);
 }
 
 absl::StatusOr<CompileResult> CudaCompiler::Compile(const std::string& source,

@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/clock.h"
-#include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
+#include "services/worker/core/artifact_id.h"
 #include "services/worker/core/source_scan.h"
 #include "services/worker/cuda/compiler/admission.h"
 #include "services/worker/cuda/compiler/cubin.h"
@@ -146,13 +146,7 @@ absl::StatusOr<CompilerStep> NvccCompiler::Run(const std::vector<std::string>& a
 std::string NvccCompiler::ArtifactId(const std::string& source,
                                      const std::vector<std::string>& flags,
                                      const std::string& architecture) const {
-  ContentHasher hasher;
-  hasher.Add("host cuda artifact 2").Add(description_).Add(architecture).Add(source);
-  hasher.Add(flags.size());
-  for (const std::string& flag : flags) {
-    hasher.Add(flag);
-  }
-  return absl::StrCat("a_", hasher.Hex128());
+  return ArtifactIdOf("host cuda artifact 2", description_, architecture, source, flags);
 }
 
 absl::StatusOr<CompileResult> NvccCompiler::Compile(const std::string& source,
