@@ -197,6 +197,28 @@ absl::StatusOr<ShapeTiming> TimingFromProto(const v1::ShapeTiming& proto) {
   return timing;
 }
 
+v1::CompiledBaseline CompiledToProto(const CompiledBaseline& compiled) {
+  v1::CompiledBaseline proto;
+  *proto.mutable_speedup() = ToProto(compiled.speedup);
+  for (const TimeStatistics& times : compiled.references) {
+    *proto.add_references() = TimesToProto(times);
+  }
+  proto.set_eager(compiled.eager);
+  proto.set_unavailable_reason(Utf8(compiled.unavailable_reason));
+  return proto;
+}
+
+CompiledBaseline CompiledFromProto(const v1::CompiledBaseline& proto) {
+  CompiledBaseline compiled;
+  compiled.speedup = FromProto(proto.speedup());
+  for (const v1::TimeStatistics& times : proto.references()) {
+    compiled.references.push_back(TimesFromProto(times));
+  }
+  compiled.eager = proto.eager();
+  compiled.unavailable_reason = proto.unavailable_reason();
+  return compiled;
+}
+
 v1::Environment EnvironmentToProto(const Environment& environment) {
   v1::Environment proto;
   proto.set_clock_start_hz(environment.clock_start_hz);
@@ -250,6 +272,7 @@ struct OutcomeToProto {
     arm->set_correctness_cases(ok.correctness_cases);
     arm->set_rule(Utf8(ok.rule));
     arm->set_determinism(EnumToProto(kDeterminisms, ok.determinism));
+    if (ok.compiled) *arm->mutable_compiled() = CompiledToProto(*ok.compiled);
   }
 
   void operator()(const WrongResult& wrong) const {
@@ -317,6 +340,7 @@ absl::StatusOr<MeasureOutcome> OkFromProto(const v1::MeasuredOk& proto) {
   ok.rule = proto.rule();
   KC_ASSIGN_OR_RETURN(ok.determinism,
                       EnumFromProto(kDeterminisms, proto.determinism(), "ok.determinism"));
+  if (proto.has_compiled()) ok.compiled = CompiledFromProto(proto.compiled());
   return ok;
 }
 

@@ -115,12 +115,27 @@ std::string ShapeTimingText(const ShapeTiming& timing, bool weighted) {
   return text + ".";
 }
 
+}  // namespace
+
+std::string CompiledBaselineText(const CompiledBaseline& compiled) {
+  if (!compiled.unavailable_reason.empty()) {
+    return absl::StrCat("No figure against torch.compile: ", compiled.unavailable_reason);
+  }
+  return absl::StrCat("Runs ", NumberText(compiled.speedup.value, 4),
+                      " times as fast as the reference under torch.compile (",
+                      IntervalText(compiled.speedup),
+                      compiled.eager ? "), both launched from the host" : ")");
+}
+
+namespace {
+
 std::string Feedback(const MeasuredOk& ok) {
   std::string text = absl::StrCat(
       "Correct",
       ok.correctness_cases > 0 ? absl::StrCat(" in ", ok.correctness_cases, " cases") : "",
       ". Runs ", NumberText(ok.speedup.value, 4), " times as fast as the reference (",
       IntervalText(ok.speedup), "): ", std::string(ComparisonText(ok.comparison)), ".");
+  if (ok.compiled) absl::StrAppend(&text, " ", CompiledBaselineText(*ok.compiled), ".");
   // Shapes with the lowest speedup come first: they have the most to gain.
   std::vector<const ShapeTiming*> shapes;
   for (const ShapeTiming& shape : ok.shapes) shapes.push_back(&shape);

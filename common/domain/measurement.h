@@ -150,6 +150,14 @@ struct Environment {
   std::string counters_unavailable_reason;
 };
 
+// The reference of a PyTorch task under torch.compile, where the task asks for it.
+struct CompiledBaseline {
+  Ratio speedup;                           // of the candidate over it
+  std::vector<TimeStatistics> references;  // its calls, by bench shape
+  bool eager = false;                      // it or the candidate has no CUDA graph
+  std::string unavailable_reason;          // why there are no figures, or ""
+};
+
 struct MeasuredOk {
   Ratio speedup;
   Comparison comparison = Comparison::kAmbiguous;
@@ -160,6 +168,7 @@ struct MeasuredOk {
   std::vector<double> runner_speedups;
   std::string rule = {};
   Determinism determinism = Determinism::kUnknown;
+  std::optional<CompiledBaseline> compiled = {};
 };
 
 // The weight of each shape. They sum to 1.
@@ -248,6 +257,10 @@ std::string_view OutcomeName(const MeasureOutcome& outcome);
 
 // The measured speedup, or nullptr if the outcome is not ok.
 const Ratio* MeasuredSpeedup(const Measurement& measurement);
+
+// Whether the candidate is faster than the reference under torch.compile, in a sentence without its
+// full stop.
+std::string CompiledBaselineText(const CompiledBaseline& compiled);
 
 // Whether timing ended early because the candidate was behind.
 bool StoppedBehind(const Measurement& measurement);

@@ -147,6 +147,14 @@ struct OutcomeChecker {
     for (const double speedup : ok.runner_speedups) {
       check.Require(speedup > 0 && speedup <= kMaxRatio, "ok.runner_speedups", "a ratio above 0");
     }
+    if (ok.compiled.has_value()) {
+      check.Speedup("ok.compiled.speedup", ok.compiled->speedup, /*may_be_unknown=*/true);
+      check.Items("ok.compiled.references", ok.compiled->references);
+      for (const TimeStatistics& times : ok.compiled->references) {
+        Check(check, "ok.compiled.references", times);
+      }
+      check.Text("ok.compiled.unavailable_reason", ok.compiled->unavailable_reason);
+    }
   }
   void operator()(const WrongResult& wrong) const {
     Case("wrong_result", wrong);

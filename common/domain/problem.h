@@ -239,6 +239,8 @@ struct PythonTask {
   // an array in the order of the cases below.
   std::string details;
   std::vector<Case> cases;
+  // Whether candidates are also compared with the reference under torch.compile.
+  bool compiled_baseline = false;
 };
 
 // An operation to optimise, as parsed from problem.yaml and the files that it names. Immutable once

@@ -38,6 +38,12 @@ std::string NameOf(const std::string& title) {
   return name.empty() ? "task" : name;
 }
 
+// The files without that of the baseline.
+std::vector<ProblemFile> OwnFiles(std::vector<ProblemFile> files) {
+  std::erase_if(files, [](const ProblemFile& file) { return file.path == kBaselineFile; });
+  return files;
+}
+
 bool IsKernelBench(const std::vector<ProblemFile>& files) {
   return files.size() == 1 && files[0].path.ends_with(kExtension);
 }
@@ -63,6 +69,34 @@ absl::StatusOr<Problem> ParseKernelBenchTask(std::vector<ProblemFile> files) {
   parts.checked = {0};
   parts.timed = {0};
   return MakeTaskProblem(std::move(parts), std::move(files), "");
+}
+
+absl::StatusOr<Problem> ParseTaskFiles(std::vector<ProblemFile> files) {
+  std::set<std::string> paths;
+  for (const ProblemFile& file : files) {
+    if (file.path.empty() || file.path.find('/') != std::string::npos) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("file ", Quoted(file.path), " is not in the task's folder"));
+    }
+    // Messages name the file.
+    if (file.path.size() > kMaxFileNameBytes || !IsValidUtf8(file.path) ||
+        std::ranges::any_of(file.path, absl::ascii_iscntrl)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("file ", Quoted(file.path), " has a name that is not UTF-8, has a control ",
+                       "character or is longer than ", kMaxFileNameBytes, " bytes"));
+    }
+    if (!paths.insert(file.path).second) {
+      return absl::InvalidArgumentError(absl::StrCat("file ", Quoted(file.path), " occurs twice"));
+    }
+  }
+  std::ranges::sort(files, {}, &ProblemFile::path);
+  if (IsKernelBench(files)) return ParseKernelBenchTask(std::move(files));
+  if (IsGpuMode(files)) return ParseGpuModeTask(std::move(files));
+  if (IsSolExecBench(files)) return ParseDefinitionTask(Format::kSolExecBench, std::move(files));
+  if (IsFlashInferBench(files)) {
+    return ParseDefinitionTask(Format::kFlashInferBench, std::move(files));
+  }
+  return absl::InvalidArgumentError("the files are no task of a known format");
 }
 
 std::string BoundText(const Tolerance& tolerance) {
@@ -107,37 +141,37 @@ std::string_view ReferenceName(Format format) {
 
 bool HasChecker(Format format) { return format == Format::kGpuMode; }
 
-bool IsPythonTask(const std::vector<ProblemFile>& files) {
+bool IsPythonTask(const std::vector<ProblemFile>& all_files) {
+  const std::vector<ProblemFile> files = OwnFiles(all_files);
   return IsKernelBench(files) || IsGpuMode(files) || IsSolExecBench(files) ||
          IsFlashInferBench(files);
 }
 
+absl::StatusOr<Problem> WithBaseline(const Problem& problem, const std::string& baseline) {
+  if (!problem.task) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("problem ", problem.name, " is no PyTorch task and has one baseline"));
+  }
+  std::vector<ProblemFile> files = OwnFiles(problem.files);
+  if (baseline != kEagerBaseline) files.push_back({std::string(kBaselineFile), baseline});
+  return ParsePythonTask(std::move(files));
+}
+
 absl::StatusOr<Problem> ParsePythonTask(std::vector<ProblemFile> files) {
-  std::set<std::string> paths;
-  for (const ProblemFile& file : files) {
-    if (file.path.empty() || file.path.find('/') != std::string::npos) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("file ", Quoted(file.path), " is not in the task's folder"));
-    }
-    // Messages name the file.
-    if (file.path.size() > kMaxFileNameBytes || !IsValidUtf8(file.path) ||
-        std::ranges::any_of(file.path, absl::ascii_iscntrl)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("file ", Quoted(file.path), " has a name that is not UTF-8, has a control ",
-                       "character or is longer than ", kMaxFileNameBytes, " bytes"));
-    }
-    if (!paths.insert(file.path).second) {
-      return absl::InvalidArgumentError(absl::StrCat("file ", Quoted(file.path), " occurs twice"));
-    }
+  const std::string* const given = FindFile(files, kBaselineFile);
+  if (given == nullptr) return ParseTaskFiles(std::move(files));
+  const std::string baseline(absl::StripAsciiWhitespace(*given));
+  if (baseline != kEagerBaseline && baseline != kCompiledBaseline) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(std::string(kBaselineFile), ": is ", Quoted(baseline), "; it must be ",
+                     std::string(kEagerBaseline), " or ", std::string(kCompiledBaseline)));
   }
+  KC_ASSIGN_OR_RETURN(Problem problem, ParseTaskFiles(OwnFiles(files)));
+  problem.task->compiled_baseline = baseline == kCompiledBaseline;
   std::ranges::sort(files, {}, &ProblemFile::path);
-  if (IsKernelBench(files)) return ParseKernelBenchTask(std::move(files));
-  if (IsGpuMode(files)) return ParseGpuModeTask(std::move(files));
-  if (IsSolExecBench(files)) return ParseDefinitionTask(Format::kSolExecBench, std::move(files));
-  if (IsFlashInferBench(files)) {
-    return ParseDefinitionTask(Format::kFlashInferBench, std::move(files));
-  }
-  return absl::InvalidArgumentError("the files are no task of a known format");
+  problem.problem_id = ProblemId(files);
+  problem.files = std::move(files);
+  return problem;
 }
 
 Problem MakeTaskProblem(TaskParts parts, std::vector<ProblemFile> files,

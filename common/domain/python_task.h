@@ -24,6 +24,20 @@ bool IsPythonTask(const std::vector<ProblemFile>& files);
 // Makes a problem of a task's files. INVALID_ARGUMENT: "relu.py: does not define 'get_inputs' ...".
 [[nodiscard]] absl::StatusOr<Problem> ParsePythonTask(std::vector<ProblemFile> files);
 
+// Baselines besides the reference as it is, which is `eager`. `compile` is the reference under
+// torch.compile.
+inline constexpr std::string_view kEagerBaseline = "eager";
+inline constexpr std::string_view kCompiledBaseline = "compile";
+// A file that may be added to those of a task: the name of a baseline. Another baseline makes
+// another problem.
+inline constexpr std::string_view kBaselineFile = "kernelcast.baseline";
+// INVALID_ARGUMENT: the problem is no PyTorch task, or there is no such baseline.
+[[nodiscard]] absl::StatusOr<Problem> WithBaseline(const Problem& problem,
+                                                   const std::string& baseline);
+
+// Flag of a candidate that is the task's reference under torch.compile. Workers make it.
+inline constexpr std::string_view kTorchCompileFlag = "torch.compile";
+
 // What a candidate's source defines: "ModelNew", "run" or "custom_kernel".
 std::string_view CandidateName(PythonTask::Format format);
 // What a task's source defines for its reference: "Model", "run" or "ref_kernel".

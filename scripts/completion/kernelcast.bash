@@ -70,6 +70,7 @@ _kernelcast() {
     "eval --seed") return ;;
     "evaluate --candidates") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "evaluate --target") return ;;
+    "evaluate --baseline") mapfile -t COMPREPLY < <(compgen -W 'compile eager' -- "$cur"); return ;;
     "evaluate --mode") mapfile -t COMPREPLY < <(compgen -W 'final forecast measure route' -- "$cur"); return ;;
     "evaluate --device-model") return ;;
     "evaluate --search-id") return ;;
@@ -160,6 +161,7 @@ _kernelcast() {
     "measure --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "measure --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "measure --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "measure --baseline") mapfile -t COMPREPLY < <(compgen -W 'compile eager' -- "$cur"); return ;;
     "measure --level") mapfile -t COMPREPLY < <(compgen -W 'final screen' -- "$cur"); return ;;
     "report --records") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "report --problem") return ;;
@@ -178,6 +180,7 @@ _kernelcast() {
     "report --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "report --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --target") return ;;
+    "search --baseline") mapfile -t COMPREPLY < <(compgen -W 'compile eager' -- "$cur"); return ;;
     "search --budget-measurements") return ;;
     "search --budget-candidates") return ;;
     "search --budget-seconds") return ;;
@@ -333,7 +336,7 @@ _kernelcast() {
       ;;
     evaluate)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --mode --device-model --search-id --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --baseline --mode --device-model --search-id --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
@@ -359,7 +362,7 @@ _kernelcast() {
       ;;
     measure)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python --level --counters' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python --baseline --level --counters' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
@@ -378,7 +381,7 @@ _kernelcast() {
       ;;
     search)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --strategy --strategy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --critic --forecast-tokens --measure-everything --time-in-full --gate --lessons --learn --search-id --device-model --tree --archive --device-price --input-token-price --cached-token-price --output-token-price --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --baseline --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --strategy --strategy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --critic --forecast-tokens --measure-everything --time-in-full --gate --lessons --learn --search-id --device-model --tree --archive --device-price --input-token-price --cached-token-price --output-token-price --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi

@@ -25,6 +25,7 @@
 #include "common/config/service_flags.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/server.h"
+#include "services/worker/core/baseline_target.h"
 #include "services/worker/core/guarded_target.h"
 #include "services/worker/cpu/cpu_target.h"
 #ifdef KERNELCAST_HAS_CUDA
@@ -52,6 +53,8 @@ constexpr unsigned kCoresToOverlap = 4;
 constexpr uint64_t kMostBytes = uint64_t{1} << 50;
 constexpr uint64_t kMostCompileJobs = 4096;
 constexpr uint64_t kMostCredits = 1'000'000;
+constexpr int kMostLoadedAhead = 32;
+constexpr int kMostParkedProcesses = 16;
 constexpr double kMostReplayPace = 1000;
 // Workers that share a cache folder.
 constexpr int kMostJournals = 64;
@@ -74,6 +77,8 @@ struct Flags {
   std::string cuda_architecture;
   std::string python;
   std::string gpus = "all";
+  int load_ahead = 8;
+  int parked_processes = 0;
   std::vector<std::string> replay;
   double replay_pace = 0;
 };
@@ -154,6 +159,8 @@ absl::StatusOr<std::map<std::string, std::unique_ptr<Target>>> MakeTargets(
     cuda.program_folder = OwnFolder().string();
     cuda.architecture = flags.cuda_architecture;
     cuda.gpus = flags.gpus;
+    cuda.load_ahead = flags.load_ahead;
+    cuda.parked_processes = flags.parked_processes;
     cuda.python = flags.python;
     cuda.cache_directory = absl::StrCat(flags.cache_dir, "/cuda-artifacts");
     cuda.max_cache_bytes = flags.cache_max_bytes;
@@ -233,6 +240,7 @@ int Run(const Flags& flags) {
   std::map<std::string, Target*> borrowed;
   for (auto& [name, target] : *targets) {
     // What every target does besides compiling and measuring, the innermost first.
+    target = std::make_unique<BaselineTarget>(std::move(target));
     target = std::make_unique<GuardedTarget>(std::move(target), crash_journal.get());
     target = std::make_unique<TracedTarget>(std::move(target));
     target = std::make_unique<MeteredTarget>(std::move(target), name, worker_metrics);
@@ -332,6 +340,16 @@ int Main(int argc, char** argv) {
          "--gpus", flags.gpus,
          "GPUs to measure on: \"all\", \"none\", or a list of numbers or UUIDs, among those "
          "that CUDA_VISIBLE_DEVICES shows")
+      ->capture_default_str();
+  app.add_option("--load-ahead", flags.load_ahead,
+                 "Maximum number of Python candidates that each GPU loads ahead of their "
+                 "measurement; fewer where memory or processors are short")
+      ->check(WholeNumberFrom(1, kMostLoadedAhead))
+      ->capture_default_str();
+  app.add_option("--parked-processes", flags.parked_processes,
+                 "Number of stopped processes of finished Python candidates that each GPU ends "
+                 "together; 0: each is ended at once")
+      ->check(WholeNumberFrom(0, kMostParkedProcesses))
       ->capture_default_str();
   app.add_option("--replay", flags.replay,
                  "Exported records; their targets answer from them instead of measuring");

@@ -1,5 +1,8 @@
 // Python tasks and their candidates, right and wrong, on a GPU.
 
+#include "common/domain/python_task.h"
+
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdio>
@@ -18,6 +21,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "services/worker/core/baseline_target.h"
 #include "tests/gpu/task_fixture.h"
 
 namespace kernelcast::testing {
@@ -283,6 +287,53 @@ TEST_CASE("The example tasks are judged on a GPU") {
   }
 }
 
+TEST_CASE("Candidates are compared with the reference under torch.compile on a GPU") {
+  KERNELCAST_NEEDS_TASKS();
+  TaskFixture fixture(MakeTask(kTask));
+  Candidate compiled = fixture.MakeCandidate(kTask);
+  compiled.flags = {std::string(kTorchCompileFlag)};
+  const Measurement baseline = fixture.gpu().Measure(compiled);
+  std::printf("the compiled reference: %s\n", MeasurementFeedback(baseline).c_str());
+  for (const std::string& source :
+       {ModelNew("        return silu(gate).mul_(value)"), std::string(kTriton)}) {
+    Measurement measurement = fixture.Measure(source);
+    auto* const ok = std::get_if<MeasuredOk>(&measurement.outcome);
+    REQUIRE(ok != nullptr);
+    ok->compiled = worker::CompareWithBaseline(*ok, baseline);
+    std::printf("%s\n", MeasurementFeedback(measurement).c_str());
+    INFO(ok->compiled->unavailable_reason);
+    REQUIRE(ok->compiled->unavailable_reason.empty());
+    CHECK(ok->compiled->speedup.value > 0);
+    REQUIRE(ok->compiled->references.size() == 1);
+    // It fuses the two operations.
+    CHECK(ok->compiled->references[0].median_ns < ok->shapes[0].reference.median_ns);
+  }
+}
+
+TEST_CASE("Python candidates are profiled on a GPU") {
+  KERNELCAST_NEEDS_TASKS();
+  TaskFixture fixture(MakeTask(kTask));
+  const auto profile = [&](const std::string& source) {
+    worker::Profile made = fixture.gpu().Profile(fixture.MakeCandidate(source));
+    std::printf("%s\n", made.unavailable_reason.c_str());
+    INFO(made.unavailable_reason);
+    REQUIRE(made.shapes.size() == 1);
+    for (const KernelActivity& kernel : made.shapes[0].kernels) {
+      std::printf("  %s: %.2f a call, %.1f us\n", kernel.name.c_str(), kernel.launches,
+                  kernel.median_ns / 1000);
+      CHECK(kernel.launches == Approx(1));
+      CHECK(kernel.median_ns > 1000);
+    }
+    return made.shapes[0].kernels;
+  };
+  const auto triton = profile(kTriton);
+  REQUIRE(triton.size() == 1);
+  CHECK_THAT(triton[0].name, Catch::Contains("silu"));
+  const auto torch = profile(ModelNew("        return silu(gate).mul_(value)"));
+  REQUIRE(torch.size() == 2);
+  CHECK_THAT(torch[0].name, Catch::Contains("silu"));
+}
+
 // Compiles in the order of the sources on several threads, as the worker does, and announces what
 // is compiled.
 class Compiling {
@@ -316,63 +367,97 @@ class Compiling {
   std::vector<std::jthread> threads_;
 };
 
+// Judges candidates as a worker does, and prints where the time went.
+void PrintRate(TaskFixture& fixture, const std::string& name,
+               const std::vector<std::string>& sources) {
+  worker::CudaTarget& target = fixture.gpu().target();
+  std::map<std::string, int64_t> stages_ns;
+  size_t most_parked = 0;
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  Compiling compiling(fixture, sources);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const int64_t asked_ns = Clock::Real().MonotonicNs();
+    const Artifact artifact = compiling.Take(i);
+    const int64_t compiled_ns = Clock::Real().MonotonicNs();
+    const auto measured =
+        target.Measure({fixture.gpu().problem(), fixture.MakeCandidate(sources[i]), artifact,
+                        MeasureLevel::kScreen},
+                       worker::CancelToken());
+    REQUIRE(measured.ok());
+    INFO(MeasurementFeedback(*measured));
+    CHECK(std::holds_alternative<MeasuredOk>(measured->outcome));
+    const worker::CudaMeasurer::Times& times = target.last_times();
+    most_parked = std::max(most_parked, times.parked);
+    const std::vector<std::pair<std::string, int64_t>> stages = {
+        {"prepare", times.prepare_ns},
+        {"attach", times.attach_ns},
+        {"load", times.judge.load_ns},
+        {"check", times.judge.check_ns},
+        {"wait for the device", times.judge.wait_ns},
+        {"capture", times.judge.capture_ns},
+        {"graphs", times.judge.graphs_ns},
+        {"eager", times.judge.timing_ns},
+        {"new values", times.judge.fresh_ns},
+        {"end or park", times.end_ns}};
+    int64_t sum_ns = 0;
+    for (const auto& [stage, ns] : stages) {
+      stages_ns[stage] += ns;
+      sum_ns += ns;
+    }
+    stages_ns["wait for the compiler"] += compiled_ns - asked_ns;
+    // Mostly for its process, which loads it ahead.
+    stages_ns["other, and wait for loading"] += Clock::Real().MonotonicNs() - compiled_ns - sum_ns;
+  }
+  const auto count = static_cast<double>(sources.size());
+  std::printf(
+      "%s: %zu candidates in %.2f s, compile included: %.1f / s; at most %zu parked; ms of "
+      "each:\n",
+      name.c_str(), sources.size(), Seconds(start_ns), count / Seconds(start_ns), most_parked);
+  for (const auto& [stage, ns] : stages_ns) {
+    std::printf("  %-28s %6.1f\n", stage.c_str(), static_cast<double>(ns) * 1e-6 / count);
+  }
+  std::fflush(stdout);
+}
+
+// Without and with parked processes, in turn, because rates of two runs differ.
 TEST_CASE("Rate of Python candidates") {
   KERNELCAST_NEEDS_TASKS();
-  TaskFixture fixture(MakeTask(kTask));
-  (void)fixture.Measure(kTriton);
-  worker::CudaTarget& target = fixture.gpu().target();
-  for (const bool triton : {false, true}) {
-    std::vector<std::string> sources;
-    for (int i = 0; i < 60; ++i) {
-      sources.push_back(
-          triton ? absl::StrReplaceAll(kTriton, {{"g / (1", absl::StrCat("(g + ", i, "e-9) / (1")}})
-                 : ModelNew(absl::StrCat("        return silu(gate).mul_(value)  # ", i)));
-    }
-    std::map<std::string, int64_t> stages_ns;
-    const int64_t start_ns = Clock::Real().MonotonicNs();
-    Compiling compiling(fixture, sources);
-    for (size_t i = 0; i < sources.size(); ++i) {
-      const int64_t asked_ns = Clock::Real().MonotonicNs();
-      const Artifact artifact = compiling.Take(i);
-      const int64_t compiled_ns = Clock::Real().MonotonicNs();
-      const auto measured =
-          target.Measure({fixture.gpu().problem(), fixture.MakeCandidate(sources[i]), artifact,
-                          MeasureLevel::kScreen},
-                         worker::CancelToken());
-      REQUIRE(measured.ok());
-      INFO(MeasurementFeedback(*measured));
-      CHECK(std::holds_alternative<MeasuredOk>(measured->outcome));
-      const worker::CudaMeasurer::Times& times = target.last_times();
-      const std::vector<std::pair<std::string, int64_t>> stages = {
-          {"prepare", times.prepare_ns},
-          {"attach", times.attach_ns},
-          {"load", times.judge.load_ns},
-          {"check", times.judge.check_ns},
-          {"wait for the device", times.judge.wait_ns},
-          {"capture", times.judge.capture_ns},
-          {"graphs", times.judge.graphs_ns},
-          {"eager", times.judge.timing_ns},
-          {"new values", times.judge.fresh_ns},
-          {"end", times.end_ns}};
-      int64_t sum_ns = 0;
-      for (const auto& [stage, ns] : stages) {
-        stages_ns[stage] += ns;
-        sum_ns += ns;
+  const std::vector<GpuProcesses> settings = {{8, 0}, {8, 8}, {8, 0}, {8, 8}, {12, 0}, {12, 8}};
+  for (const GpuProcesses& processes : settings) {
+    TaskFixture fixture(MakeTask(kTask), processes);
+    (void)fixture.Measure(kTriton);
+    for (const bool triton : {false, true}) {
+      std::vector<std::string> sources;
+      for (int i = 0; i < 60; ++i) {
+        sources.push_back(
+            triton
+                ? absl::StrReplaceAll(kTriton, {{"g / (1", absl::StrCat("(g + ", i, "e-9) / (1")}})
+                : ModelNew(absl::StrCat("        return silu(gate).mul_(value)  # ", i)));
       }
-      stages_ns["wait for the compiler"] += compiled_ns - asked_ns;
-      // Mostly for its process, which loads it ahead.
-      stages_ns["other, and wait for loading"] +=
-          Clock::Real().MonotonicNs() - compiled_ns - sum_ns;
+      PrintRate(fixture,
+                absl::StrCat(triton ? "triton" : "torch", ", --load-ahead ", processes.load_ahead,
+                             " --parked-processes ", processes.parked),
+                sources);
     }
-    const auto count = static_cast<double>(sources.size());
-    std::printf("%s: %zu candidates in %.2f s, compile included: %.1f / s; ms of each:\n",
-                triton ? "triton" : "torch", sources.size(), Seconds(start_ns),
-                count / Seconds(start_ns));
-    for (const auto& [stage, ns] : stages_ns) {
-      std::printf("  %-28s %6.1f\n", stage.c_str(), static_cast<double>(ns) * 1e-6 / count);
-    }
-    std::fflush(stdout);
   }
+}
+
+TEST_CASE("Verdicts of Python candidates are the same with parked processes") {
+  KERNELCAST_NEEDS_TASKS();
+  TaskFixture fixture(MakeTask(kTask), {.parked = 3});
+  const std::string right = ModelNew("        return silu(gate).mul_(value)");
+  for (int round = 0; round < 4; ++round) {
+    (void)fixture.CheckOutcome("right", right, {"ok"});
+    (void)fixture.CheckOutcome("triton", kTriton, {"ok"});
+    (void)fixture.CheckOutcome("wrong", ModelNew("        return torch.sigmoid(gate) * value"),
+                               {"wrong_result"});
+  }
+  // Work that its process leaves on the device keeps it from being parked.
+  (void)fixture.CheckOutcome("leaves work",
+                             ModelNew("        if self.calls > 400: torch.cuda._sleep(1 << 34)\n"
+                                      "        return silu(gate).mul_(value)"),
+                             {"ok", "timeout", "exploit", "wrong_result"});
+  (void)fixture.CheckOutcome("right afterwards", right, {"ok"});
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <map>
 #include <memory>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +27,7 @@ namespace {
 struct EvaluateFlags {
   ConnectionFlags connection;
   std::string problem;
+  std::string baseline;
   std::string target;
   std::string candidates;
   std::string mode = "route";
@@ -82,6 +84,11 @@ Settled Describe(const std::string& name, const v1::Evaluation& evaluation, cons
           (speedup.low > 1 ? style.Green(figure) : figure) + " " + FormatInterval(speedup);
       settled.good = true;
       if (row->reused) settled.detail = "measured before";
+      if (const auto* const ok = std::get_if<MeasuredOk>(&row->measurement->outcome);
+          ok != nullptr && ok->compiled) {
+        absl::StrAppend(&settled.detail, settled.detail.empty() ? "" : "; ",
+                        CompiledPhrase(*ok->compiled));
+      }
       break;
     }
     case Fate::kPruned:
@@ -113,7 +120,8 @@ std::vector<Settled> DescribeAll(const std::string& name, const v1::EvaluateRepl
 
 absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flags) {
   Console& console = context.console;
-  KC_ASSIGN_OR_RETURN(const LoadedProblem loaded, LoadProblem(context, flags.problem));
+  KC_ASSIGN_OR_RETURN(const LoadedProblem loaded,
+                      LoadProblem(context, flags.problem, flags.baseline));
   KC_ASSIGN_OR_RETURN(const std::string target, ChooseTarget(loaded.problem, flags.target));
   KC_ASSIGN_OR_RETURN(const std::vector<NamedCandidate> candidates,
                       ReadCandidates(flags.candidates, loaded.problem.problem_id, target));
@@ -201,6 +209,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       ->required()
       ->type_name("PATH");
   AddTargetOption(*evaluate, flags->target);
+  AddBaselineOption(*evaluate, flags->baseline);
   std::vector<std::string> modes;
   for (const auto& [name, mode] : Modes()) modes.push_back(name);
   evaluate

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/domain/python_task.h"
 #include "common/domain/task_files.h"
 #include "services/cli/core/paths.h"
 #include "services/cli/core/text.h"
@@ -38,6 +39,19 @@ absl::StatusOr<LoadedProblem> LoadProblem(const Context& context, const std::str
   return LoadProblemFolder(folder);
 }
 
+absl::StatusOr<LoadedProblem> LoadProblem(const Context& context, const std::string& argument,
+                                          const std::string& baseline) {
+  KC_ASSIGN_OR_RETURN(LoadedProblem loaded, LoadProblem(context, argument));
+  if (baseline.empty()) return loaded;
+  auto made = WithBaseline(loaded.problem, baseline);
+  if (!made.ok()) {
+    return absl::Status(made.status().code(),
+                        absl::StrCat("--baseline: ", made.status().message()));
+  }
+  loaded.problem = *std::move(made);
+  return loaded;
+}
+
 absl::StatusOr<std::string> ChooseTarget(const Problem& problem, const std::string& asked) {
   if (asked.empty()) {
     const auto cpu = problem.targets.find(kCpuTargetName);
@@ -63,6 +77,13 @@ void AddProblemArgument(CLI::App& app, std::string& problem) {
                  "(DEFINITION.json), SOL-ExecBench or GPU MODE (a folder), or a problem's name in "
                  "$KERNELCAST_PROBLEMS, ./examples/problems or the installed problems")
       ->required();
+}
+
+void AddBaselineOption(CLI::App& app, std::string& baseline) {
+  app.add_option("--baseline", baseline,
+                 "Baseline of a PyTorch task. compile: also compare with the reference under "
+                 "torch.compile [eager]")
+      ->check(CLI::IsMember({std::string(kEagerBaseline), std::string(kCompiledBaseline)}));
 }
 
 void AddTargetOption(CLI::App& app, std::string& target) {

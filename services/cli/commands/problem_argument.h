@@ -19,6 +19,10 @@ struct LoadedProblem {
 // with the path of the file.
 [[nodiscard]] absl::StatusOr<LoadedProblem> LoadProblem(const Context& context,
                                                         const std::string& argument);
+// The same with a baseline; see WithBaseline. Empty: that of the files.
+[[nodiscard]] absl::StatusOr<LoadedProblem> LoadProblem(const Context& context,
+                                                        const std::string& argument,
+                                                        const std::string& baseline);
 [[nodiscard]] absl::StatusOr<LoadedProblem> LoadProblemFolder(const std::string& folder);
 
 // Returns the target `asked` for. If it is empty: cpu if the problem has it, else its first target.
@@ -31,6 +35,8 @@ uint64_t SpacePoints(const Problem& problem, const std::string& target);
 
 // Adds the positional argument PROBLEM.
 void AddProblemArgument(CLI::App& app, std::string& problem);
+// Adds the option --baseline.
+void AddBaselineOption(CLI::App& app, std::string& baseline);
 // Adds the option --target, for ChooseTarget.
 void AddTargetOption(CLI::App& app, std::string& target);
 

@@ -41,6 +41,7 @@ constexpr int kNoteWidth = 300;
 struct WorkerFlags {
   ConnectionFlags connection;
   std::string problem;
+  std::string baseline;
   std::string target;
   std::string candidates;
   bool reference = false;
@@ -171,7 +172,7 @@ struct Bench {
 absl::StatusOr<Bench> MakeBench(Context& context, const WorkerFlags& flags,
                                 Connection& connection) {
   Bench bench;
-  KC_ASSIGN_OR_RETURN(bench.loaded, LoadProblem(context, flags.problem));
+  KC_ASSIGN_OR_RETURN(bench.loaded, LoadProblem(context, flags.problem, flags.baseline));
   connection.PrepareFor(bench.loaded.problem);
   KC_ASSIGN_OR_RETURN(bench.target, ChooseTarget(bench.loaded.problem, flags.target));
   if (!flags.candidates.empty()) {
@@ -300,6 +301,7 @@ std::string FormatDetails(const MeasuredOk& ok) {
   std::string text;
   const std::string_view determinism = DeterminismPhrase(ok.determinism);
   if (!determinism.empty()) absl::StrAppend(&text, "  ", std::string(determinism), "\n");
+  if (ok.compiled) absl::StrAppend(&text, "  ", CompiledPhrase(*ok.compiled), "\n");
   const std::string& reason = ok.environment.counters_unavailable_reason;
   if (!reason.empty()) {
     absl::StrAppend(&text, "  no hardware counters: ", OneLine(reason), "\n");
@@ -570,6 +572,7 @@ void AddWorkerCommands(CLI::App& app, Context& context) {
       app, context, "measure", "Verify and time candidates, without forecasts or a record",
       [&context, measure_flags] { return RunMeasure(context, *measure_flags); });
   AddBenchFlags(*measure, *measure_flags, Needs::kWorker);
+  AddBaselineOption(*measure, measure_flags->baseline);
   measure->add_option("--level", measure_flags->level, "screen: enough to rank; final: to publish")
       ->check(CLI::IsMember({"screen", "final"}))
       ->capture_default_str();

@@ -186,6 +186,13 @@ std::string_view DeterminismPhrase(Determinism determinism) {
   return "";
 }
 
+std::string CompiledPhrase(const CompiledBaseline& compiled) {
+  return compiled.unavailable_reason.empty()
+             ? absl::StrCat(FormatSpeedup(compiled.speedup), " over torch.compile",
+                            compiled.eager ? ", launched from the host" : "")
+             : absl::StrCat("torch.compile: ", OneLine(compiled.unavailable_reason));
+}
+
 std::string FormatNumber(double value) { return Print("%.6g", value); }
 
 std::string Join(const std::vector<std::string>& parts, std::string_view separator) {

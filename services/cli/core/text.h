@@ -29,6 +29,8 @@ std::string FormatAxes(const AxisValues& axes);  // "rows=7 cols=129"
 std::string FormatShape(const MeasuredOk& ok, const ShapeTiming& shape);
 // "outputs are the same bytes in every process"; "" if they were not compared.
 std::string_view DeterminismPhrase(Determinism determinism);
+// "1.20x [1.18, 1.22] over torch.compile", or why there is no such figure.
+std::string CompiledPhrase(const CompiledBaseline& compiled);
 std::string FormatNumber(double value);  // shortest of %g with 6 digits
 
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);

@@ -42,7 +42,9 @@ std::vector<TargetDevice> DevicesOf(const TargetInfo& info) {
   return {{info.device, info.architecture, info.can_measure, info.unavailable_reason, info.peaks}};
 }
 
-void Target::Expect(const Problem&, const Candidate&) {}
+std::optional<size_t> Target::Expect(const Problem&, const Candidate&, const DeviceWish&) {
+  return std::nullopt;
+}
 
 void Target::Announce(const Problem&, const CancelToken&) {}
 

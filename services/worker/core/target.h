@@ -1,7 +1,9 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CORE_TARGET_H_
 #define KERNELCAST_SERVICES_WORKER_CORE_TARGET_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -88,6 +90,12 @@ struct MeasureRequest {
   size_t device = 0;  // index in TargetInfo::devices
 };
 
+// Constraints on the device of a candidate. An empty field matches any device.
+struct DeviceWish {
+  std::string model = {};
+  std::string architecture = {};
+};
+
 // What candidates run on. Calls block, so the worker runs them on its own threads. They return soon
 // after the token is stopped, with its status. Thread-safe.
 class Target {
@@ -127,8 +135,10 @@ class Target {
   virtual void Announce(const Problem& problem, const CancelToken& cancel);
 
   // Tells that a candidate waits for its measurement, so that the target can load it meanwhile.
-  // Does not block. The default does nothing.
-  virtual void Expect(const Problem& problem, const Candidate& candidate);
+  // Returns the device that it is loaded for, one that fits `wish`; measuring it on another device
+  // loads it anew. Does not block. The default does nothing.
+  virtual std::optional<size_t> Expect(const Problem& problem, const Candidate& candidate,
+                                       const DeviceWish& wish = {});
 
   // Retries a failed device. Returns whether it measures again.
   virtual bool Revive(size_t device);

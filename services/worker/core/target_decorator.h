@@ -1,7 +1,9 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CORE_TARGET_DECORATOR_H_
 #define KERNELCAST_SERVICES_WORKER_CORE_TARGET_DECORATOR_H_
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "services/worker/core/target.h"
@@ -33,8 +35,9 @@ class TargetDecorator : public Target {
   void Announce(const Problem& problem, const CancelToken& cancel) override {
     inner_->Announce(problem, cancel);
   }
-  void Expect(const Problem& problem, const Candidate& candidate) override {
-    inner_->Expect(problem, candidate);
+  std::optional<size_t> Expect(const Problem& problem, const Candidate& candidate,
+                               const DeviceWish& wish) override {
+    return inner_->Expect(problem, candidate, wish);
   }
   bool Revive(size_t device) override { return inner_->Revive(device); }
 

@@ -371,10 +371,7 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const MeasureRequest& request,
     ++prepared->candidates_served;
     Program program = programs.candidate;
     if (prepared->task() != nullptr) {
-      // The reference itself can be judged too.
-      program = candidate.source == problem.task->source
-                    ? prepared->TaskReference()
-                    : prepared->TaskCandidate(candidate.source);
+      program = prepared->TaskProgram(candidate);
     }
     outcome = Judge(*prepared, program, request.spec, spread_, cancel, times);
     if (!outcome.ok()) {

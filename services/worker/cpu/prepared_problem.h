@@ -135,8 +135,8 @@ class PreparedProblem {
   // Of a Python task; null for other problems.
   const PythonTaskPrograms* task() const { return task_.get(); }
   PythonProgram TaskReference() const { return task_->Reference(task_calls_); }
-  PythonProgram TaskCandidate(const std::string& source) const {
-    return task_->Candidate(source, task_calls_);
+  PythonProgram TaskProgram(const Candidate& candidate) const {
+    return task_->ProgramFor(candidate, task_calls_);
   }
   // Whether the task's own code decides about outputs.
   bool has_checker() const { return checker_ != nullptr; }

@@ -254,7 +254,8 @@ class RunOnDevice:
         with device.naming():
             model = task.candidate(given["candidate"]) if self.role == "candidate" else task.reference()
         self.passes_outputs, self.outputs_of = task.passes_outputs, task.outputs_of
-        self.model = device.place(model)
+        model = device.place(model)
+        self.model = compiled(model) if self.role == "compiled" else model
         for case, spec in enumerate(self.specs):
             self.warm_up(task, case, spec)
         device.synchronize()
@@ -407,26 +408,28 @@ class Program:
         self.deliver_results()
 
 
-def name_driver():
-    """Triton would start a program to find the driver's library."""
+def loaded_library(name):
+    """The path of a library that this process has loaded, or an empty text."""
     with open("/proc/self/maps") as maps:
-        for line in maps:
-            path = line.split(maxsplit=5)[-1].strip()
-            if "/libcuda.so" in path:
-                os.environ["TRITON_LIBCUDA_PATH"] = os.path.dirname(path)
-                break
+        paths = (line.split(maxsplit=5)[-1].strip() for line in maps)
+        return next((path for path in paths if f"/{name}" in path), "")
 
 
 def serve(library, name, environment, readable):
+    profiler = environment.pop("KERNELCAST_PROFILER", "")
     os.environ.update(environment)
     tempfile.tempdir = None  # the scratch folder did not exist before
     library.kernelcast_leave_files()
     library.kernelcast_start.restype = ctypes.c_void_p
-    stream = library.kernelcast_start()
+    # PyTorch brings a copy of the profiler, which works once in a process.
+    used = (loaded_library("libcupti.so") or profiler) if profiler else ""
+    stream = library.kernelcast_start(used.encode())
     functions = Functions()
     program = None
     if stream:
-        name_driver()
+        # Triton would start a program to find the driver's library.
+        if driver := loaded_library("libcuda.so"):
+            os.environ["TRITON_LIBCUDA_PATH"] = os.path.dirname(driver)
         program = Program(Device(library, name, stream))
         functions = program.functions
     paths = (ctypes.c_char_p * len(readable))(*[path.encode() for path in readable])

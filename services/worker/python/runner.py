@@ -170,6 +170,13 @@ def view(memory, spec):
     return flat.as_strided(spec["shape"], spec["strides"]) if "strides" in spec else flat.view(spec["shape"])
 
 
+def compiled(model):
+    """The reference as PyTorch compiles it by default."""
+    if not hasattr(torch, "compile"):
+        raise TaskError(f"PyTorch {torch.__version__} has no torch.compile")
+    return torch.compile(model)
+
+
 class Program:
     def __init__(self, given, library):
         self.given = given
@@ -303,6 +310,8 @@ class Run(Program):
                 model = task.candidate(given["candidate"])
             else:
                 model = task.reference()
+                if given["role"] == "compiled":
+                    model = compiled(model)
         Tensor, Parameter, copy = torch.Tensor, torch.nn.Parameter, torch.Tensor.copy_
         passes_outputs, zeroed, outputs_of = task.passes_outputs, task.zeroed_outputs, task.outputs_of
 

@@ -164,6 +164,14 @@ PythonProgram PythonTaskPrograms::Make(const char* role, const std::string& cand
   return {json.dump()};
 }
 
+PythonProgram PythonTaskPrograms::ProgramFor(const kernelcast::Candidate& candidate,
+                                             const Calls& calls) const {
+  if (candidate.source != problem_.task->source) return Candidate(candidate.source, calls);
+  const bool compiled =
+      std::ranges::find(candidate.flags, kTorchCompileFlag) != candidate.flags.end();
+  return compiled ? CompiledReference(calls) : Reference(calls);
+}
+
 PythonTaskPrograms::Calls PythonTaskPrograms::AllCalls() const {
   Calls calls(cases_.size());
   std::iota(calls.begin(), calls.end(), size_t{0});

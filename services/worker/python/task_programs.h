@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/domain/candidate.h"
 #include "common/domain/problem.h"
 #include "services/worker/core/inputs.h"
 #include "services/worker/core/tensor.h"
@@ -73,7 +74,11 @@ class PythonTaskPrograms {
 
   // Programs whose case table has the cases of `calls`.
   using Calls = std::vector<size_t>;
+  // The program of a candidate. The reference itself can be judged too, also under torch.compile
+  // (kTorchCompileFlag).
+  PythonProgram ProgramFor(const kernelcast::Candidate& candidate, const Calls& calls) const;
   PythonProgram Reference(const Calls& calls) const { return Make("reference", "", calls); }
+  PythonProgram CompiledReference(const Calls& calls) const { return Make("compiled", "", calls); }
   PythonProgram Candidate(const std::string& source, const Calls& calls) const {
     return Make("candidate", source, calls);
   }

@@ -103,12 +103,19 @@ void MeasureQueue::Drain() {
 }
 
 size_t MeasureQueue::Choose(const std::deque<Waiting>& waiting, const MeasureLane& lane,
-                            const std::string& last, const std::vector<std::string>& elsewhere) {
+                            const std::string& last, const std::vector<std::string>& elsewhere,
+                            size_t number) {
   size_t oldest = kNoLane;
   size_t other = kNoLane;
+  // The newest is the least likely to be loaded.
+  size_t loaded_elsewhere = kNoLane;
   for (size_t i = 0; i < waiting.size(); ++i) {
     const MeasureWish& wish = waiting[i].wish;
     if (!Fits(wish, lane)) {
+      continue;
+    }
+    if (wish.loaded_by.value_or(number) != number) {
+      loaded_elsewhere = i;
       continue;
     }
     if (oldest == kNoLane) {
@@ -125,6 +132,7 @@ size_t MeasureQueue::Choose(const std::deque<Waiting>& waiting, const MeasureLan
       other = i;
     }
   }
+  if (oldest == kNoLane) return loaded_elsewhere;
   return other != kNoLane ? other : oldest;
 }
 
@@ -149,7 +157,7 @@ void MeasureQueue::Work(size_t lane) {
       if (i != lane && lanes_[i].target == lanes_[lane].target)
         elsewhere.push_back(last_problem_[i]);
     }
-    const size_t next = Choose(waiting_, lanes_[lane], last_problem_[lane], elsewhere);
+    const size_t next = Choose(waiting_, lanes_[lane], last_problem_[lane], elsewhere, lane);
     if (next == kNoLane) {
       if (stopping_) return;
       changed_.wait(lock);

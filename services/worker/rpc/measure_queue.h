@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,6 +27,8 @@ struct MeasureWish {
   std::string device_model;
   std::string architecture;
   std::string problem_id;
+  // The lane whose device loads the candidate. Another takes the job only if it has no other work.
+  std::optional<size_t> loaded_by = std::nullopt;
 };
 
 // Jobs that wait for a lane and run on the lane's thread. A lane prefers candidates of its last
@@ -57,8 +60,8 @@ class MeasureQueue {
   // Runs queued jobs with kNoLane now, and jobs submitted from now on. Running jobs continue.
   void Drain();
 
-  // Returns the index of the waiting job that a lane takes next, or kNoLane. `last` is the lane's
-  // last problem, `elsewhere` the last problems of the other lanes.
+  // Returns the index of the waiting job that lane `number` takes next, or kNoLane. `last` is the
+  // lane's last problem, `elsewhere` the last problems of the other lanes.
   struct Waiting {
     MeasureWish wish;
     Job job;
@@ -66,7 +69,8 @@ class MeasureQueue {
     int overtaken = 0;
   };
   static size_t Choose(const std::deque<Waiting>& waiting, const MeasureLane& lane,
-                       const std::string& last, const std::vector<std::string>& elsewhere);
+                       const std::string& last, const std::vector<std::string>& elsewhere,
+                       size_t number = 0);
 
  private:
   void Work(size_t lane);

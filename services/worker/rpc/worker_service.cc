@@ -428,12 +428,19 @@ void WorkerService::CompileThenMeasure(std::shared_ptr<MeasureJob> job) {
 }
 
 void WorkerService::QueueMeasure(std::shared_ptr<MeasureJob> job) {
-  MeasureWish wish{job->candidate.target, job->device_model, "", job->problem->problem_id};
+  MeasureWish wish{.target = job->candidate.target,
+                   .device_model = job->device_model,
+                   .architecture = "",
+                   .problem_id = job->problem->problem_id};
   // An artefact that no device can run is rejected when it is resolved.
   for (const TargetDevice& device : DevicesOf(job->target->Describe())) {
     if (device.architecture == job->artifact->architecture) wish.architecture = device.architecture;
   }
-  job->target->Expect(*job->problem, job->candidate);
+  const std::optional<size_t> device =
+      job->target->Expect(*job->problem, job->candidate, {wish.device_model, wish.architecture});
+  for (size_t lane = 0; device && lane < lanes_.size(); ++lane) {
+    if (lanes_[lane].target == job->target && lanes_[lane].device == *device) wish.loaded_by = lane;
+  }
   measuring_.Submit(std::move(wish), [this, job = std::move(job)](size_t lane, int64_t waited_ns) {
     RunOnLane(job, lane, waited_ns);
   });

@@ -1,4 +1,5 @@
-// The fake driver as a library, libcuda.so.1, for the real worker and the real runner. Its
+// The fake driver as a library, libcuda.so.1, for the real worker and the real runner. It is also
+// the fake libcupti. Its
 // configuration lies in the folder from which it is loaded, because a runner inherits little of the
 // environment:
 //
@@ -23,6 +24,7 @@
 #include "absl/strings/str_split.h"
 #include "services/worker/cuda/api/cuda_api.h"
 #include "tests/fakes/cuda/fake_cuda.h"
+#include "tests/fakes/cuda/fake_cupti.h"
 
 namespace kernelcast::testing {
 namespace {
@@ -82,3 +84,14 @@ Function Resolve(Function function) {
   extern "C" __attribute__((visibility("default"))) decltype(symbol) symbol    \
       __attribute__((ifunc(FAKE_QUOTED(fake_resolve_##member))));
 KERNELCAST_CUDA_FUNCTIONS(FAKE_EXPORT)
+
+#if defined(KERNELCAST_HAS_CUPTI_HEADERS)
+// The profiling library too, which shares the driver's state.
+#define FAKE_EXPORT_CUPTI(member, symbol)                                              \
+  extern "C" decltype(&symbol) fake_resolve_cupti_##member() {                         \
+    return kernelcast::testing::Resolve(kernelcast::testing::FakeCupti::Api().member); \
+  }                                                                                    \
+  extern "C" __attribute__((visibility("default"))) decltype(symbol) symbol            \
+      __attribute__((ifunc(FAKE_QUOTED(fake_resolve_cupti_##member))));
+KERNELCAST_CUPTI_FUNCTIONS(FAKE_EXPORT_CUPTI)
+#endif

@@ -1,3 +1,5 @@
+#include "common/domain/python_task.h"
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
@@ -5,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/worker/core/baseline_target.h"
 #include "services/worker/cpu/cpu_target.h"
 #include "tests/integration/worker/cpu_fixture.h"
 #include "tests/integration/worker/python_fixture.h"
@@ -77,6 +80,59 @@ TEST_CASE("The reference of a task measured as a candidate is indistinguishable 
   REQUIRE(ok != nullptr);
   CHECK(ok->speedup.low < 1.1);
   CHECK(ok->speedup.high > 0.9);
+}
+
+// The reference under torch.compile. Debian's PyTorch has none, so that the task brings a stand-in.
+Measurement MeasureCompiled(const std::string& torch_compile) {
+  const Problem problem = MakeTask(absl::StrCat("import torch\n", torch_compile, kReluTask));
+  Candidate compiled = ReferenceCandidate(problem, "cpu").value();
+  compiled.flags = {std::string(kTorchCompileFlag)};
+  return MeasurePython(problem, compiled);
+}
+
+TEST_CASE("A candidate is compared with the reference under torch.compile") {
+  if (!HaveTorch()) return;
+  // Works sixteen times.
+  const Measurement baseline = MeasureCompiled(R"(
+def compiled(model):
+    def run(*arguments):
+        for _ in range(15): model(*arguments)
+        return model(*arguments)
+    return run
+torch.compile = compiled
+)");
+  const Measurement itself =
+      MeasurePython(MakeTask(kReluTask), ModelNew("        return torch.relu(x) * n"));
+  for (const Measurement* const measurement : {&baseline, &itself}) {
+    if (std::holds_alternative<EnvironmentUnstable>(measurement->outcome)) {
+      WARN(MeasurementFeedback(*measurement) << " Nothing is compared.");
+      return;
+    }
+  }
+  INFO(MeasurementFeedback(baseline) << " " << MeasurementFeedback(itself));
+  REQUIRE(std::holds_alternative<MeasuredOk>(itself.outcome));
+  const auto& ok = std::get<MeasuredOk>(itself.outcome);
+  const CompiledBaseline slow = worker::CompareWithBaseline(ok, baseline);
+  REQUIRE(slow.unavailable_reason.empty());
+  CHECK(slow.speedup.value > 2);
+  CHECK(slow.speedup.low < slow.speedup.value);
+  REQUIRE(slow.references.size() == 1);
+  CHECK(slow.references[0].median_ns > ok.shapes[0].reference.median_ns);
+}
+
+TEST_CASE("Where torch.compile fails or is wrong, the result says so") {
+  if (!HaveTorch()) return;
+  const auto reason = [](const std::string& torch_compile) {
+    return worker::CompareWithBaseline(MeasuredOk(), MeasureCompiled(torch_compile))
+        .unavailable_reason;
+  };
+  CHECK_THAT(reason("if hasattr(torch, 'compile'): del torch.compile\n"),
+             Catch::Contains("has no torch.compile"));
+  CHECK_THAT(reason("def compiled(model): raise RuntimeError('no compiler')\n"
+                    "torch.compile = compiled\n"),
+             Catch::Contains("no compiler"));
+  CHECK_THAT(reason("torch.compile = lambda model: lambda x, n: model(x, n) + 1\n"),
+             Catch::Contains("Wrong result"));
 }
 
 TEST_CASE("A collection of Python's garbage during a call takes little time") {

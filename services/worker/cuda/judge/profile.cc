@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/secret_random.h"
 #include "common/base/status.h"
+#include "common/base/utf8.h"
 #include "services/worker/core/statistics.h"
 
 namespace kernelcast::worker {
@@ -22,6 +23,7 @@ using cuda_runner::SampleRecord;
 using cuda_runner::TraceReport;
 
 constexpr size_t kEmptyCalls = 16;
+constexpr size_t kToldOutputBytes = 1024;
 // Stalls with a smaller share are left out.
 constexpr double kLeastStallShare = 0.01;
 
@@ -83,6 +85,9 @@ absl::StatusOr<Profile> Profiling::Run() {
   }
   // Trace everything before counting, since counting may be forbidden or never end.
   for (size_t i = 0; i < shapes && going; ++i) going = Trace(i);
+  if (going && candidate_.host_launched()) {
+    going = Missing("counters of candidates that launch from the host are not read");
+  }
   for (size_t i = 0; i < shapes && going; ++i) going = Count(i);
   KC_RETURN_IF_ERROR(status_);
   return std::move(profile_);
@@ -96,11 +101,25 @@ bool Profiling::Accept(const absl::StatusOr<CudaRunner::Answer>& answer, const c
     status_ = cancel_.Check();
     return false;
   }
-  return answer->ok() || Missing(absl::StrCat("the profiler failed at ", what, ": ",
-                                              CudaRunner::FailureText(*answer)));
+  if (answer->ok()) return true;
+  std::string why =
+      absl::StrCat("the profiler failed at ", what, ": ", CudaRunner::FailureText(*answer));
+  if (candidate_.host_launched() && !runner_.output().empty()) {
+    absl::StrAppend(
+        &why, "; ",
+        SanitizeUtf8(std::string(TruncateUtf8Front(runner_.output(), kToldOutputBytes))));
+  }
+  return Missing(std::move(why));
 }
 
 bool Profiling::Load() {
+  if (candidate_.host_launched()) {
+    return Accept(runner_.LoadObject(candidate_.object, LeftNs(), cancel_),
+                  "loading the candidate") &&
+           Accept(
+               runner_.SetPrograms(cuda_runner::kCandidate, programs_.programs, LeftNs(), cancel_),
+               "loading the candidate");
+  }
   absl::Status reserved =
       prepared_.memory().ReserveScratch(programs_.max_workspace_bytes, runner_, cancel_);
   if (!reserved.ok()) {
@@ -197,7 +216,11 @@ bool Profiling::Count(size_t shape_index) {
 }  // namespace
 
 CudaRunnerOptions ProfilingRunner(CudaRunnerOptions runner, const CudaProfileOptions& options) {
-  runner.arguments.push_back(absl::StrCat("--profile=", options.cupti_library));
+  if (runner.python != nullptr) {
+    runner.profiler_library = options.cupti_library;
+  } else {
+    runner.arguments.push_back(absl::StrCat("--profile=", options.cupti_library));
+  }
   runner.start_limit_ns = std::min(runner.start_limit_ns, options.limit_ns);
   return runner;
 }

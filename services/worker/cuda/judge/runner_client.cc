@@ -48,6 +48,9 @@ std::vector<std::string> RunnerEnvironment(const CudaRunnerOptions& options) {
       environment.push_back(absl::StrCat(name, "=", value));
     }
   }
+  if (!options.profiler_library.empty()) {
+    environment.push_back(absl::StrCat("KERNELCAST_PROFILER=", options.profiler_library));
+  }
   const char* const searched = std::getenv("LD_LIBRARY_PATH");
   std::string folders = searched == nullptr ? "" : searched;
   if (!library_folder.empty()) {
@@ -148,6 +151,11 @@ CudaRunner::~CudaRunner() { close(socket_); }
 void CudaRunner::Kill() {
   alive_ = false;
   child_->Kill();
+}
+
+bool CudaRunner::Stop(int64_t limit_ns) {
+  alive_ = false;
+  return child_->Stop(limit_ns);
 }
 
 CudaRunner::Answer CudaRunner::Lost(End end) {

@@ -37,6 +37,8 @@ struct CudaRunnerOptions {
   std::string library_folder = {};
   // Set: the runner is a copy of this process and runs Python programs instead of shared objects.
   std::shared_ptr<PythonZygote> python = nullptr;
+  // With `python`: path of libcupti, so that the process traces kernels; empty: it does not.
+  std::string profiler_library = {};
   // The processor that BeginTiming moves the runner to; -1: none.
   int timing_cpu = -1;
 };
@@ -119,6 +121,8 @@ class CudaRunner {
   // Whether the runner is usable: it has neither ended nor lost its context.
   // Kills the process, for which the destructor waits.
   void Kill();
+  // Stops the process, which then can only be killed. Returns false if it does not stop in time.
+  [[nodiscard]] bool Stop(int64_t limit_ns);
   bool alive() const { return alive_; }
   // What it has printed so far, the last part if it is long.
   const std::string& output() const { return child_->output(); }

@@ -23,6 +23,7 @@
 #include "services/worker/cuda/api/cuda_api.h"
 #include "services/worker/cuda/python/sandbox.h"
 #include "services/worker/cuda/runner/host_program.h"
+#include "services/worker/cuda/runner/profiler.h"
 #include "services/worker/cuda/runner/protocol.h"
 #include "services/worker/cuda/runner/runner.h"
 #include "services/worker/sandbox/file_view.h"
@@ -100,6 +101,7 @@ class PythonLoader final : public HostLoader {
 
 struct State {
   bool own_files = false;
+  std::unique_ptr<Profiler> profiler;  // outlives the runner
   std::unique_ptr<Runner> runner;
 };
 
@@ -126,15 +128,22 @@ namespace kernelcast_runner = kernelcast::worker::cuda_runner;
 }
 
 // Returns the judge's stream, or 0 if there is no context: kernelcast_serve then says why.
-[[gnu::visibility("default")]] void* kernelcast_start() {
+// `profiler`: the path of libcupti, which then traces kernels; or "".
+[[gnu::visibility("default")]] void* kernelcast_start(const char* profiler) {
+  auto& state = kernelcast_runner::ThisProcess();
+  // Must precede the initialisation of the driver.
+  if (*profiler != '\0') state.profiler = kernelcast_runner::OpenProfiler(profiler);
   const auto api = kernelcast::worker::LoadCudaApi();
   if (!api.ok()) {
     std::fprintf(stderr, "%s\n", std::string(api.status().message()).c_str());
     _exit(1);
   }
-  auto& runner = kernelcast_runner::ThisProcess().runner;
-  runner = std::make_unique<kernelcast_runner::Runner>(**api, kernelcast::Clock::Real());
-  return runner->Start() ? static_cast<void*>(runner->stream()) : nullptr;
+  state.runner = std::make_unique<kernelcast_runner::Runner>(**api, kernelcast::Clock::Real());
+  state.runner->set_profiler(state.profiler.get());
+  if (!state.runner->Start()) return nullptr;
+  // The library starts its threads now, before the sandbox denies them. Tracing reports errors.
+  if (state.profiler != nullptr) (void)state.profiler->Trace([] { return true; });
+  return state.runner->stream();
 }
 
 // `paths`: what the program may read.

@@ -1,10 +1,12 @@
 // The runner's profiling commands: kTrace and kCount.
 
+#include <cxxabi.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <limits>
@@ -74,12 +76,20 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
+// "void add<float>(float*)" of the compiler's name; others stay as they are.
+std::string Demangled(const std::string& name) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
+  return text == nullptr ? name : text.get();
+}
+
 // Summarises `calls` calls, whose kernels ran in the same order each time.
 void Summarise(const std::vector<KernelRun>& runs, uint32_t calls, TraceReport& report) {
   std::vector<std::vector<double>> durations;
   for (const KernelRun& run : runs) {
     TracedKernel kernel{};
-    std::snprintf(kernel.name, sizeof(kernel.name), "%s", run.name.c_str());
+    std::snprintf(kernel.name, sizeof(kernel.name), "%s", Demangled(run.name).c_str());
     kernel.registers = run.registers;
     kernel.static_shared_bytes = run.static_shared_bytes;
     kernel.dynamic_shared_bytes = run.dynamic_shared_bytes;

@@ -23,11 +23,12 @@ CandidateLoader::CandidateLoader(CudaRunnerOptions python, int64_t load_limit_ns
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
-int CandidateLoader::ThreadsFor(uint64_t device_bytes) {
+int CandidateLoader::ThreadsFor(uint64_t device_bytes, size_t devices, int most) {
   // Most of the time of loading is one processor's work.
-  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency()) * 3 / 4 /
+                     static_cast<int64_t>(devices);
   const auto fitting = static_cast<int64_t>(device_bytes / kLoadedBytes);
-  return static_cast<int>(std::clamp<int64_t>(std::min(cores * 3 / 4, fitting), 1, kMaxAhead));
+  return static_cast<int>(std::clamp<int64_t>(std::min(cores, fitting), 1, most));
 }
 
 CandidateLoader::~CandidateLoader() {
@@ -48,14 +49,30 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CandidateLoader::LoadNow(
   return runner;
 }
 
+CandidateLoader::Entries::iterator CandidateLoader::Find(const std::string& program) {
+  return std::ranges::find_if(
+      entries_, [&](const auto& entry) { return entry->program == program && !entry->forgotten; });
+}
+
 void CandidateLoader::Expect(const std::string& program) {
   const std::lock_guard lock(mutex_);
-  const bool known = std::any_of(entries_.begin(), entries_.end(),
-                                 [&](const auto& entry) { return entry->program == program; });
-  if (known || entries_.size() >= kMaxExpected) return;
+  if (Find(program) != entries_.end() || entries_.size() >= kMaxExpected) return;
   auto entry = std::make_shared<Entry>();
   entry->program = program;
   entries_.push_back(std::move(entry));
+  changed_.notify_all();
+}
+
+void CandidateLoader::Forget(const std::string& program) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& entry : entries_) {
+    if (entry->program != program) continue;
+    entry->forgotten = true;
+    entry->cancel.Cancel();
+  }
+  std::erase_if(entries_, [](const auto& entry) {
+    return entry->forgotten && entry->state == Entry::State::kWaiting;
+  });
   changed_.notify_all();
 }
 
@@ -81,7 +98,8 @@ size_t CandidateLoader::expected() const {
 std::shared_ptr<CandidateLoader::Entry> CandidateLoader::NextLocked() {
   const int64_t now_ns = Clock::Real().MonotonicNs();
   std::erase_if(entries_, [&](const auto& entry) {
-    return entry->state == Entry::State::kLoaded && now_ns - entry->loaded_ns >= forget_ns_;
+    return entry->state == Entry::State::kLoaded &&
+           (entry->forgotten || now_ns - entry->loaded_ns >= forget_ns_);
   });
   size_t ahead = 0;
   std::shared_ptr<Entry> next;
@@ -121,8 +139,7 @@ void CandidateLoader::Work() {
 absl::StatusOr<std::unique_ptr<CudaRunner>> CandidateLoader::Take(const std::string& program,
                                                                   const CancelToken& cancel) {
   std::unique_lock lock(mutex_);
-  const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const auto& entry) { return entry->program == program; });
+  const auto found = Find(program);
   const std::shared_ptr<Entry> entry = found == entries_.end() ? nullptr : *found;
   if (entry == nullptr || entry->state == Entry::State::kWaiting) {
     if (entry != nullptr) entries_.erase(found);

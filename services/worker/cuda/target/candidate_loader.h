@@ -28,8 +28,9 @@ class CandidateLoader {
   static constexpr int kMaxAhead = 8;
   static constexpr int64_t kForgetNs = 60'000'000'000;
 
-  // How many candidates to load at once on a device with this much memory.
-  static int ThreadsFor(uint64_t device_bytes);
+  // How many candidates to load at once, at most `most`, for one of `devices` devices with this
+  // much memory each.
+  static int ThreadsFor(uint64_t device_bytes, size_t devices = 1, int most = kMaxAhead);
 
   // At most `threads` candidates are being loaded or are loaded. A loaded one is dropped if it is
   // not taken for `forget_ns`, and at most that much later.
@@ -41,6 +42,9 @@ class CandidateLoader {
 
   // Begins to load a program soon. Ignored while too many wait.
   void Expect(const std::string& program);
+
+  // Drops an expected program, which another loader loads. Does not wait for its process.
+  void Forget(const std::string& program);
 
   // Returns a runner for the program, with the answer of CudaRunner::LoadObject in load_answer().
   // Loads it now if it was not expected. UNAVAILABLE: no process can be started. Returns the
@@ -61,10 +65,13 @@ class CandidateLoader {
     enum class State { kWaiting, kLoading, kLoaded } state = State::kWaiting;
     absl::StatusOr<std::unique_ptr<CudaRunner>> runner = nullptr;
     int64_t loaded_ns = 0;
+    bool forgotten = false;
     CancelToken cancel = CancelToken();
   };
   using Entries = std::deque<std::shared_ptr<Entry>>;  // shared with the thread that loads it
 
+  // The entry of a program, with the mutex held.
+  Entries::iterator Find(const std::string& program);
   void Work();
   absl::StatusOr<std::unique_ptr<CudaRunner>> LoadNow(const std::string& program,
                                                       const CancelToken& cancel) const;

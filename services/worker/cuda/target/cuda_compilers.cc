@@ -144,7 +144,7 @@ void CudaCompilers::ProbePython() {
     Log(LogLevel::kInfo, "no PyTorch tasks on GPUs", {{"reason", no_python_reason_}});
     return;
   }
-  if (python->cuda_version.empty()) {
+  if (python->cuda_version.empty() && options_.python_device == "cuda") {
     no_python_reason_ = "its PyTorch is made without CUDA";
   } else {
     MakeZygote(*python);
@@ -158,6 +158,7 @@ void CudaCompilers::ProbePython() {
 void CudaCompilers::MakeZygote(const PythonInterpreter& python) {
   PythonZygote::Options options;
   options.python = python;
+  options.device = options_.python_device;
   options.library = absl::StrCat(options_.program_folder, "/", kPythonLibrary);
   options.environment = PythonEnvironment(toolkit_, python);
   // Compilers at run time need the system's tools, headers and libraries.

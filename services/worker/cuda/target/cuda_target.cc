@@ -58,13 +58,6 @@ int TimingCpu(int ordinal) {
   return cpus.size() < 3 ? -1 : cpus[1 + static_cast<size_t>(ordinal) % (cpus.size() - 2)];
 }
 
-// The reference itself can be judged too.
-std::string ProgramOf(const PythonTaskPrograms& task, const Candidate& candidate) {
-  return candidate.source == task.problem().task->source
-             ? task.Reference({}).content
-             : task.Candidate(candidate.source, {}).content;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions options) {
@@ -153,15 +146,22 @@ absl::Status CudaTarget::OpenDevices() {
     measurer.python.start_limit_ns = kPythonStartLimitNs;
     measurer.python.timing_cpu = TimingCpu(device->ordinal);
     measurer.prepared_bytes = options_.prepared_bytes;
-    measurer.quieten = [this]() -> std::shared_ptr<void> {
-      return loader_ == nullptr ? nullptr : loader_->Pause(kQuietLimitNs);
+    measurer.quieten = [device = device.get()]() -> std::shared_ptr<void> {
+      return device->loader == nullptr ? nullptr : device->loader->Pause(kQuietLimitNs);
     };
+    measurer.parked_processes = static_cast<size_t>(std::max(0, options_.parked_processes));
+    if (measurer.parked_processes > 0) {
+      measurer.before_capture = [device = device.get()]() -> std::shared_ptr<void> {
+        return device->loader == nullptr ? nullptr : device->loader->Pause(0);
+      };
+    }
     measurer.candidates_per_runner = options_.candidates_per_runner;
     measurer.profile.cupti_library = compilers_->toolkit().cupti_library;
-    if (compilers_->zygote() != nullptr && devices_.size() == 1) {
-      loader_ = std::make_unique<CandidateLoader>(
+    if (compilers_->zygote() != nullptr) {
+      device->loader = std::make_unique<CandidateLoader>(
           measurer.python, options_.measure.python_load_limit_ns,
-          CandidateLoader::ThreadsFor(device->facts.info.memory_bytes));
+          CandidateLoader::ThreadsFor(device->facts.info.memory_bytes, devices_.size(),
+                                      options_.load_ahead));
     }
     device->measurer = std::make_unique<CudaMeasurer>(*api_, *device->monitor, std::move(measurer),
                                                       Clock::Real(), device->ordinal);
@@ -444,16 +444,40 @@ absl::StatusOr<std::shared_ptr<const PythonTaskPrograms>> CudaTarget::TaskOf(
   return task;
 }
 
-void CudaTarget::Expect(const Problem& problem, const Candidate& candidate) {
-  if (loader_ == nullptr || !problem.task) return;
+std::optional<size_t> CudaTarget::Expect(const Problem& problem, const Candidate& candidate,
+                                         const DeviceWish& wish) {
+  if (!problem.task) return std::nullopt;
   std::shared_ptr<const PythonTaskPrograms> task;
+  std::optional<size_t> chosen;
   {
     const std::lock_guard lock(mutex_);
     const auto found = tasks_.find(problem.problem_id);
-    if (found == tasks_.end()) return;
+    if (found == tasks_.end()) return std::nullopt;
     task = found->second;
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      const Device& device = *devices_[i];
+      if (device.loader == nullptr || !device.failure.empty() ||
+          (!wish.model.empty() && wish.model != device.facts.info.model) ||
+          (!wish.architecture.empty() && wish.architecture != device.architecture)) {
+        continue;
+      }
+      const size_t expected = device.loader->expected();
+      if (expected >= least) continue;
+      least = expected;
+      chosen = i;
+    }
   }
-  loader_->Expect(ProgramOf(*task, candidate));
+  if (chosen) devices_[*chosen]->loader->Expect(task->ProgramFor(candidate, {}).content);
+  return chosen;
+}
+
+absl::StatusOr<LoadedCandidate> CudaTarget::TakeLoaded(Device& device, const std::string& program,
+                                                       const CancelToken& cancel) {
+  for (const auto& other : devices_) {
+    if (other.get() != &device && other->loader != nullptr) other->loader->Forget(program);
+  }
+  return device.loader->Take(program, cancel);
 }
 
 absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(Device& device, const MeasureRequest& request,
@@ -472,7 +496,7 @@ absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(Device& device, const Measur
     if (artifact.content != candidate.source) {
       return absl::InvalidArgumentError("artifact: is not the candidate's source");
     }
-    programs.candidate.object = ProgramOf(*programs.task, candidate);
+    programs.candidate.object = programs.task->ProgramFor(candidate, {}).content;
   } else if (candidate.kind == CandidateKind::kHostNative) {
     programs.candidate.object = artifact.content;
   } else if (candidate.kind == CandidateKind::kDeviceTriton) {
@@ -494,8 +518,8 @@ absl::StatusOr<Measurement> CudaTarget::Measure(const MeasureRequest& request,
   Device& device = *devices_.at(request.device);
   KC_ASSIGN_OR_RETURN(const CudaPrograms programs, CompileAll(device, request, cancel));
   LoadedCandidate loaded;
-  if (loader_ != nullptr && request.problem.task) {
-    KC_ASSIGN_OR_RETURN(loaded, loader_->Take(programs.candidate.object, cancel));
+  if (device.loader != nullptr && request.problem.task) {
+    KC_ASSIGN_OR_RETURN(loaded, TakeLoaded(device, programs.candidate.object, cancel));
   }
   const int64_t begin_ns = Clock::Real().MonotonicNs();
   int64_t waited_ns = 0;

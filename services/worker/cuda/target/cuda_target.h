@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -48,7 +49,8 @@ class CudaTarget final : public Target {
   absl::StatusOr<CompileResult> Compile(const CompileRequest& request,
                                         const CancelToken& cancel) override;
   void Announce(const Problem& problem, const CancelToken& cancel) override;
-  void Expect(const Problem& problem, const Candidate& candidate) override;
+  std::optional<size_t> Expect(const Problem& problem, const Candidate& candidate,
+                               const DeviceWish& wish = {}) override;
   absl::StatusOr<Artifact> Resolve(const Candidate& candidate, const Artifact& sent) override;
   absl::StatusOr<Measurement> Measure(const MeasureRequest& request,
                                       const CancelToken& cancel) override;
@@ -74,6 +76,8 @@ class CudaTarget final : public Target {
     // Used under the timing lease.
     std::unique_ptr<CudaMeasurer> measurer;
     CudaMeasurer::Times last_times;
+    // Null without Python.
+    std::unique_ptr<CandidateLoader> loader;
     // Why it no longer measures, or "". Protected by mutex_ of the target.
     std::string failure;
   };
@@ -97,6 +101,9 @@ class CudaTarget final : public Target {
   absl::StatusOr<std::shared_ptr<const PythonTaskPrograms>> TaskOf(Device& device,
                                                                    const Problem& problem,
                                                                    const CancelToken& cancel);
+  // A runner in which the program was loaded, without the lease.
+  absl::StatusOr<LoadedCandidate> TakeLoaded(Device& device, const std::string& program,
+                                             const CancelToken& cancel);
   void NoteFailure(Device& device, const absl::Status& status);
   // Returns everything needed to run the candidate.
   absl::StatusOr<CudaPrograms> CompileAll(Device& device, const MeasureRequest& request,
@@ -109,8 +116,6 @@ class CudaTarget final : public Target {
   // Null if there is no toolkit.
   std::unique_ptr<CudaCompilers> compilers_;
   std::unique_ptr<TrustedPrograms> trusted_;
-  // Of the first device. With several, it is not known which one will measure a candidate.
-  std::unique_ptr<CandidateLoader> loader_;
   std::vector<std::unique_ptr<Device>> devices_;
 
   // Held while a device's copy is timed, so that copies on several devices do not overlap.

@@ -29,6 +29,9 @@ struct CudaTargetOptions {
   // Interpreter that has Triton, for device_triton candidates, and PyTorch, for Python tasks;
   // empty: there are none.
   std::string python;
+  // The device of PyTorch's tensors. "cpu" for a stand-in for the driver, whose memory is the
+  // processor's.
+  std::string python_device = "cuda";
   // User of compilers and of runners of host code when the worker is root; 0: stay root.
   uint32_t untrusted_uid = 0;
   // Limit of host memory for a candidate's host code.
@@ -40,6 +43,12 @@ struct CudaTargetOptions {
   MeasureOptions measure = CudaMeasureOptions();
   // Per device; see CudaMeasurerOptions::prepared_bytes.
   uint64_t prepared_bytes = 0;
+  // Python candidates that each device loads ahead of their measurement, at most, where its memory
+  // and the processors allow it.
+  int load_ahead = 8;
+  // Stopped processes of finished Python candidates that are ended together. 0: each is ended at
+  // once.
+  int parked_processes = 0;
   // A runner is replaced after this many candidates.
   int candidates_per_runner = 200;
 };

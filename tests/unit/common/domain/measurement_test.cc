@@ -118,6 +118,16 @@ TEST_CASE("Feedback tells CUDA graphs from calls with the cost of launching", "[
                                        "cannot be captured)"));
 }
 
+TEST_CASE("Feedback names the figure against torch.compile", "[measurement]") {
+  MeasuredOk ok;
+  ok.compiled.emplace();
+  ok.compiled->speedup = {.value = 1.25, .low = 1.2, .high = 1.3};
+  CHECK_THAT(FeedbackFor(ok), Contains("1.25 times as fast as the reference under torch.compile"));
+  ok.compiled = CompiledBaseline();
+  ok.compiled->unavailable_reason = "PyTorch 1.13 has no torch.compile";
+  CHECK_THAT(FeedbackFor(ok), Contains("No figure against torch.compile: PyTorch 1.13"));
+}
+
 TEST_CASE("Feedback includes the profiler's findings for the shape", "[measurement]") {
   ShapeTiming timing = Timing({{"n", 8}}, 41'230, 75'500);
   timing.profile.emplace();

@@ -59,6 +59,27 @@ TEST_CASE("A file that is no task is refused with what it lacks", "[domain]") {
   CHECK_THAT(Refusal("a.py", kTask + std::string(kMaxSourceBytes, '#')), Contains("bytes"));
 }
 
+TEST_CASE("A task with a baseline is another problem", "[domain]") {
+  const Problem eager = ParseProblem({{"a.py", kTask}}).value();
+  CHECK_FALSE(eager.task->compiled_baseline);
+  const Problem compiled = WithBaseline(eager, "compile").value();
+  CHECK(compiled.task->compiled_baseline);
+  CHECK(compiled.task->source == kTask);
+  CHECK(compiled.problem_id != eager.problem_id);
+  // Its files say so, wherever they are sent.
+  CHECK(compiled.problem_id == ProblemId(compiled.files));
+  CHECK(ParseProblem(compiled.files)->task->compiled_baseline);
+  CHECK(WithBaseline(compiled, "compile")->problem_id == compiled.problem_id);
+  CHECK(WithBaseline(compiled, "eager")->problem_id == eager.problem_id);
+  CHECK_FALSE(
+      ParseProblem({{"a.py", kTask}, {"kernelcast.baseline", "eager\n"}})->task->compiled_baseline);
+  const auto unknown = ParseProblem({{"a.py", kTask}, {"kernelcast.baseline", "jit"}});
+  CHECK_THAT(std::string(unknown.status().message()), Contains("eager or compile"));
+  Problem other;
+  CHECK_THAT(std::string(WithBaseline(other, "compile").status().message()),
+             Contains("no PyTorch task"));
+}
+
 TEST_CASE("Tolerances of tasks are those of their format", "[domain]") {
   const Tolerance wide = TaskTolerance(PythonTask(), PythonTask::Case(), DataType::kFloat32);
   CHECK(wide.atol == 1e-4);

@@ -48,6 +48,18 @@ TEST_CASE("A shape shows its weight where weights differ, and determinism where 
         "outputs vary between processes, within the tolerance");
 }
 
+TEST_CASE("A figure against torch.compile names it, or says why there is none") {
+  CompiledBaseline compiled;
+  compiled.speedup = {3.42, 3.38, 3.46, 0.95};
+  CHECK(CompiledPhrase(compiled) == "3.42x [3.38, 3.46] over torch.compile");
+  compiled.eager = true;
+  CHECK(CompiledPhrase(compiled) ==
+        "3.42x [3.38, 3.46] over torch.compile, launched from the host");
+  compiled.unavailable_reason = "no\ncompiler";
+  CHECK(CompiledPhrase(compiled).starts_with("torch.compile: no"));
+  CHECK(CompiledPhrase(compiled).find('\n') == std::string::npos);
+}
+
 TEST_CASE("An interval has enough digits to distinguish its ends") {
   CHECK(FormatInterval({3.42, 3.38, 3.46, 0.95}) == "[3.38, 3.46]");
   CHECK(FormatInterval({1.3301, 1.3291, 1.3311, 0.95}) == "[1.329, 1.331]");

@@ -36,7 +36,11 @@ class FragileTarget final : public Target {
     Die(request.candidate.candidate_id);
     return Measurement();
   }
-  void Expect(const Problem&, const Candidate& candidate) override { Die(candidate.candidate_id); }
+  std::optional<size_t> Expect(const Problem&, const Candidate& candidate,
+                               const DeviceWish&) override {
+    Die(candidate.candidate_id);
+    return 1;
+  }
   bool Revive(size_t device) override { return device == 1; }
 
  private:
@@ -140,7 +144,7 @@ TEST_CASE("A guarded target passes all other calls on") {
   CHECK_FALSE(target.Revive(2));
   const Worker worker;
   CHECK(worker.InProcess([](Target& guarded) {
-    guarded.Expect({}, Named("k_poison"));
+    (void)guarded.Expect({}, Named("k_poison"), {});
     return absl::OkStatus();
   }) == kCrashed);
 }

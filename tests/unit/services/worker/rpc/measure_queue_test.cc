@@ -40,6 +40,20 @@ TEST_CASE("A job that was overtaken often enough goes next") {
   CHECK(MeasureQueue::Choose(waiting, kH200, "b", {}) == 0);
 }
 
+TEST_CASE("A lane leaves jobs that another lane loads, unless it has no others") {
+  std::deque<Waiting> waiting = {Of("a"), Of("a"), Of("a"), Of("b")};
+  waiting[0].wish.loaded_by = 1;
+  waiting[1].wish.loaded_by = 1;
+  waiting[2].wish.loaded_by = 0;
+  CHECK(MeasureQueue::Choose(waiting, kH200, "a", {}, 0) == 2);
+  CHECK(MeasureQueue::Choose(waiting, kH200, "a", {}, 1) == 0);
+  CHECK(MeasureQueue::Choose(waiting, kH200, "a", {}, 2) == 3);
+  // The newest is the least likely to be loaded.
+  waiting.pop_back();
+  waiting.pop_back();
+  CHECK(MeasureQueue::Choose(waiting, kH200, "a", {}, 0) == 1);
+}
+
 TEST_CASE("A lane takes only jobs of its target, model and architecture") {
   std::deque<Waiting> waiting = {Of("a", 0, "", "cpu"), Of("b", 0, "NVIDIA A100"), Of("c")};
   CHECK(MeasureQueue::Choose(waiting, kH200, "", {}) == 2);

@@ -38,6 +38,30 @@ TEST_CASE("Small devices have fewer candidates loaded at once") {
   CHECK(CandidateLoader::ThreadsFor(~uint64_t{0} >> 1) <= CandidateLoader::kMaxAhead);
 }
 
+TEST_CASE("Several devices share the processors for loading") {
+  const int alone = CandidateLoader::ThreadsFor(~uint64_t{0} >> 1);
+  CHECK(CandidateLoader::ThreadsFor(~uint64_t{0} >> 1, 1'000) == 1);
+  CHECK(CandidateLoader::ThreadsFor(~uint64_t{0} >> 1, 2) <= alone);
+  CHECK(CandidateLoader::ThreadsFor(~uint64_t{0} >> 1, 1, 1) == 1);
+}
+
+TEST_CASE("A candidate that another loader takes is forgotten, and may be expected again") {
+  CandidateLoader loader(Missing(), kLoadLimitNs, /*threads=*/1);
+  auto pause = loader.Pause(kLoadLimitNs);
+  loader.Expect("program");
+  loader.Forget("program");
+  CHECK(loader.expected() == 0);
+  loader.Expect("program");
+  CHECK(loader.expected() == 1);
+  pause.reset();
+  // Also one that is loaded.
+  const CancelToken cancel;
+  CHECK(absl::IsUnavailable(loader.Take("program", cancel).status()));
+  loader.Expect("other");
+  loader.Forget("other");
+  CHECK(testing::Eventually([&] { return loader.expected() == 0; }));
+}
+
 TEST_CASE("A candidate is expected once and until it is taken") {
   CandidateLoader loader(Missing(), kLoadLimitNs, /*threads=*/1);
   loader.Expect("program");

@@ -1,6 +1,13 @@
 // Python tasks on the fake driver.
 
+#include "common/domain/python_task.h"
+
+#include <unistd.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <variant>
 
@@ -83,6 +90,27 @@ TEST_CASE("Python candidates of a task are judged against its reference on a dev
   CheckRight(*itself);
 }
 
+TEST_CASE("The reference of a task is judged under torch.compile on a device") {
+  if (!testing::HaveTaskPython()) return;
+  TaskSubject subject;
+  Candidate compiled;
+  compiled.flags = {std::string(kTorchCompileFlag)};
+  const auto measure = [&](const std::string& torch_compile) {
+    compiled.source = absl::StrCat("import torch\n", torch_compile, kTask);
+    REQUIRE(subject.Take(MakeTask(compiled.source)).ok());
+    const auto outcome = subject.TryMeasure(subject.task().ProgramFor(compiled, {}).content);
+    REQUIRE(outcome.ok());
+    return *outcome;
+  };
+  // Debian's PyTorch has no torch.compile, so that the task brings a stand-in.
+  CheckRight(measure("torch.compile = lambda model: lambda x, n: model(x, n)\n"));
+  CHECK(std::holds_alternative<WrongResult>(
+      measure("torch.compile = lambda model: lambda x, n: model(x, n) + 1\n")));
+  const MeasureOutcome without = measure("if hasattr(torch, 'compile'): del torch.compile\n");
+  REQUIRE(std::holds_alternative<Crash>(without));
+  CHECK_THAT(std::get<Crash>(without).output_tail, Catch::Contains("has no torch.compile"));
+}
+
 TEST_CASE("A Python candidate is checked while the process of the last one ends") {
   if (!testing::HaveTaskPython()) return;
   TaskSubject subject;
@@ -105,6 +133,102 @@ TEST_CASE("A Python candidate is checked while the process of the last one ends"
   REQUIRE(subject.Take(MakeTask(kTask)).ok());
   CHECK(subject.held() == 0);
 }
+
+// Children of this process that are stopped.
+int StoppedChildren() {
+  int stopped = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "stat");
+    std::string stat;
+    if (!std::getline(file, stat)) continue;
+    const size_t end = stat.rfind(") ");
+    if (end == std::string::npos) continue;
+    if (stat.substr(end).starts_with(absl::StrCat(") T ", getpid(), " "))) ++stopped;
+  }
+  return stopped;
+}
+
+TEST_CASE("Processes of finished Python candidates are parked and end together") {
+  if (!testing::HaveTaskPython()) return;
+  constexpr size_t kMost = 3;
+  TaskSubject subject(kMost);
+  REQUIRE(subject.Take(MakeTask(kTask)).ok());
+  const std::string right = ModelNew("        return torch.relu(x).mul_(self.weight).add_(n)");
+  size_t most = 0;
+  for (int i = 0; i < 5; ++i) {
+    const size_t before = subject.parked();
+    const MeasureOutcome outcome = subject.MeasureLoaded(right);
+    CheckRight(outcome);
+    // The fake driver's times may be taken for an exploit. Then it is judged again without others.
+    const size_t parked = subject.parked();
+    CHECK((parked == (before + 1) % kMost || parked < 2));
+    CHECK(StoppedChildren() == static_cast<int>(parked));
+    most = std::max(most, parked);
+    // A candidate that is wrong ends at once, and leaves the others.
+    CHECK(std::holds_alternative<WrongResult>(
+        subject.MeasureLoaded(ModelNew("        return torch.relu(x)"))));
+    CHECK(subject.parked() == parked);
+    CHECK(StoppedChildren() == static_cast<int>(parked));
+  }
+  CHECK(most > 0);
+  // A task is described when nothing else is left.
+  REQUIRE(subject.Take(MakeTask(kTask)).ok());
+  CHECK(StoppedChildren() == 0);
+  CHECK(subject.held() == 0);
+}
+
+#if defined(KERNELCAST_HAS_CUPTI_HEADERS)
+
+TEST_CASE("The profile of a Python candidate has its kernels and says that it has no counters") {
+  if (!testing::HaveTaskPython()) return;
+  TaskSubject subject;
+  REQUIRE(subject.Take(MakeTask(kTask)).ok());
+  // A kernel of the fake driver that takes 1 us. It works on no elements.
+  const std::string launches = R"(
+import ctypes
+
+class Config(ctypes.Structure):
+    _fields_ = [
+        ("sizes", ctypes.c_uint * 7),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("count", ctypes.c_uint),
+    ]
+
+driver = ctypes.CDLL("libcuda.so.1")
+module, function = ctypes.c_void_p(), ctypes.c_void_p()
+cubin = b"fake cubin\nkernel _Z5scalePf affine scale=2 add=1 ns=1000\nend\n"
+assert driver.cuModuleLoadData(ctypes.byref(module), cubin) == 0
+assert driver.cuModuleGetFunction(ctypes.byref(function), module, b"_Z5scalePf") == 0
+config = Config((ctypes.c_uint * 7)(1, 1, 1, 1, 1, 1, 0))
+memory = ctypes.c_uint64()
+assert driver.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(256)) == 0
+
+def launch():
+    values = [memory, memory, ctypes.c_longlong(0)]
+    pointers = (ctypes.c_void_p * 3)(*[ctypes.addressof(value) for value in values])
+    assert driver.cuLaunchKernelEx(ctypes.byref(config), function, pointers, None) == 0
+)";
+  const std::string right = "        return torch.relu(x) * self.weight + n";
+  const worker::Profile profile =
+      subject.Profile(ModelNew("        launch()\n        launch()\n" + right, launches));
+  CHECK_THAT(profile.unavailable_reason, Catch::Contains("launch from the host"));
+  REQUIRE(profile.shapes.size() == 1);
+  REQUIRE(profile.shapes[0].kernels.size() == 1);
+  const KernelActivity& kernel = profile.shapes[0].kernels[0];
+  CHECK(kernel.name == "scale(float*)");
+  CHECK(kernel.launches == 2);
+  CHECK(kernel.median_ns == Approx(1000));
+  CHECK(profile.shapes[0].counters.empty());
+
+  CHECK_THAT(subject.Profile(ModelNew(right)).unavailable_reason, Catch::Contains("saw no kernel"));
+  CHECK_THAT(subject.Profile(ModelNew("        return self.unknown")).unavailable_reason,
+             Catch::Contains("loading the candidate") && Catch::Contains("unknown"));
+  // The problem is still prepared.
+  CheckRight(subject.Measure(ModelNew(right)));
+}
+
+#endif
 
 TEST_CASE("A Python candidate on a device starts programs and writes files only in its sandbox") {
   if (!testing::HaveTaskPython()) return;

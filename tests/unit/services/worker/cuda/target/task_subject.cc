@@ -51,7 +51,7 @@ std::string Told(const MeasureOutcome& outcome) {
   return MeasurementFeedback(measurement);
 }
 
-TaskSubject::TaskSubject() {
+TaskSubject::TaskSubject(size_t parked_processes) {
   FakeCuda::Instance().Reset();
   worker::PythonZygote::Options zygote;
   zygote.python = *Python();
@@ -63,6 +63,8 @@ TaskSubject::TaskSubject() {
   options.measure.min_call_limit_ns = 1'000'000'000;
   options.measure.max_call_limit_ns = 1'000'000'000;
   options.measure.python_load_limit_ns = kLoadLimitNs;
+  options.parked_processes = parked_processes;
+  options.profile.cupti_library = absl::StrCat(DriverFolder(), "/libcuda.so.1");
   options.runner = FakeRunner();
   options.python = options.runner;
   options.python.python = std::make_shared<worker::PythonZygote>(std::move(zygote));
@@ -85,12 +87,25 @@ absl::Status TaskSubject::Take(const Problem& problem) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<MeasureOutcome> TaskSubject::TryMeasure(const std::string& program,
-                                                       worker::LoadedCandidate loaded) {
+worker::CudaPrograms TaskSubject::ProgramsOf(const std::string& program) const {
   worker::CudaPrograms programs;
   programs.judge = FakeJudgeCubins();
   programs.task = task_;
   programs.candidate.object = program;
+  return programs;
+}
+
+worker::Profile TaskSubject::Profile(const std::string& source) {
+  auto profile = measurer_->ProfileCandidate(
+      problem_, ProgramsOf(task_->Candidate(source, {}).content), CancelToken());
+  INFO(profile.status().ToString());
+  REQUIRE(profile.ok());
+  return *std::move(profile);
+}
+
+absl::StatusOr<MeasureOutcome> TaskSubject::TryMeasure(const std::string& program,
+                                                       worker::LoadedCandidate loaded) {
+  const worker::CudaPrograms programs = ProgramsOf(program);
   const worker::AcquireLease acquire = [this]() -> absl::StatusOr<worker::HeldLease> {
     ++acquired_;
     ++*held_;

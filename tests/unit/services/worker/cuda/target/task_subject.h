@@ -21,7 +21,7 @@ std::string Told(const MeasureOutcome& outcome);
 // host's, so that no figure means anything.
 class TaskSubject {
  public:
-  TaskSubject();
+  explicit TaskSubject(size_t parked_processes = 0);
   // Checks that no device memory is left.
   ~TaskSubject();
 
@@ -36,14 +36,20 @@ class TaskSubject {
     REQUIRE(std::holds_alternative<Outcome>(outcome));
     return std::get<Outcome>(outcome);
   }
+  // Profiles with the fake CUPTI.
+  worker::Profile Profile(const std::string& source);
   // Loads the candidate before it is measured, as the worker does while others are measured.
   MeasureOutcome MeasureLoaded(const std::string& source);
   const worker::PythonTaskPrograms& task() const { return *task_; }
+  // Number of processes that are parked.
+  size_t parked() const { return measurer_->times().parked; }
   // How often a lease was acquired, and how many are held.
   int acquired() const { return acquired_; }
   int held() const { return *held_; }
 
  private:
+  worker::CudaPrograms ProgramsOf(const std::string& program) const;
+
   TickingClock clock_;
   worker::DeviceMonitor monitor_{nullptr, "GPU-1", clock_};
   std::unique_ptr<worker::CudaMeasurer> measurer_;

@@ -1,0 +1,113 @@
+// Python candidates on the fake driver (tests/fakes/cuda/fake_libcuda.cc) with several devices.
+
+#include <dlfcn.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "services/worker/cuda/target/cuda_target.h"
+#include "tests/integration/worker/python_fixture.h"
+#include "tests/support/services.h"
+
+namespace kernelcast::testing {
+namespace {
+
+using worker::CudaTarget;
+
+// A node with two GPUs of different models.
+class Node {
+ public:
+  Node() : folder_("python-gpus") {
+    const std::string library = folder_.File("libcuda.so.1");
+    std::filesystem::create_symlink(std::filesystem::path(KERNELCAST_FAKE_DRIVER) / "libcuda.so.1",
+                                    library);
+    std::ofstream(folder_.File("models")) << "Fake A\nFake B\n";
+    // Runners find it by the variable, this process because it is loaded.
+    setenv("LD_LIBRARY_PATH", folder_.path().c_str(), 1);
+    REQUIRE(dlopen(library.c_str(), RTLD_NOW) != nullptr);
+    worker::CudaTargetOptions options;
+    options.cuda_home = KERNELCAST_CUDA_HOME;
+    options.program_folder = ProgramFolder();
+    options.cache_directory = folder_.File("cache");
+    options.python = kPython;
+    options.python_device = "cpu";
+    options.untrusted_uid = 65534;
+    auto target = CudaTarget::Make(std::move(options));
+    INFO(target.status().ToString());
+    REQUIRE(target.ok());
+    target_ = *std::move(target);
+    const worker::TargetInfo info = target_->Describe();
+    INFO(info.unavailable_reason);
+    REQUIRE(info.can_measure);
+    REQUIRE(info.devices.size() == 2);
+  }
+
+  Candidate Number(int number) const {
+    Candidate candidate = PythonCandidate(
+        problem_, ModelNew(absl::StrCat("        return torch.relu(x) * n  # ", number)));
+    candidate.target = "cuda";
+    candidate.candidate_id = CandidateId(candidate);
+    return candidate;
+  }
+
+  std::optional<size_t> Expect(int number, const worker::DeviceWish& wish = {}) {
+    return target_->Expect(problem_, Number(number), wish);
+  }
+
+  // Requires that its outputs are right. The fake driver's times mean nothing.
+  void Measure(int number, size_t device) {
+    const Candidate candidate = Number(number);
+    const worker::CancelToken cancel;
+    const auto compiled = target_->Compile({problem_, &candidate}, cancel);
+    REQUIRE(compiled.ok());
+    const auto measured = target_->Measure(
+        {problem_, candidate, std::get<worker::CompileSuccess>(compiled->result).artifact,
+         MeasureLevel::kScreen, device},
+        cancel);
+    INFO(measured.status().ToString());
+    REQUIRE(measured.ok());
+    INFO(MeasurementFeedback(*measured));
+    CHECK(measured->device.model == (device == 0 ? "Fake A" : "Fake B"));
+    CHECK_FALSE(std::holds_alternative<WrongResult>(measured->outcome));
+    CHECK_FALSE(std::holds_alternative<Crash>(measured->outcome));
+    CHECK_FALSE(std::holds_alternative<Timeout>(measured->outcome));
+  }
+
+ private:
+  TemporaryFolder folder_;
+  Problem problem_ = MakeTask(kReluTask);
+  std::unique_ptr<CudaTarget> target_;
+};
+
+TEST_CASE("Python candidates are loaded ahead for each GPU of a node") {
+  if (!HaveTorch()) return;
+  Node node;
+  // What the task's inputs are is found out with the first candidate.
+  CHECK_FALSE(node.Expect(0));
+  node.Measure(0, 1);
+  // The GPU with the fewest is next.
+  CHECK(node.Expect(1) == 0);
+  CHECK(node.Expect(2) == 1);
+  CHECK(node.Expect(3) == 0);
+  CHECK(node.Expect(4, {.model = "Fake A", .architecture = ""}) == 0);
+  CHECK_FALSE(node.Expect(5, {.model = "Fake C", .architecture = ""}));
+  node.Measure(1, 0);
+  node.Measure(2, 1);
+  // Another GPU may take it, for which it is loaded anew.
+  node.Measure(3, 1);
+  node.Measure(4, 0);
+  // None waits any more.
+  CHECK(node.Expect(6) == 0);
+  CHECK(node.Expect(7) == 1);
+}
+
+}  // namespace
+}  // namespace kernelcast::testing
