@@ -80,6 +80,13 @@ size_t Distance(const Candidate& a, const Candidate& b) {
   return distance;
 }
 
+// The kernel as an author writes it. It is no point of the template space.
+Candidate Written(Candidate candidate) {
+  candidate.source += "\n";
+  candidate.candidate_id = CandidateId(candidate);
+  return candidate;
+}
+
 // Writes each recorded kernel once.
 class ReplayingAuthor {
  public:
@@ -90,12 +97,13 @@ class ReplayingAuthor {
   // The row of a kernel derived from the parent. Nothing: all were written.
   std::optional<size_t> Write(const std::string& parent_candidate_id) {
     if (unwritten_.empty()) return std::nullopt;
+    const auto parent = space_.row_of.find(parent_candidate_id);
     const auto is_child = [&](size_t row) {
-      return !parent_candidate_id.empty() &&
-             space_.candidates[row].parent_candidate_id == parent_candidate_id;
+      const auto recorded = space_.row_of.find(space_.candidates[row].parent_candidate_id);
+      return parent != space_.row_of.end() && recorded != space_.row_of.end() &&
+             recorded->second == parent->second;
     };
     auto chosen = std::ranges::find_if(unwritten_, is_child);
-    const auto parent = space_.row_of.find(parent_candidate_id);
     if (chosen == unwritten_.end()) {
       std::uniform_int_distribution<size_t> any(0, unwritten_.size() - 1);
       chosen = unwritten_.begin() + static_cast<ptrdiff_t>(any(random_));
@@ -254,7 +262,7 @@ class Simulation {
     const std::string id = absl::StrCat(kSearch, "/kernel", settled.number);
     settled.outcome = orchestrator::GenerationOutcome::kWritten;
     settled.detail = id;
-    Candidate candidate = space_.candidates[*row];
+    Candidate candidate = Written(space_.candidates[*row]);
     candidate.parent_candidate_id = settled.parent_candidate_id;
     Apply(std::move(settled));
     live_.push_back(id);
@@ -377,6 +385,7 @@ absl::StatusOr<RecordedSpace> ReadSpace(const MeasuredProblem& problem, const st
     if (row == problem.rows.size()) break;
     candidate.problem_id = problem.context->problem.problem_id;
     candidate.candidate_id = problem.candidate_ids[row];
+    space.row_of[Written(candidate).candidate_id] = row;
     space.candidates.push_back(std::move(candidate));
     space.facts.push_back(kernelcast::FromProto(record.facts()));
     space.device_times_ns.push_back(ToNanoseconds(measured.device_time()));

@@ -27,7 +27,7 @@ struct RecordedTiming {
 // A measured space with what a search of it needs besides the rows.
 struct RecordedSpace {
   const MeasuredProblem* problem = nullptr;
-  std::map<std::string, size_t> row_of;  // by candidate id
+  std::map<std::string, size_t> row_of;  // by candidate id, also of an author's kernels
   std::vector<CompileFacts> facts;       // one per row
   std::vector<Candidate> candidates;     // one per row
   std::vector<RecordedTiming> timings;   // one per row
