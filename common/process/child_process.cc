@@ -309,22 +309,6 @@ void ChildProcess::Kill() {
   }
 }
 
-bool ChildProcess::Stop(int64_t timeout_ns) {
-  if (ended_) return false;
-  kill(-pid_, SIGSTOP);
-  const int64_t deadline_ns = Clock::Real().MonotonicNs() + timeout_ns;
-  constexpr timespec kPause{0, 100'000};
-  do {
-    siginfo_t info{};
-    if (waitid(P_PIDFD, static_cast<id_t>(pid_fd_), &info, WSTOPPED | WNOHANG) == 0 &&
-        info.si_pid == pid_ && info.si_code == CLD_STOPPED) {
-      return true;
-    }
-    nanosleep(&kPause, nullptr);
-  } while (Clock::Real().MonotonicNs() < deadline_ns);
-  return false;
-}
-
 void ChildProcess::DrainOutput() {
   // Reads several times the default capacity of a pipe, but not forever: the caller has a deadline,
   // and a process outside the group may hold the other end.

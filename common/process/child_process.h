@@ -75,10 +75,6 @@ class ChildProcess {
   // Sends SIGKILL to the whole group. May be called at any time.
   void Kill();
 
-  // Stops the whole group (SIGSTOP), which can then only be killed. Returns false if the child has
-  // not stopped after `timeout_ns`, or has ended.
-  [[nodiscard]] bool Stop(int64_t timeout_ns);
-
   // Standard output and error so far, at most kept_output_bytes.
   const std::string& output() const { return output_; }
 

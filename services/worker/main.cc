@@ -54,7 +54,6 @@ constexpr uint64_t kMostBytes = uint64_t{1} << 50;
 constexpr uint64_t kMostCompileJobs = 4096;
 constexpr uint64_t kMostCredits = 1'000'000;
 constexpr int kMostLoadedAhead = 32;
-constexpr int kMostParkedProcesses = 16;
 constexpr double kMostReplayPace = 1000;
 // Workers that share a cache folder.
 constexpr int kMostJournals = 64;
@@ -78,7 +77,6 @@ struct Flags {
   std::string python;
   std::string gpus = "all";
   int load_ahead = 8;
-  int parked_processes = 0;
   std::vector<std::string> replay;
   double replay_pace = 0;
 };
@@ -160,7 +158,6 @@ absl::StatusOr<std::map<std::string, std::unique_ptr<Target>>> MakeTargets(
     cuda.architecture = flags.cuda_architecture;
     cuda.gpus = flags.gpus;
     cuda.load_ahead = flags.load_ahead;
-    cuda.parked_processes = flags.parked_processes;
     cuda.python = flags.python;
     cuda.cache_directory = absl::StrCat(flags.cache_dir, "/cuda-artifacts");
     cuda.max_cache_bytes = flags.cache_max_bytes;
@@ -345,11 +342,6 @@ int Main(int argc, char** argv) {
                  "Maximum number of Python candidates that each GPU loads ahead of their "
                  "measurement; fewer where memory or processors are short")
       ->check(WholeNumberFrom(1, kMostLoadedAhead))
-      ->capture_default_str();
-  app.add_option("--parked-processes", flags.parked_processes,
-                 "Number of stopped processes of finished Python candidates that each GPU ends "
-                 "together; 0: each is ended at once")
-      ->check(WholeNumberFrom(0, kMostParkedProcesses))
       ->capture_default_str();
   app.add_option("--replay", flags.replay,
                  "Exported records; their targets answer from them instead of measuring");

@@ -70,12 +70,10 @@ std::optional<std::string> MissingTool(const std::string& what) {
 GpuFixture::GpuFixture(const std::string& problem_folder, worker::MeasureOptions options)
     : GpuFixture(LoadGpuProblem(problem_folder), std::move(options)) {}
 
-GpuFixture::GpuFixture(Problem problem, worker::MeasureOptions options, GpuProcesses processes)
+GpuFixture::GpuFixture(Problem problem, worker::MeasureOptions options)
     : folder_("gpu"), problem_(std::move(problem)) {
   worker::CudaTargetOptions with = Options(folder_.path().string());
   with.measure = std::move(options);
-  with.load_ahead = processes.load_ahead;
-  with.parked_processes = processes.parked;
   auto target = worker::CudaTarget::Make(std::move(with));
   INFO(target.status().ToString());
   REQUIRE(target.ok());

@@ -15,17 +15,11 @@ namespace kernelcast::testing {
 
 Problem LoadGpuProblem(const std::string& folder);
 
-// Numbers of processes of Python candidates; see CudaTargetOptions.
-struct GpuProcesses {
-  int load_ahead = worker::CudaTargetOptions().load_ahead;
-  int parked = 0;
-};
-
 // The cuda target with the real compiler, runner and device.
 class GpuFixture {
  public:
   explicit GpuFixture(const std::string& problem_folder, worker::MeasureOptions options);
-  GpuFixture(Problem problem, worker::MeasureOptions options, GpuProcesses processes = {});
+  GpuFixture(Problem problem, worker::MeasureOptions options);
 
   worker::CudaTarget& target() { return *target_; }
   const Problem& problem() const { return problem_; }

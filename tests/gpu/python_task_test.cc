@@ -2,7 +2,6 @@
 
 #include "common/domain/python_task.h"
 
-#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdio>
@@ -372,7 +371,6 @@ void PrintRate(TaskFixture& fixture, const std::string& name,
                const std::vector<std::string>& sources) {
   worker::CudaTarget& target = fixture.gpu().target();
   std::map<std::string, int64_t> stages_ns;
-  size_t most_parked = 0;
   const int64_t start_ns = Clock::Real().MonotonicNs();
   Compiling compiling(fixture, sources);
   for (size_t i = 0; i < sources.size(); ++i) {
@@ -387,7 +385,6 @@ void PrintRate(TaskFixture& fixture, const std::string& name,
     INFO(MeasurementFeedback(*measured));
     CHECK(std::holds_alternative<MeasuredOk>(measured->outcome));
     const worker::CudaMeasurer::Times& times = target.last_times();
-    most_parked = std::max(most_parked, times.parked);
     const std::vector<std::pair<std::string, int64_t>> stages = {
         {"prepare", times.prepare_ns},
         {"attach", times.attach_ns},
@@ -398,7 +395,7 @@ void PrintRate(TaskFixture& fixture, const std::string& name,
         {"graphs", times.judge.graphs_ns},
         {"eager", times.judge.timing_ns},
         {"new values", times.judge.fresh_ns},
-        {"end or park", times.end_ns}};
+        {"end", times.end_ns}};
     int64_t sum_ns = 0;
     for (const auto& [stage, ns] : stages) {
       stages_ns[stage] += ns;
@@ -409,55 +406,27 @@ void PrintRate(TaskFixture& fixture, const std::string& name,
     stages_ns["other, and wait for loading"] += Clock::Real().MonotonicNs() - compiled_ns - sum_ns;
   }
   const auto count = static_cast<double>(sources.size());
-  std::printf(
-      "%s: %zu candidates in %.2f s, compile included: %.1f / s; at most %zu parked; ms of "
-      "each:\n",
-      name.c_str(), sources.size(), Seconds(start_ns), count / Seconds(start_ns), most_parked);
+  std::printf("%s: %zu candidates in %.2f s, compile included: %.1f / s; ms of each:\n",
+              name.c_str(), sources.size(), Seconds(start_ns), count / Seconds(start_ns));
   for (const auto& [stage, ns] : stages_ns) {
     std::printf("  %-28s %6.1f\n", stage.c_str(), static_cast<double>(ns) * 1e-6 / count);
   }
   std::fflush(stdout);
 }
 
-// Without and with parked processes, in turn, because rates of two runs differ.
 TEST_CASE("Rate of Python candidates") {
   KERNELCAST_NEEDS_TASKS();
-  const std::vector<GpuProcesses> settings = {{8, 0}, {8, 8}, {8, 0}, {8, 8}, {12, 0}, {12, 8}};
-  for (const GpuProcesses& processes : settings) {
-    TaskFixture fixture(MakeTask(kTask), processes);
-    (void)fixture.Measure(kTriton);
-    for (const bool triton : {false, true}) {
-      std::vector<std::string> sources;
-      for (int i = 0; i < 60; ++i) {
-        sources.push_back(
-            triton
-                ? absl::StrReplaceAll(kTriton, {{"g / (1", absl::StrCat("(g + ", i, "e-9) / (1")}})
-                : ModelNew(absl::StrCat("        return silu(gate).mul_(value)  # ", i)));
-      }
-      PrintRate(fixture,
-                absl::StrCat(triton ? "triton" : "torch", ", --load-ahead ", processes.load_ahead,
-                             " --parked-processes ", processes.parked),
-                sources);
+  TaskFixture fixture(MakeTask(kTask));
+  (void)fixture.Measure(kTriton);
+  for (const bool triton : {false, true}) {
+    std::vector<std::string> sources;
+    for (int i = 0; i < 60; ++i) {
+      sources.push_back(
+          triton ? absl::StrReplaceAll(kTriton, {{"g / (1", absl::StrCat("(g + ", i, "e-9) / (1")}})
+                 : ModelNew(absl::StrCat("        return silu(gate).mul_(value)  # ", i)));
     }
+    PrintRate(fixture, triton ? "triton" : "torch", sources);
   }
-}
-
-TEST_CASE("Verdicts of Python candidates are the same with parked processes") {
-  KERNELCAST_NEEDS_TASKS();
-  TaskFixture fixture(MakeTask(kTask), {.parked = 3});
-  const std::string right = ModelNew("        return silu(gate).mul_(value)");
-  for (int round = 0; round < 4; ++round) {
-    (void)fixture.CheckOutcome("right", right, {"ok"});
-    (void)fixture.CheckOutcome("triton", kTriton, {"ok"});
-    (void)fixture.CheckOutcome("wrong", ModelNew("        return torch.sigmoid(gate) * value"),
-                               {"wrong_result"});
-  }
-  // Work that its process leaves on the device keeps it from being parked.
-  (void)fixture.CheckOutcome("leaves work",
-                             ModelNew("        if self.calls > 400: torch.cuda._sleep(1 << 34)\n"
-                                      "        return silu(gate).mul_(value)"),
-                             {"ok", "timeout", "exploit", "wrong_result"});
-  (void)fixture.CheckOutcome("right afterwards", right, {"ok"});
 }
 
 }  // namespace

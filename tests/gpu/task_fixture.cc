@@ -26,8 +26,7 @@ std::optional<std::string> NoTasks() {
 
 Problem MakeTask(const std::string& source) { return ParseProblem({{"task.py", source}}).value(); }
 
-TaskFixture::TaskFixture(Problem problem, GpuProcesses processes)
-    : gpu_(std::move(problem), TaskOptions(), processes) {}
+TaskFixture::TaskFixture(Problem problem) : gpu_(std::move(problem), TaskOptions()) {}
 
 Candidate TaskFixture::MakeCandidate(const std::string& source) const {
   Candidate candidate = ReferenceCandidate(gpu_.problem(), kCudaTargetName).value();

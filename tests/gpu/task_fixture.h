@@ -28,7 +28,7 @@ Problem MakeTask(const std::string& source);
 // Judges candidates of a task on a GPU.
 class TaskFixture {
  public:
-  explicit TaskFixture(Problem problem, GpuProcesses processes = {});
+  explicit TaskFixture(Problem problem);
 
   GpuFixture& gpu() { return gpu_; }
   // Judges candidates of another task in the same worker.

@@ -250,7 +250,6 @@ bool CudaJudge::CaptureShape(const CudaPreparedProblem::BenchShape& shape, std::
 
 bool CudaJudge::CaptureGraphs() {
   const int64_t start_ns = judgement_.NowNs();
-  const std::shared_ptr<void> capturing = judgement_.BeginCapture();
   bool going = true;
   for (size_t i = 0; i < graphs_.size() && no_graphs_[i].empty() && going; ++i) {
     const CudaPreparedProblem::BenchShape& shape = judgement_.prepared().bench_shapes()[i];

@@ -73,8 +73,6 @@ struct CudaJudgeRequest {
   DeviceMonitor& monitor;
   RunnerSpread& spread;
   const Quieten& quieten;
-  // Keeps other processes from being started while graphs are captured; may be empty.
-  const Quieten& before_capture;
   const CancelToken& cancel;
   CudaJudgeTimes& times;
   const Clock& clock = Clock::Real();
@@ -125,10 +123,6 @@ class Judgement {
   // Stops other work of the worker on the device until the judgement has ended.
   void Quieten() {
     if (quiet_ == nullptr && request_.quieten) quiet_ = request_.quieten();
-  }
-  // Keeps other processes from being started until the result is destroyed; null: it does not.
-  std::shared_ptr<void> BeginCapture() const {
-    return request_.before_capture ? request_.before_capture() : nullptr;
   }
   // Replaces the runners by new ones, in which nothing is loaded.
   [[nodiscard]] absl::Status RenewRunners();

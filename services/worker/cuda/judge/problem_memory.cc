@@ -1,7 +1,6 @@
 #include "services/worker/cuda/judge/problem_memory.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "common/base/status.h"
@@ -73,29 +72,8 @@ absl::StatusOr<bool> ProblemMemory::ExchangeOutputs() {
   return true;
 }
 
-absl::StatusOr<bool> ProblemMemory::RetireOutputs() {
-  if (spare_outputs_.empty()) {
-    absl::StatusOr<SharedArena> made = MakeArena(outputs_bytes_);
-    if (absl::IsResourceExhausted(made.status())) return false;
-    KC_RETURN_IF_ERROR(made.status());
-    spare_outputs_.push_back(*std::move(made));
-  }
-  retired_outputs_.push_back(std::move(outputs_));
-  outputs_ = std::move(spare_outputs_.back());
-  spare_outputs_.pop_back();
-  return true;
-}
-
-void ProblemMemory::ReuseOutputs() {
-  std::ranges::move(retired_outputs_, std::back_inserter(spare_outputs_));
-  retired_outputs_.clear();
-}
-
 uint64_t ProblemMemory::bytes() const {
   uint64_t bytes = other_outputs_.mapped_bytes();
-  for (const auto* arenas : {&retired_outputs_, &spare_outputs_}) {
-    for (const SharedArena& arena : *arenas) bytes += arena.mapped_bytes();
-  }
   for (const SharedArena* arena : {&inputs_, &outputs_, &reference_outputs_, &scratch_}) {
     bytes += arena->mapped_bytes();
   }

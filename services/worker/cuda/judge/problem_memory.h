@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -46,12 +45,6 @@ class ProblemMemory {
   // false if the device has no room.
   [[nodiscard]] absl::StatusOr<bool> ExchangeOutputs();
 
-  // The same for a candidate whose process is parked: it keeps the memory of its outputs until
-  // ReuseOutputs. Returns false if the device has no room.
-  [[nodiscard]] absl::StatusOr<bool> RetireOutputs();
-  // All processes whose outputs were retired have ended.
-  void ReuseOutputs();
-
   // Maps an arena into a runner, inputs read-only.
   [[nodiscard]] absl::Status Map(CudaRunner& runner, Arena number, const CancelToken& cancel);
   // Grows the scratch arena to the requested size and maps it into the runner, which then needs all
@@ -87,8 +80,6 @@ class ProblemMemory {
   SharedArena inputs_;
   SharedArena outputs_;
   SharedArena other_outputs_;  // empty until it is needed
-  std::vector<SharedArena> retired_outputs_;
-  std::vector<SharedArena> spare_outputs_;
   SharedArena reference_outputs_;
   SharedArena scratch_;
 };

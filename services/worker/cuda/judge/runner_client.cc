@@ -153,11 +153,6 @@ void CudaRunner::Kill() {
   child_->Kill();
 }
 
-bool CudaRunner::Stop(int64_t limit_ns) {
-  alive_ = false;
-  return child_->Stop(limit_ns);
-}
-
 CudaRunner::Answer CudaRunner::Lost(End end) {
   alive_ = false;
   child_->Kill();

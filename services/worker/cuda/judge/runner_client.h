@@ -121,8 +121,6 @@ class CudaRunner {
   // Whether the runner is usable: it has neither ended nor lost its context.
   // Kills the process, for which the destructor waits.
   void Kill();
-  // Stops the process, which then can only be killed. Returns false if it does not stop in time.
-  [[nodiscard]] bool Stop(int64_t limit_ns);
   bool alive() const { return alive_; }
   // What it has printed so far, the last part if it is long.
   const std::string& output() const { return child_->output(); }

@@ -21,31 +21,10 @@ Profile NoProfile(std::string reason) {
   return profile;
 }
 
-// Of the judge's own smallest work on a device that other work shares with it.
-constexpr int64_t kBusyNs = 500'000;
-constexpr int kIdleProbes = 5;
-constexpr int64_t kStopLimitNs = 20'000'000;
-
-class ParkedRunner final : public ParkedProcess {
- public:
-  explicit ParkedRunner(std::unique_ptr<CudaRunner> runner) : runner_(std::move(runner)) {}
-  void Kill() override { runner_->Kill(); }
-
- private:
-  const std::unique_ptr<CudaRunner> runner_;
-};
-
-bool LacksMemory(const MeasureOutcome& outcome) {
-  const auto* const crash = std::get_if<Crash>(&outcome);
+bool LacksMemory(const absl::StatusOr<MeasureOutcome>& outcome) {
+  if (!outcome.ok()) return false;
+  const auto* const crash = std::get_if<Crash>(&*outcome);
   return crash != nullptr && crash->cause == Crash::Cause::kMemoryLimit;
-}
-
-// Verdicts that depend on what else the device does.
-bool MayBeDisturbed(const MeasureOutcome& outcome) {
-  const auto* const timeout = std::get_if<Timeout>(&outcome);
-  return std::holds_alternative<Exploit>(outcome) ||
-         std::holds_alternative<EnvironmentUnstable>(outcome) ||
-         (timeout != nullptr && timeout->stage != "load") || LacksMemory(outcome);
 }
 
 }  // namespace
@@ -62,7 +41,6 @@ void CudaMeasurer::DropRunner() {
 
 void CudaMeasurer::DropDevice() {
   if (ending_.valid()) ending_.get();
-  parked_.EndAll();
   if (device_ != nullptr) {
     // What is freed below belongs to this context, and another one may be current on this thread.
     (void)device_->Bind();
@@ -71,7 +49,6 @@ void CudaMeasurer::DropDevice() {
   spares_.clear();
   prepared_.clear();
   kernels_.reset();
-  probe_ = {};
   device_.reset();
 }
 
@@ -138,7 +115,6 @@ absl::Status CudaMeasurer::StartReference(const CudaPrograms& programs, const Ca
 absl::StatusOr<PythonTaskPrograms> CudaMeasurer::Describe(const Problem& problem,
                                                           const CancelToken& cancel) {
   FinishCandidate();
-  parked_.EndAll();
   KC_ASSIGN_OR_RETURN(CudaDevice* const device, OpenDevice());
   return DescribeTask(problem, *device, options_.python, cancel);
 }
@@ -268,7 +244,6 @@ void CudaMeasurer::DropBeyond(uint64_t bytes) {
 absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
                                                    const CudaPrograms& programs, MeasureSpec spec,
                                                    const CancelToken& cancel) {
-  const std::shared_ptr<void> held = parked_.Hold();
   if (!ChecksMeanwhile(problem, programs, spec.level)) FinishCandidate();
   if (!ending_.valid() && lease_ == nullptr) {
     KC_ASSIGN_OR_RETURN(lease_, acquire_());
@@ -283,7 +258,6 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
     return prepared.status();
   }
   ++(*prepared)->candidates_served;
-  if (!ending_.valid() && parked_.size() == 0) (*prepared)->memory().ReuseOutputs();
   const bool hosted = programs.candidate.host_launched();
   if (ending_.valid()) {
     KC_ASSIGN_OR_RETURN(const bool exchanged, (*prepared)->memory().ExchangeOutputs());
@@ -330,7 +304,6 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
                             .monitor = monitor_,
                             .spread = spread_,
                             .quieten = options_.quieten,
-                            .before_capture = options_.before_capture,
                             .cancel = cancel,
                             .times = times_.judge,
                             .clock = clock_});
@@ -348,12 +321,9 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
   }
   if (programs.task != nullptr && outcome.ok() && std::holds_alternative<MeasuredOk>(*outcome) &&
       spec.level == MeasureLevel::kScreen && runner_ != nullptr && runner_->alive()) {
-    if (!Park(**prepared)) EndOnThread(**prepared);
-    // Then the inputs are checked after the end.
-    if (ending_.valid()) {
-      times_.end_ns += clock_.MonotonicNs() - judged_ns;
-      return outcome;
-    }
+    EndOnThread(**prepared);
+    times_.end_ns += clock_.MonotonicNs() - judged_ns;
+    return outcome;
   }
   // This ends anything that the candidate has left running.
   object_runner_.reset();
@@ -391,53 +361,11 @@ void CudaMeasurer::EndOnThread(CudaPreparedProblem& prepared) {
                        });
 }
 
-bool CudaMeasurer::DeviceIsIdle() {
-  if (probe_.address() == 0) {
-    auto made = DeviceBuffer::Allocate(*device_, sizeof(uint64_t));
-    if (!made.ok()) return false;
-    probe_ = *std::move(made);
-  }
-  // Contexts that share the device get slices of its time, which take longer than this work.
-  for (int i = 0; i < kIdleProbes; ++i) {
-    const int64_t start_ns = clock_.MonotonicNs();
-    const absl::Status cleared = device_->Check(
-        device_->api().MemsetD8Async(probe_.address(), 0, probe_.bytes(), device_->stream()),
-        "probing the device");
-    if (!cleared.ok() || !device_->Synchronize().ok() ||
-        clock_.MonotonicNs() - start_ns >= kBusyNs) {
-      return false;
-    }
-  }
-  return true;
-}
-
-bool CudaMeasurer::Park(CudaPreparedProblem& prepared) {
-  if (!parked_.enabled() || !object_runner_->Stop(kStopLimitNs) || !DeviceIsIdle()) return false;
-  const auto memory = device_->Memory();
-  if (!memory.ok() || static_cast<double>(memory->free_bytes) <
-                          kFreeShare * static_cast<double>(memory->total_bytes)) {
-    return false;
-  }
-  const auto retired = prepared.memory().RetireOutputs();
-  if (!retired.ok() || !*retired) return false;
-  ParkedProcesses::Batch batch =
-      parked_.Park(std::make_unique<ParkedRunner>(std::move(object_runner_)));
-  if (batch.empty()) return true;
-  ended_on_ = &prepared;
-  ending_ = std::async(std::launch::async,
-                       [batch = std::move(batch), lease = std::move(lease_)]() mutable {
-                         batch.clear();
-                         lease.reset();
-                       });
-  return true;
-}
-
 bool CudaMeasurer::AwaitEnd() {
   if (!ending_.valid()) return true;
   ending_.get();
   // Another thread may have measured before.
   if (!device_->Bind().ok()) return false;
-  if (parked_.size() == 0) ended_on_->memory().ReuseOutputs();
   const auto fingerprint = ended_on_->InputsFingerprint();
   return fingerprint.ok() && *fingerprint == ended_on_->base_fingerprint();
 }
@@ -464,12 +392,8 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Measure(const Problem& problem,
   absl::StatusOr<MeasureOutcome> outcome = absl::UnavailableError("not judged");
   for (int attempt = 0; attempt < kAttempts && absl::IsUnavailable(outcome.status()); ++attempt) {
     outcome = Judge(problem, programs, spec, cancel);
-    if (parked_.size() > 0 && outcome.ok() && MayBeDisturbed(*outcome)) {
-      parked_.EndAll();
-      outcome = Judge(problem, programs, spec, cancel);
-    }
     // The workspace may fit once other prepared problems are dropped.
-    while (outcome.ok() && LacksMemory(*outcome) && DropOldest()) {
+    while (LacksMemory(outcome) && DropOldest()) {
       DropBeyond(0);
       outcome = Judge(problem, programs, spec, cancel);
     }
@@ -480,7 +404,6 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Measure(const Problem& problem,
   }
   loaded_.reset();
   lease_.reset();
-  times_.parked = parked_.size();
   return outcome;
 }
 
@@ -488,7 +411,6 @@ absl::StatusOr<Profile> CudaMeasurer::ProfileCandidate(const Problem& problem,
                                                        const CudaPrograms& programs,
                                                        const CancelToken& cancel) {
   FinishCandidate();
-  parked_.EndAll();
   const int64_t start_ns = clock_.MonotonicNs();
   if (options_.profile.cupti_library.empty()) {
     return NoProfile("libcupti, a part of NVIDIA's toolkit, is not found");

@@ -28,7 +28,6 @@
 #include "services/worker/cuda/judge/prepared_problem.h"
 #include "services/worker/cuda/judge/profile.h"
 #include "services/worker/cuda/judge/runner_client.h"
-#include "services/worker/cuda/target/parked_processes.h"
 
 namespace kernelcast::worker {
 
@@ -45,11 +44,6 @@ struct CudaMeasurerOptions {
   CudaProfileOptions profile = {};
   // Null: there is no other work.
   Quieten quieten = nullptr;
-  // Keeps other processes from being started while graphs are captured. Null: nothing does.
-  Quieten before_capture = nullptr;
-  // Number of stopped processes of finished Python candidates that are then ended together; see
-  // ParkedProcesses. 0: each is ended at once.
-  size_t parked_processes = 0;
   // Key for the values and placement of each preparation; for tests.
   std::function<SecretKey()> key = NewSecretKey;
 };
@@ -82,9 +76,6 @@ class CudaMeasurer {
  public:
   // The rest is for candidates' workspaces and for contexts.
   static constexpr double kPreparedShare = 0.8;
-  // Parked processes hold memory of the device, of which this share stays free.
-  static constexpr double kFreeShare = 0.5;
-  static constexpr int64_t kParkedIdleNs = 3'000'000'000;
 
   // `api`, `monitor` and `clock` must outlive the measurer. `ordinal` is the device's number as the
   // driver shows it to this process.
@@ -95,8 +86,7 @@ class CudaMeasurer {
         options_(std::move(options)),
         clock_(clock),
         ordinal_(ordinal),
-        spread_(options_.measure.spread),
-        parked_(options_.parked_processes, kParkedIdleNs) {}
+        spread_(options_.measure.spread) {}
   ~CudaMeasurer();
   CudaMeasurer(const CudaMeasurer&) = delete;
   CudaMeasurer& operator=(const CudaMeasurer&) = delete;
@@ -145,8 +135,7 @@ class CudaMeasurer {
   struct Times {
     int64_t prepare_ns = 0;
     int64_t attach_ns = 0;  // mapping memory into the candidate's process
-    int64_t end_ns = 0;     // ending or parking it, as far as the measurement waits
-    size_t parked = 0;      // processes that are parked afterwards
+    int64_t end_ns = 0;     // ending it, as far as the measurement waits
     CudaJudgeTimes judge;
   };
   const Times& times() const { return times_; }
@@ -164,11 +153,6 @@ class CudaMeasurer {
   void FinishCandidate();
   // Ends the current candidate's process on another thread, which then releases the lease.
   void EndOnThread(CudaPreparedProblem& prepared);
-  // Parks it instead. Returns false if it must be ended: the device would have too little memory,
-  // or it works on.
-  bool Park(CudaPreparedProblem& prepared);
-  // Whether no process has work on the device.
-  bool DeviceIsIdle();
   void DropDamaged(CudaPreparedProblem& prepared);
   absl::Status PrepareDevice(const CudaPrograms& programs);
   absl::StatusOr<CudaPreparedProblem*> Prepare(const Problem& problem, const CudaPrograms& programs,
@@ -195,7 +179,6 @@ class CudaMeasurer {
   std::unique_ptr<CudaDevice> device_;
   uint64_t prepared_bytes_ = 0;
   std::unique_ptr<JudgeKernels> kernels_;
-  DeviceBuffer probe_;                                        // of DeviceIsIdle
   std::list<std::unique_ptr<CudaPreparedProblem>> prepared_;  // most recently used first
   std::unique_ptr<CudaRunner> runner_;
   bool runs_task_ = false;                          // the runner has a Python reference
@@ -209,7 +192,6 @@ class CudaMeasurer {
   CudaPreparedProblem* attached_ = nullptr;  // its arenas are mapped in the runner
   RunnerSpread spread_;
   Times times_;
-  ParkedProcesses parked_;
 };
 
 }  // namespace kernelcast::worker

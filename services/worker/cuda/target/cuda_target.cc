@@ -149,12 +149,6 @@ absl::Status CudaTarget::OpenDevices() {
     measurer.quieten = [device = device.get()]() -> std::shared_ptr<void> {
       return device->loader == nullptr ? nullptr : device->loader->Pause(kQuietLimitNs);
     };
-    measurer.parked_processes = static_cast<size_t>(std::max(0, options_.parked_processes));
-    if (measurer.parked_processes > 0) {
-      measurer.before_capture = [device = device.get()]() -> std::shared_ptr<void> {
-        return device->loader == nullptr ? nullptr : device->loader->Pause(0);
-      };
-    }
     measurer.candidates_per_runner = options_.candidates_per_runner;
     measurer.profile.cupti_library = compilers_->toolkit().cupti_library;
     if (compilers_->zygote() != nullptr) {

@@ -46,9 +46,6 @@ struct CudaTargetOptions {
   // Python candidates that each device loads ahead of their measurement, at most, where its memory
   // and the processors allow it.
   int load_ahead = 8;
-  // Stopped processes of finished Python candidates that are ended together. 0: each is ended at
-  // once.
-  int parked_processes = 0;
   // A runner is replaced after this many candidates.
   int candidates_per_runner = 200;
 };

@@ -115,24 +115,6 @@ TEST_CASE("Processes left in the child's group die with it", "[process]") {
   CHECK(leash.AllDead());
 }
 
-TEST_CASE("A stopped child runs no more and can be killed", "[process]") {
-  auto child = MustSpawn(Shell("while :; do :; done"));
-  REQUIRE(child->Stop(kLongNs));
-  std::ifstream file("/proc/" + std::to_string(child->pid()) + "/stat");
-  std::string stat;
-  std::getline(file, stat);
-  CHECK(stat.find(") T ") != std::string::npos);
-  CHECK_FALSE(child->Poll());
-  child->Kill();
-  CHECK(child->Wait(kLongNs).signal == SIGKILL);
-}
-
-TEST_CASE("A child that has ended cannot be stopped", "[process]") {
-  auto child = MustSpawn(Shell("exit 3"));
-  CHECK(child->Wait(kLongNs).exit_code == 3);
-  CHECK_FALSE(child->Stop(kSecondNs));
-}
-
 TEST_CASE("The destructor kills the whole group", "[process]") {
   Leash leash;
   ChildOptions options = Shell("sleep 1000 & sleep 1000");

@@ -51,7 +51,7 @@ std::string Told(const MeasureOutcome& outcome) {
   return MeasurementFeedback(measurement);
 }
 
-TaskSubject::TaskSubject(size_t parked_processes) {
+TaskSubject::TaskSubject() {
   FakeCuda::Instance().Reset();
   worker::PythonZygote::Options zygote;
   zygote.python = *Python();
@@ -63,7 +63,6 @@ TaskSubject::TaskSubject(size_t parked_processes) {
   options.measure.min_call_limit_ns = 1'000'000'000;
   options.measure.max_call_limit_ns = 1'000'000'000;
   options.measure.python_load_limit_ns = kLoadLimitNs;
-  options.parked_processes = parked_processes;
   options.profile.cupti_library = absl::StrCat(DriverFolder(), "/libcuda.so.1");
   options.runner = FakeRunner();
   options.python = options.runner;

@@ -21,7 +21,7 @@ std::string Told(const MeasureOutcome& outcome);
 // host's, so that no figure means anything.
 class TaskSubject {
  public:
-  explicit TaskSubject(size_t parked_processes = 0);
+  TaskSubject();
   // Checks that no device memory is left.
   ~TaskSubject();
 
@@ -41,8 +41,6 @@ class TaskSubject {
   // Loads the candidate before it is measured, as the worker does while others are measured.
   MeasureOutcome MeasureLoaded(const std::string& source);
   const worker::PythonTaskPrograms& task() const { return *task_; }
-  // Number of processes that are parked.
-  size_t parked() const { return measurer_->times().parked; }
   // How often a lease was acquired, and how many are held.
   int acquired() const { return acquired_; }
   int held() const { return *held_; }
