@@ -114,7 +114,8 @@ size_t MeasureQueue::Choose(const std::deque<Waiting>& waiting, const MeasureLan
     if (!Fits(wish, lane)) {
       continue;
     }
-    if (wish.loaded_by.value_or(number) != number) {
+    // Its lane may have failed.
+    if (wish.loaded_by.value_or(number) != number && waiting[i].overtaken < kMaxOvertaken) {
       loaded_elsewhere = i;
       continue;
     }

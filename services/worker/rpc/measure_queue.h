@@ -27,7 +27,8 @@ struct MeasureWish {
   std::string device_model;
   std::string architecture;
   std::string problem_id;
-  // The lane whose device loads the candidate. Another takes the job only if it has no other work.
+  // The lane whose device loads the candidate. Another takes the job only if it has no other work,
+  // or if the job was overtaken kMaxOvertaken times.
   std::optional<size_t> loaded_by = std::nullopt;
 };
 

@@ -48,6 +48,10 @@ TEST_CASE("A lane leaves jobs that another lane loads, unless it has no others")
   CHECK(MeasureQueue::Choose(waiting, kH200, "a", {}, 0) == 2);
   CHECK(MeasureQueue::Choose(waiting, kH200, "a", {}, 1) == 0);
   CHECK(MeasureQueue::Choose(waiting, kH200, "a", {}, 2) == 3);
+  // The lane that loads it may have failed.
+  waiting[0].overtaken = MeasureQueue::kMaxOvertaken;
+  CHECK(MeasureQueue::Choose(waiting, kH200, "a", {}, 0) == 0);
+  waiting[0].overtaken = 0;
   // The newest is the least likely to be loaded.
   waiting.pop_back();
   waiting.pop_back();
