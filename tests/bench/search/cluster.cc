@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/convert/convert.h"
 #include "common/process/child_process.h"
+#include "common/rpc/status_conversion.h"
 
 namespace kernelcast::testing {
 namespace {
@@ -18,11 +19,6 @@ namespace fs = std::filesystem;
 constexpr int64_t kTrainingLimitNs = 1'800'000'000'000;
 
 }  // namespace
-
-absl::Status FromStatus(const grpc::Status& status) {
-  if (status.ok()) return absl::OkStatus();
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-}
 
 absl::Status Cluster::Start(const ClusterOptions& options) {
   std::string worker_address = options.worker_address;
@@ -58,7 +54,7 @@ absl::Status Cluster::PutProblem(const Problem& problem) {
   v1::PutProblemRequest request;
   *request.mutable_problem() = ProblemFilesToProto(problem);
   v1::PutProblemReply reply;
-  return FromStatus(stub_->PutProblem(&context, request, &reply));
+  return FromGrpc(stub_->PutProblem(&context, request, &reply));
 }
 
 absl::StatusOr<v1::Search> Cluster::Run(const std::string& id, const v1::SearchSpec& spec) {
@@ -67,7 +63,7 @@ absl::StatusOr<v1::Search> Cluster::Run(const std::string& id, const v1::SearchS
   start.set_search_id(id);
   *start.mutable_spec() = spec;
   v1::StartSearchReply started;
-  KC_RETURN_IF_ERROR(FromStatus(stub_->StartSearch(&start_context, start, &started)));
+  KC_RETURN_IF_ERROR(FromGrpc(stub_->StartSearch(&start_context, start, &started)));
   grpc::ClientContext watch_context;
   v1::WatchSearchRequest watch;
   watch.set_search_id(id);
@@ -75,12 +71,12 @@ absl::StatusOr<v1::Search> Cluster::Run(const std::string& id, const v1::SearchS
   v1::SearchEvent event;
   while (stream->Read(&event)) {
   }
-  KC_RETURN_IF_ERROR(FromStatus(stream->Finish()));
+  KC_RETURN_IF_ERROR(FromGrpc(stream->Finish()));
   grpc::ClientContext get_context;
   v1::GetSearchRequest get;
   get.set_search_id(id);
   v1::GetSearchReply reply;
-  KC_RETURN_IF_ERROR(FromStatus(stub_->GetSearch(&get_context, get, &reply)));
+  KC_RETURN_IF_ERROR(FromGrpc(stub_->GetSearch(&get_context, get, &reply)));
   return reply.searches(0);
 }
 
@@ -93,7 +89,7 @@ absl::Status Cluster::Export(const std::string& search_id, bool include_sources,
   auto stream = stub_->Export(&context, request);
   v1::ExportRecord record;
   while (stream->Read(&record)) KC_RETURN_IF_ERROR(take(record));
-  return FromStatus(stream->Finish());
+  return FromGrpc(stream->Finish());
 }
 
 absl::StatusOr<std::string> TrainPriorWithoutFamily(const std::string& problems,

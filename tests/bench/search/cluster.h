@@ -41,9 +41,6 @@ class Cluster {
   std::unique_ptr<v1::Orchestrator::Stub> stub_;
 };
 
-// The status of a call, with gRPC's code.
-absl::Status FromStatus(const grpc::Status& status);
-
 // Trains a prior in `folder` on the measured problems of `records`, which are folders of
 // PROBLEM.jsonl or PROBLEM.jsonl.gz, without those of the problem's family. `problems` is the
 // folder of the problems. Returns the prior's path.

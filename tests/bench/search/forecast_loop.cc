@@ -40,6 +40,7 @@
 #include "common/base/status.h"
 #include "common/convert/convert.h"
 #include "common/domain/problem.h"
+#include "common/rpc/status_conversion.h"
 #include "tests/bench/search/cluster.h"
 #include "tests/bench/search/kernel_pool.h"
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
@@ -131,7 +132,7 @@ absl::Status AwaitDevice(Cluster& cluster, const std::string& target) {
   while (Clock::now() < limit) {
     grpc::ClientContext context;
     v1::OrchestratorDescription description;
-    KC_RETURN_IF_ERROR(FromStatus(
+    KC_RETURN_IF_ERROR(FromGrpc(
         cluster.stub().Describe(&context, v1::OrchestratorDescribeRequest(), &description)));
     for (const v1::MeasurableDevice& device : description.devices()) {
       if (device.target() == target && device.measure_slots() > 0) return absl::OkStatus();

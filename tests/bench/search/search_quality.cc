@@ -40,6 +40,7 @@
 #include "common/convert/convert.h"
 #include "common/domain/problem.h"
 #include "common/domain/selection.h"
+#include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "tests/bench/search/cluster.h"
 #include "tests/support/one_by_one.h"
@@ -107,7 +108,7 @@ absl::StatusOr<RoutedStream> Route(testing::Cluster& cluster, const Problem& pro
         std::max(routed.best_speedup, evaluation.measured().ok().speedup().value());
   }
   stream->WritesDone();
-  KC_RETURN_IF_ERROR(testing::FromStatus(stream->Finish()));
+  KC_RETURN_IF_ERROR(FromGrpc(stream->Finish()));
   return routed;
 }
 

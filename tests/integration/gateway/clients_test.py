@@ -18,6 +18,7 @@ import served_gateway
 from served_gateway import BROKEN, FAST, PYTHON, ROOT, TASK_SECONDS, TASKS, ZEROS, has_torch
 
 HERE = pathlib.Path(__file__).resolve().parent
+STAND_INS = ROOT / "clients/python/tests"
 
 
 class ClientTest(served_gateway.ServicesTest):
@@ -70,7 +71,7 @@ class CheckoutTest(ClientTest):
         if not checkout:
             raise unittest.SkipTest(f"{cls.variable} names no checkout of {cls.project}")
         cls.missing = f"{cls.client} cannot import the client of {cls.project}"
-        cls.environment = {"PYTHONPATH": f"{pathlib.Path(checkout).resolve() / cls.sources}:{HERE}"}
+        cls.environment = {"PYTHONPATH": f"{pathlib.Path(checkout).resolve() / cls.sources}:{HERE}:{STAND_INS}"}
         cls.probe = ("-c", cls.imports)
         super().setUpClass()
 
@@ -212,8 +213,8 @@ class SlimeTest(CheckoutTest):
     variable = "KERNELCAST_TEST_SLIME"
     project = "https://github.com/THUDM/slime"
     imports = """
-import stubs
-stubs.replace_missing("torch", "sympy", "pylatexenc")
+import stand_ins
+stand_ins.install("torch", "sympy", "pylatexenc")
 from slime.rollout.rm_hub import batched_async_rm
 from slime.utils.types import Sample
 """

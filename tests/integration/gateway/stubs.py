@@ -1,38 +1,8 @@
-"""Stands in for packages that other projects' clients import, and that send no request themselves."""
+"""Does the work of Ray and verl in one process, for clients that call them on the way to the gateway."""
 
 import concurrent.futures
-import importlib.abc
-import importlib.machinery
 import sys
 import types
-
-
-class _Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds packages, and modules in them, whose names are classes without content."""
-
-    def __init__(self, names):
-        self.names = names
-
-    def find_spec(self, name, path=None, target=None):
-        del path, target
-        found = name.split(".")[0] in self.names
-        return importlib.machinery.ModuleSpec(name, self, is_package=True) if found else None
-
-    def create_module(self, spec):
-        return None
-
-    def exec_module(self, module):
-        def attribute(name):
-            if name.startswith("__"):
-                raise AttributeError(name)
-            return type(name, (), {})
-
-        module.__getattr__ = attribute
-
-
-def replace_missing(*names):
-    """Imports of these packages succeed also where they are not installed."""
-    sys.meta_path.append(_Empty(names))
 
 
 class _Method:
