@@ -4,12 +4,14 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/e2e/doubling_problem.h"
 #include "tests/e2e/program.h"
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
@@ -43,24 +45,39 @@ std::vector<json> Lines(const std::string& text) {
   return lines;
 }
 
+// `state` is the name of the search and of its state folder.
 std::vector<std::string> SearchOf(const TemporaryFolder& home, const std::string& problem,
-                                  const std::string& id, const std::vector<std::string>& more) {
-  std::vector<std::string> arguments = {
-      "search",      problem, "--json",      "--state-dir",         home.File("state"),
-      "--search-id", id,      "--no-report", "--measure-everything"};
+                                  const std::string& state, const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"search",      problem,          "--json",
+                                        "--state-dir", home.File(state), "--search-id",
+                                        state,         "--no-report",    "--measure-everything"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
+}
+
+// Whether so many candidates were measured with a verdict.
+std::function<bool(const Outcome&)> HasMeasured(int candidates) {
+  return [candidates](const Outcome& outcome) {
+    if (outcome.exit_code > kNotFaster) return true;
+    const json counts = json::parse(outcome.out)["counts"];
+    return counts["measured"].get<int>() - counts["unstable"].get<int>() >= candidates;
+  };
 }
 
 TEST_CASE("What one search showed makes the next one of its family start with the best",
           "[e2e][lessons]") {
   const TemporaryFolder home("lessons");
-  const std::string book = home.File("book.jsonl");
   const std::string first = MakeProblem(home, "first"), second = MakeProblem(home, "second");
-  const Outcome learnt =
-      Program(home, SearchOf(home, first, "a",
-                             {"--budget-measurements", "7", "--lessons", book, "--learn"}))
-          .Wait(900);
+  std::string state, book;
+  const Outcome learnt = RunUntil(
+      home,
+      [&](int attempt) {
+        state = absl::StrCat("a", attempt);
+        book = home.File(absl::StrCat("book", attempt, ".jsonl"));
+        return SearchOf(home, first, state,
+                        {"--budget-measurements", "7", "--lessons", book, "--learn"});
+      },
+      HasMeasured(7));
   INFO(learnt.err);
   REQUIRE(learnt.exit_code <= kNotFaster);
   CHECK_THAT(learnt.err, Contains("0 lessons about doubling on cpu"));
@@ -83,14 +100,14 @@ TEST_CASE("What one search showed makes the next one of its family start with th
 
   // Learning again adds nothing, from the log as from the search.
   const Outcome again =
-      Run(home, {"lessons", "learn", "--book", book, "--state-dir", home.File("state")},
+      Run(home, {"lessons", "learn", "--book", book, "--state-dir", home.File(state)},
           {{"KERNELCAST_PROBLEMS", home.File("problems")}});
   INFO(again.err);
   CHECK(again.exit_code == 0);
   CHECK_THAT(again.err, Contains("learnt 0 changes from 0 searches"));
   const std::string other = home.File("other.jsonl");
   const Outcome from_log =
-      Run(home, {"lessons", "learn", "--book", other, "--state-dir", home.File("state"), "a"},
+      Run(home, {"lessons", "learn", "--book", other, "--state-dir", home.File(state), state},
           {{"KERNELCAST_PROBLEMS", home.File("problems")}});
   CHECK(from_log.exit_code == 0);
   CHECK(Lines(Run(home, {"lessons", "list", other, "--json"}).out) == lessons);
@@ -100,10 +117,14 @@ TEST_CASE("What one search showed makes the next one of its family start with th
   // Of seven points the best is measured first, whatever the seed. One at a time: what is compiled
   // first would use up the budget.
   for (const char* const seed : {"1", "2"}) {
-    const Outcome with = Program(home, SearchOf(home, second, std::string("b") + seed,
-                                                {"--budget-measurements", "1", "--in-flight", "1",
-                                                 "--seed", seed, "--lessons", book}))
-                             .Wait(900);
+    const Outcome with = RunUntil(
+        home,
+        [&](int attempt) {
+          return SearchOf(home, second, absl::StrCat("b", seed, attempt),
+                          {"--budget-measurements", "1", "--in-flight", "1", "--seed", seed,
+                           "--lessons", book});
+        },
+        HasMeasured(1));
     INFO(with.err);
     CHECK(with.exit_code <= kNotFaster);
     CHECK_THAT(with.err, Contains("21 lessons about doubling on cpu"));
@@ -120,7 +141,7 @@ TEST_CASE("Files of lessons that cannot be read or written are refused before a 
   const auto fails = [&](const std::vector<std::string>& more) {
     const Outcome outcome = Run(home, SearchOf(home, problem, "a", more));
     CHECK(outcome.exit_code == 2);
-    CHECK_FALSE(fs::exists(home.File("state/log")));
+    CHECK_FALSE(fs::exists(home.File("a/log")));
     return outcome.err;
   };
   CHECK_THAT(fails({"--lessons", home.File("missing")}), Contains("cannot read"));
@@ -175,7 +196,10 @@ TEST_CASE("With a lesson in the prompt the author answers better, and the search
                                           "--in-flight",
                                           "1"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    const Outcome outcome = Program(home, SearchOf(home, problem, id, arguments)).Wait(900);
+    const Outcome outcome = RunUntil(
+        home,
+        [&](int attempt) { return SearchOf(home, problem, absl::StrCat(id, attempt), arguments); },
+        HasMeasured(1));
     INFO(outcome.err);
     REQUIRE(outcome.exit_code <= kNotFaster);
     for (const std::string& prompt : author->prompts()) CHECK_THAT(prompt, !Contains("im_start"));

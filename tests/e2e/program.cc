@@ -185,6 +185,17 @@ Outcome Run(const TemporaryFolder& home, const std::vector<std::string>& argumen
   return Program(home, arguments, environment).Wait();
 }
 
+Outcome RunUntil(const TemporaryFolder& home,
+                 const std::function<std::vector<std::string>(int attempt)>& arguments_of,
+                 const std::function<bool(const Outcome&)>& enough) {
+  Outcome outcome;
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    outcome = Program(home, arguments_of(attempt)).Wait(900);
+    if (enough(outcome)) break;
+  }
+  return outcome;
+}
+
 bool Alive(pid_t pid) {
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
   std::string line;

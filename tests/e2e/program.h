@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -62,6 +63,12 @@ class Program {
 // Runs it to its end.
 Outcome Run(const TemporaryFolder& home, const std::vector<std::string>& arguments,
             const std::map<std::string, std::string>& environment = {});
+
+// Runs it with new arguments until the outcome is enough, at most five times: other load may leave
+// a measurement without a verdict. `attempt` counts from 0.
+Outcome RunUntil(const TemporaryFolder& home,
+                 const std::function<std::vector<std::string>(int attempt)>& arguments_of,
+                 const std::function<bool(const Outcome&)>& enough);
 
 // Whether a process exists and is not a zombie.
 bool Alive(pid_t pid);
