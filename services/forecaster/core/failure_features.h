@@ -13,7 +13,7 @@ namespace kernelcast::forecaster {
 // Features that indicate a wrong result of a device CUDA candidate: how much more or less than the
 // reference it loads, stores, computes and synchronises, how narrow its types are, and its share of
 // control instructions. A change of names, order or meaning requires a new id.
-inline constexpr std::string_view kEmbeddedFailureSchemaId = "embedded-cuda-failures/1";
+inline constexpr std::string_view kEmbeddedFailureSchemaId = "embedded-cuda-failures/2";
 
 std::span<const std::string> FailureRowNames();
 
@@ -24,6 +24,12 @@ std::vector<float> FailureRow(const CompileFacts& candidate, const CompileFacts&
 
 // Whether the simulation found a fault, for any GPU.
 bool HasFindings(const CompileFacts& facts);
+
+// Whether the launches store fewer bytes to global memory than the outputs hold, at any bench
+// shape. Such a candidate leaves elements unwritten. `output_bytes` has the size of all outputs by
+// bench shape. False if a launch was not simulated, because it may write the rest.
+bool LeavesOutputsUnwritten(const CompileFacts& facts, std::string_view device_model,
+                            std::span<const double> output_bytes);
 
 }  // namespace kernelcast::forecaster
 

@@ -16,16 +16,30 @@ float Log2OrMissing(double value) {
   return value > 0 && std::isfinite(value) ? static_cast<float>(std::log2(value)) : kMissing;
 }
 
+double Elements(const TensorSpec& tensor, const AxisValues& axes) {
+  const absl::StatusOr<std::vector<int64_t>> shape = TensorShape(tensor, axes);
+  if (!shape.ok()) return 0;
+  double elements = 1;
+  for (const int64_t size : *shape) elements *= static_cast<double>(size);
+  return elements;
+}
+
 double Elements(const std::vector<TensorSpec>& tensors, const AxisValues& axes) {
   double total = 0;
-  for (const TensorSpec& tensor : tensors) {
-    const absl::StatusOr<std::vector<int64_t>> shape = TensorShape(tensor, axes);
-    if (!shape.ok()) continue;
-    double elements = 1;
-    for (const int64_t size : *shape) elements *= static_cast<double>(size);
-    total += elements;
-  }
+  for (const TensorSpec& tensor : tensors) total += Elements(tensor, axes);
   return total;
+}
+
+std::vector<double> OutputBytes(const Problem& problem, const ProblemTarget& target) {
+  std::vector<double> bytes;
+  for (const AxisValues& shape : target.bench_shapes) {
+    double sum = 0;
+    for (const TensorSpec& output : problem.outputs) {
+      sum += Elements(output, shape) * static_cast<double>(SizeBytes(output.dtype));
+    }
+    bytes.push_back(sum);
+  }
+  return bytes;
 }
 
 double Evaluate(const std::optional<Expression>& expression, const AxisValues& axes) {
@@ -76,6 +90,7 @@ ProblemContext::ProblemContext(Problem parsed) : problem(std::move(parsed)) {
     const AxisValues& largest =
         largest_shapes_.emplace(target, LargestBenchShape(problem, details)).first->second;
     work_features.emplace(target, WorkFeatures(problem, largest));
+    output_bytes.emplace(target, OutputBytes(problem, details));
     encoders.emplace(target,
                      details.space.has_value() ? TunableEncoder(*details.space) : TunableEncoder());
     const absl::StatusOr<Candidate> reference = ReferenceCandidate(problem, target);

@@ -42,6 +42,8 @@ struct ProblemContext {
   std::map<std::string, TunableEncoder, std::less<>> encoders;
   // By target. One value per kWorkFeatureNames; NaN if the problem does not declare it.
   std::map<std::string, std::vector<float>, std::less<>> work_features;
+  // By target: bytes of all outputs at each bench shape.
+  std::map<std::string, std::vector<double>, std::less<>> output_bytes;
   // By target: launch features of the reference.
   std::map<std::string, std::vector<float>, std::less<>> reference_launch_features;
 

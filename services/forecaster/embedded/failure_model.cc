@@ -42,9 +42,11 @@ double Shrunk(double failures, double total, double prior, double prior_rows) {
 
 // The rate without labels of the problem.
 double Expected(const CandidateFeatures& features, const FailurePrior* prior) {
-  const double p = prior != nullptr && prior->Covers(features) ? prior->Predict(features)
-                                                               : FailureModel::kPriorRate;
-  return features.has_findings ? 1 - (1 - p) * (1 - FailureModel::kFindingRate) : p;
+  double p = prior != nullptr && prior->Covers(features) ? prior->Predict(features)
+                                                         : FailureModel::kPriorRate;
+  if (features.has_findings) p = 1 - (1 - p) * (1 - FailureModel::kFindingRate);
+  if (features.leaves_outputs_unwritten) p = 1 - (1 - p) * (1 - FailureModel::kUnwrittenRate);
+  return p;
 }
 
 double LogOdds(double p) { return std::log(p / (1 - p)); }

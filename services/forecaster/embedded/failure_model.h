@@ -24,8 +24,10 @@ class FailureModel {
  public:
   // For candidates that a FailurePrior does not cover.
   static constexpr double kPriorRate = 0.15;
-  // Minimum rate for candidates in which the simulation found a fault.
+  // Minimum rates of candidates in which the simulation found a fault, and of those that leave
+  // outputs unwritten.
   static constexpr double kFindingRate = 0.9;
+  static constexpr double kUnwrittenRate = 0.98;
   static constexpr size_t kMaxPoints = 200;
 
   FailureModel() = default;

@@ -40,6 +40,10 @@ CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& c
     features.facts.insert(features.facts.end(), simulated.begin(), simulated.end());
   }
   features.has_findings = HasFindings(facts);
+  if (const auto bytes = problem.output_bytes.find(candidate.target);
+      bytes != problem.output_bytes.end()) {
+    features.leaves_outputs_unwritten = LeavesOutputsUnwritten(facts, device_model, bytes->second);
+  }
   const auto work = problem.work_features.find(candidate.target);
   const auto reference_launch = problem.reference_launch_features.find(candidate.target);
   if (reference_facts.schema == facts.schema && reference_facts.values.size() == schema->facts() &&

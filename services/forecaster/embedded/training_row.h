@@ -32,6 +32,8 @@ struct CandidateFeatures {
   std::vector<float> failure;
   // The simulation found faults.
   bool has_findings = false;
+  // LeavesOutputsUnwritten.
+  bool leaves_outputs_unwritten = false;
 };
 
 // Features for a device model. Of simulations for several GPUs, those for the device model are

@@ -619,10 +619,11 @@ TEST_CASE("Threads may submit, cancel and inspect calls concurrently", "[llm]") 
   const auto endpoint = StartEndpoint(options);
   const auto client = StartClient(Config(*endpoint));
   Outcomes outcomes;
+  std::vector<std::stop_source> sources(4);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
-      std::stop_source source;
+      std::stop_source& source = sources[static_cast<size_t>(t)];
       for (int i = 0; i < 100; ++i) {
         llm::ChatRequest request = Question();
         if (i % 3 == 0) request.stop = source.get_token();

@@ -33,6 +33,14 @@ CompileFacts Facts(double blocks, double stores, const std::string& gpu = "NVIDI
   return facts;
 }
 
+double& Simulated(CompileFacts& facts, size_t launch, const std::string& name) {
+  const FactSchema& schema = **FindSimulationSchema(kCudaSimulationSchemaId);
+  const auto at = std::find(schema.names.begin(), schema.names.end(), name);
+  REQUIRE(at != schema.names.end());
+  return facts.simulations.at(0).launches.at(launch).values[static_cast<size_t>(
+      at - schema.names.begin())];
+}
+
 float Value(const std::vector<float>& row, const std::string& name) {
   const auto names = FailureRowNames();
   const auto at = std::find(names.begin(), names.end(), name);
@@ -48,6 +56,31 @@ TEST_CASE("A candidate that stores half as much as the reference is flagged",
   CHECK(Value(row, "ratio.stored_bytes_absolute") == Approx(1).margin(0.01));
   CHECK(Value(row, "ratio.blocks") == Approx(-1));
   CHECK(Value(row, "share.static.branches") == Approx(0.1));
+}
+
+TEST_CASE("Bytes of launches are added, and their shares are weighted",
+          "[forecaster][failure_features]") {
+  // 50 full requests of 4 sectors, then 200 of which half of each sector is stored.
+  CompileFacts facts = Facts(10, 50);
+  facts.simulations[0].launches.push_back(Facts(20, 200).simulations[0].launches[0]);
+  Simulated(facts, 1, "store_efficiency") = 0.5;
+  Simulated(facts, 0, "instructions") = 100;
+  Simulated(facts, 1, "instructions") = 300;
+  Simulated(facts, 0, "active_lane_share") = 1;
+  Simulated(facts, 1, "active_lane_share") = 0.5;
+  Simulated(facts, 0, "branches") = 30;
+  Simulated(facts, 1, "branches") = 10;
+  Simulated(facts, 0, "divergent_share") = 0.2;
+  Simulated(facts, 1, "divergent_share") = 0.6;
+  Simulated(facts, 0, "block_warps") = 4;
+  Simulated(facts, 1, "block_warps") = 3;
+  Simulated(facts, 0, "barriers") = 202;
+  const std::vector<float> row = FailureRow(facts, Facts(30, 150), "NVIDIA H200");
+  CHECK(Value(row, "ratio.stored_bytes") == Approx(0).margin(1e-6));
+  CHECK(Value(row, "ratio.blocks") == Approx(0).margin(1e-6));
+  CHECK(Value(row, "active_lane_share") == Approx(0.625));
+  CHECK(Value(row, "divergent_share") == Approx(0.3));
+  CHECK(Value(row, "barriers_of_a_warp") == Approx(2));  // 10 * 4 + 20 * 3 warps
 }
 
 TEST_CASE("The simulations for the device model are used", "[forecaster][failure_features]") {
@@ -67,6 +100,44 @@ TEST_CASE("Without simulations the features that depend on them are missing",
   const std::vector<float> row = FailureRow(facts, Facts(1, 1), "NVIDIA H200");
   CHECK(std::isnan(Value(row, "ratio.stored_bytes")));
   CHECK(Value(row, "share.static.branches") == Approx(0.1));
+}
+
+TEST_CASE("A candidate that stores less than its outputs hold leaves some unwritten",
+          "[forecaster][failure_features]") {
+  // 100 requests of 4 sectors of 32 bytes.
+  const CompileFacts facts = Facts(1, 100);
+  const std::string gpu = "NVIDIA H200";
+  CHECK_FALSE(LeavesOutputsUnwritten(facts, gpu, std::vector<double>{12800}));
+  // Sampling of blocks may miss some stores.
+  CHECK_FALSE(LeavesOutputsUnwritten(facts, gpu, std::vector<double>{14000}));
+  CHECK(LeavesOutputsUnwritten(facts, gpu, std::vector<double>{14300}));
+  CHECK_FALSE(LeavesOutputsUnwritten(facts, gpu, {}));
+
+  // At the second of two bench shapes alone.
+  CompileFacts two = facts;
+  two.simulations.push_back(Facts(1, 10).simulations[0]);
+  CHECK(LeavesOutputsUnwritten(two, gpu, std::vector<double>{12800, 12800}));
+  CHECK_FALSE(LeavesOutputsUnwritten(two, gpu, std::vector<double>{12800, 1280}));
+
+  // Two launches write half each. A launch that was not simulated may write the rest.
+  CompileFacts halves = facts;
+  LaunchSimulation& first = halves.simulations[0].launches[0];
+  first = Facts(1, 50).simulations[0].launches[0];
+  CHECK(LeavesOutputsUnwritten(halves, gpu, std::vector<double>{12800}));
+  halves.simulations[0].launches.push_back(LaunchSimulation(first));
+  CHECK_FALSE(LeavesOutputsUnwritten(halves, gpu, std::vector<double>{12800}));
+  halves.simulations[0].launches[1].values.clear();
+  halves.simulations[0].launches[1].not_covered = "bulk copies";
+  CHECK_FALSE(LeavesOutputsUnwritten(halves, gpu, std::vector<double>{12800}));
+  halves.simulations.clear();
+  CHECK_FALSE(LeavesOutputsUnwritten(halves, gpu, std::vector<double>{12800}));
+}
+
+TEST_CASE("Atomics may write what is not stored", "[forecaster][failure_features]") {
+  CompileFacts facts = Facts(1, 0);
+  CHECK(LeavesOutputsUnwritten(facts, "NVIDIA H200", std::vector<double>{4096}));
+  Simulated(facts, 0, "global_atomics") = 1024;
+  CHECK_FALSE(LeavesOutputsUnwritten(facts, "NVIDIA H200", std::vector<double>{4096}));
 }
 
 TEST_CASE("Findings of any launch are reported", "[forecaster][failure_features]") {

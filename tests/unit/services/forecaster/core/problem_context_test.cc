@@ -22,6 +22,7 @@ TEST_CASE("The work is that of the largest bench shape", "[forecaster][problem_c
   CHECK(work[5] == 10);
   CHECK(work[6] == 8);
   CHECK(work[7] == 2);
+  CHECK(problem.context()->output_bytes.at("cpu").back() == 4 * 256);
 }
 
 TEST_CASE("A problem without work figures has missing work features",

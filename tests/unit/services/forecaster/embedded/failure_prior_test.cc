@@ -86,12 +86,16 @@ TEST_CASE("Labels override what other problems suggest about failures", "[foreca
   CHECK(learnt.Predict(suspect, at, &*prior) < 0.5 * prior->Predict(suspect));
 }
 
-TEST_CASE("A fault found by the virtual GPU makes a failure likely", "[forecaster][failure]") {
+TEST_CASE("A fault or unwritten outputs that the virtual GPU found make a failure likely",
+          "[forecaster][failure]") {
   CandidateFeatures features = Features(0.2f);
   const SpacePosition at = {0, {0.5f}, {}};
   CHECK(FailureModel().Predict(features, at, nullptr) < 0.2);
   features.has_findings = true;
   CHECK(FailureModel().Predict(features, at, nullptr) > FailureModel::kFindingRate);
+  features.has_findings = false;
+  features.leaves_outputs_unwritten = true;
+  CHECK(FailureModel().Predict(features, at, nullptr) == Approx(FailureModel::kUnwrittenRate));
 }
 
 }  // namespace

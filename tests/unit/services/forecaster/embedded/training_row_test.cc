@@ -59,6 +59,9 @@ TEST_CASE("Device code features include its launches", "[forecaster][training_ro
       MakeFeatures(context, candidate, simulated(1000), simulated(2000), "NVIDIA H200");
   REQUIRE(both.simulation.size() == SimulationRowNames().size());
   CHECK(both.simulation[0] == 1);
+  // It stores nothing.
+  CHECK(both.leaves_outputs_unwritten);
+  CHECK_FALSE(features.leaves_outputs_unwritten);
   CHECK(both.facts.size() == features.facts.size());
   CHECK(MakeFeatures(context, candidate, simulated(1000), facts, "NVIDIA H200").simulation.empty());
 
