@@ -129,7 +129,7 @@ pid_t OrchestratorOf(pid_t parent) {
 }
 
 TEST_CASE("A model writes kernels, gets feedback on its mistakes, and succeeds",
-          "[e2e][generator]") {
+          "[e2e][generator][slow]") {
   const Site site([](int number) {
     switch (number) {
       case 1: return std::string("It is fast enough as it is.");

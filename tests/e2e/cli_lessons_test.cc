@@ -65,7 +65,7 @@ std::function<bool(const Outcome&)> HasMeasured(int candidates) {
 }
 
 TEST_CASE("What one search showed makes the next one of its family start with the best",
-          "[e2e][lessons]") {
+          "[e2e][lessons][slow]") {
   const TemporaryFolder home("lessons");
   const std::string first = MakeProblem(home, "first"), second = MakeProblem(home, "second");
   std::string state, book;
@@ -160,7 +160,7 @@ TEST_CASE("Files of lessons that cannot be read or written are refused before a 
 }
 
 TEST_CASE("With a lesson in the prompt the author answers better, and the search ends better",
-          "[e2e][lessons]") {
+          "[e2e][lessons][slow]") {
   const TemporaryFolder home("lessons");
   const std::string problem = MakeProblem(home, "written");
   const std::string book = home.File("book.jsonl");

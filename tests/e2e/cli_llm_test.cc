@@ -164,7 +164,7 @@ TEST_CASE("Beyond 4x an accurate model leads a search to its best kernel", "[e2e
   CHECK(search["model_use"]["used"].get<int>() > 0);
 }
 
-TEST_CASE("A search continues when its endpoint dies and when it returns", "[e2e][llm]") {
+TEST_CASE("A search continues when its endpoint dies and when it returns", "[e2e][llm][slow]") {
   FakeEndpointOptions options;
   options.latency_us = 30'000;
   const Site site(options);
@@ -194,7 +194,7 @@ TEST_CASE("A search continues when its endpoint dies and when it returns", "[e2e
   }
 }
 
-TEST_CASE("A recorded search is replayed exactly", "[e2e][llm]") {
+TEST_CASE("A recorded search is replayed exactly", "[e2e][llm][slow]") {
   const Site site;
   const std::string forecasts = site.home.File("forecasts.jsonl");
   const std::vector<std::string> budget = {"--budget-measurements", "12", "--in-flight", "1"};

@@ -125,7 +125,8 @@ pid_t ServiceOf(pid_t supervisor, const std::string& name) {
   return -1;
 }
 
-TEST_CASE("up runs the services until it is stopped, and only once per state folder", "[e2e]") {
+TEST_CASE("up runs the services until it is stopped, and only once per state folder",
+          "[e2e][slow]") {
   const Site site;
   Program up(site.home, site.Up());
   AwaitReady(up);
@@ -383,7 +384,7 @@ TEST_CASE("search starts the services itself and finds a kernel near the best", 
 }
 
 TEST_CASE("A search on an absent device fails within seconds and lists the available devices",
-          "[e2e]") {
+          "[e2e][slow]") {
   const Site site;
   const Outcome outcome = Run(site.home, site.Search({"--device-model", "no such device"}));
   INFO(outcome.err);
@@ -395,7 +396,7 @@ TEST_CASE("A search on an absent device fails within seconds and lists the avail
   CHECK_FALSE(result.value("interrupted", true));
 }
 
-TEST_CASE("The search's counts match the report's counts", "[e2e]") {
+TEST_CASE("The search's counts match the report's counts", "[e2e][slow]") {
   const Site site;
   const Outcome outcome = Run(site.home, site.Search());
   REQUIRE(outcome.exit_code == 0);

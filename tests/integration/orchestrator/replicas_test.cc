@@ -321,7 +321,7 @@ class Cluster {
   std::vector<std::unique_ptr<testing::Service>> replicas;
 };
 
-TEST_CASE("Any orchestrator answers for any search") {
+TEST_CASE("Any orchestrator answers for any search", "[slow]") {
   if (PostgresqlServer::Missing()) return;
   Cluster cluster;
   std::vector<std::string> ids;

@@ -232,7 +232,7 @@ TEST_CASE("Every architecture that NVRTC reports compiles in the sandbox", "[int
   CHECK_THAT(unknown.log, Catch::Contains("does not compile for sm_42"));
 }
 
-TEST_CASE("The headers that nvcc sources include are available", "[integration]") {
+TEST_CASE("The headers that nvcc sources include are available", "[integration][slow]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;
   const std::string body =

@@ -70,7 +70,8 @@ TEST_CASE("The example tasks accept right candidates and refuse wrong ones", "[s
   }
 }
 
-TEST_CASE("The reference of a task measured as a candidate is indistinguishable from itself") {
+TEST_CASE("The reference of a task measured as a candidate is indistinguishable from itself",
+          "[slow]") {
   if (!HaveTorch()) return;
   const Problem problem = MakeTask(kReluTask);
   const Measurement measurement =
@@ -90,7 +91,7 @@ Measurement MeasureCompiled(const std::string& torch_compile) {
   return MeasurePython(problem, compiled);
 }
 
-TEST_CASE("A candidate is compared with the reference under torch.compile") {
+TEST_CASE("A candidate is compared with the reference under torch.compile", "[slow]") {
   if (!HaveTorch()) return;
   // Works sixteen times.
   const Measurement baseline = MeasureCompiled(R"(
@@ -120,7 +121,7 @@ torch.compile = compiled
   CHECK(slow.references[0].median_ns > ok.shapes[0].reference.median_ns);
 }
 
-TEST_CASE("Where torch.compile fails or is wrong, the result says so") {
+TEST_CASE("Where torch.compile fails or is wrong, the result says so", "[slow]") {
   if (!HaveTorch()) return;
   const auto reason = [](const std::string& torch_compile) {
     return worker::CompareWithBaseline(MeasuredOk(), MeasureCompiled(torch_compile))
@@ -135,7 +136,7 @@ TEST_CASE("Where torch.compile fails or is wrong, the result says so") {
              Catch::Contains("Wrong result"));
 }
 
-TEST_CASE("A collection of Python's garbage during a call takes little time") {
+TEST_CASE("A collection of Python's garbage during a call takes little time", "[slow]") {
   if (!HaveTorch()) return;
   const auto ok =
       MeasureAs<MeasuredOk>(MakeTask(kReluTask), ModelNew("        gc.collect()\n"
@@ -213,7 +214,7 @@ TEST_CASE("A Python candidate reaches neither files, processes nor the network")
   }
 }
 
-TEST_CASE("A task at fault is reported as the task's") {
+TEST_CASE("A task at fault is reported as the task's", "[slow]") {
   if (!HaveTorch()) return;
   const auto failure = [&](const std::string& source) {
     const Problem problem = MakeTask(source);
@@ -239,7 +240,7 @@ TEST_CASE("A task at fault is reported as the task's") {
   CHECK_THAT(failure(with("torch.relu(x) * n", "x / 0 * 0")), Catch::Contains("NaN"));
 }
 
-TEST_CASE("Tasks that name a GPU are judged on the processor") {
+TEST_CASE("Tasks that name a GPU are judged on the processor", "[slow]") {
   if (!HaveTorch()) return;
   const Problem problem = MakeTask(R"(
 import torch

@@ -160,7 +160,7 @@ class ModelNew(torch.nn.Module):
                       body, "\n");
 }
 
-TEST_CASE("What cannot be recorded says why") {
+TEST_CASE("What cannot be recorded says why", "[slow]") {
   if (!HaveTorch()) return;
   const std::string launch = "        relu[(64,)](x, y, n, BLOCK=256)\n        return y";
   const std::vector<std::pair<std::string, std::string>> cases = {
@@ -323,7 +323,7 @@ TEST_CASE("A Python candidate that is not recorded is compiled as before, and sa
   CHECK_THAT(NotCovered(broken), Catch::Contains("do not compile"));
 }
 
-TEST_CASE("A recording that touches less memory than the task needs is not believed") {
+TEST_CASE("A recording that touches less memory than the task needs is not believed", "[slow]") {
   if (!HaveTorch()) return;
   // The input of 64 x 256 floats, and the output.
   CHECK(Record(kTask, kTask).needed_bytes == 2 * 4 * 64 * 256);

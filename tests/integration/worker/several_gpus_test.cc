@@ -159,7 +159,8 @@ class Node {
   int number_ = 0;
 };
 
-TEST_CASE("One worker drives every GPU of its node and spreads one problem's candidates") {
+TEST_CASE("One worker drives every GPU of its node and spreads one problem's candidates",
+          "[slow]") {
   const int gpus = GENERATE(2, 4);
   Node node(std::vector<std::string>(static_cast<size_t>(gpus), "Fake GPU"));
   const v1::TargetDescription cuda = node.Cuda();

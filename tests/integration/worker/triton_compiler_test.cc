@@ -324,7 +324,7 @@ TEST_CASE("A source cannot leave the compiler's sandbox", "[integration]") {
 }
 
 TEST_CASE("A source that exhausts something is stopped, and the next one compiles",
-          "[integration]") {
+          "[integration][slow]") {
   if (!HaveTriton()) return;
   TritonCompilerOptions options;
   options.timeout_ns = 4'000'000'000;
