@@ -55,7 +55,7 @@ std::vector<std::string> SearchOf(const TemporaryFolder& home, const std::string
   return arguments;
 }
 
-// Whether so many candidates were measured with a verdict.
+// Whether this many candidates were measured with a verdict.
 std::function<bool(const Outcome&)> HasMeasured(int candidates) {
   return [candidates](const Outcome& outcome) {
     if (outcome.exit_code > kNotFaster) return true;

@@ -37,18 +37,20 @@ absl::StatusOr<StrategyValues> ValuesOf(const StrategyKind& kind,
         kind.parameters,
         [&name = name](const StrategyParameter& each) { return each.name == name; });
     if (known == kind.parameters.end()) {
-      const std::string names = absl::StrJoin(
-          kind.parameters, ", ",
-          [](std::string* out, const StrategyParameter& each) { out->append(each.name); });
+      const std::string names =
+          absl::StrJoin(kind.parameters, ", ", [](std::string* out, const StrategyParameter& each) {
+            absl::StrAppend(out, std::string(each.name), " (", std::string(each.meaning), ")");
+          });
       return absl::InvalidArgumentError(
           absl::StrCat("strategy_parameters: '", name, "' is not a parameter of strategy ",
                        std::string(kind.name), "; it has ", names.empty() ? "none" : names));
     }
     const bool whole = !known->whole || std::floor(value) == value;
     if (!(value >= known->low && value <= known->high) || !whole) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "strategy_parameters[", name, "]: ", value, " is not a ",
-          known->whole ? "whole number" : "number", " from ", known->low, " to ", known->high));
+      return absl::InvalidArgumentError(
+          absl::StrCat("strategy_parameters[", name, "]: ", value, " is not a ",
+                       known->whole ? "whole number" : "number", " from ", known->low, " to ",
+                       known->high, " (", std::string(known->meaning), ")"));
     }
     values[name] = value;
   }

@@ -93,20 +93,26 @@ TEST_CASE("An error about a strategy lists what is allowed") {
           absl::StrCat("strategy: 'genetic' is not one of ", absl::StrJoin(names, ", "))},
       Row{"beam",
           {{"depth", 1}},
-          "strategy_parameters: 'depth' is not a parameter of strategy beam; it has children, "
-          "admit, parents, width"},
+          "strategy_parameters: 'depth' is not a parameter of strategy beam; it has children "
+          "(candidates derived from a parent in one go), admit (of these, the number that the "
+          "forecasts admit to be measured), parents (parents whose candidates compete for "
+          "measurements at a time), width (number of kernels that are parents)"},
       Row{"random",
           {{"width", 1}},
           "strategy_parameters: 'width' is not a parameter of strategy random; it has none"},
       Row{"beam",
           {{"width", 0}},
-          "strategy_parameters[width]: 0 is not a whole number from 1 to 1000"},
+          "strategy_parameters[width]: 0 is not a whole number from 1 to 1000 (number of kernels "
+          "that "
+          "are parents)"},
       Row{"beam",
           {{"width", 2.5}},
-          "strategy_parameters[width]: 2.5 is not a whole number from 1 to 1000"},
+          "strategy_parameters[width]: 2.5 is not a whole number from 1 to 1000 (number of kernels "
+          "that are parents)"},
       Row{"puct",
           {{"exploration", -1}},
-          "strategy_parameters[exploration]: -1 is not a number from 0 to 100"},
+          "strategy_parameters[exploration]: -1 is not a number from 0 to 100 (weight of untried "
+          "parents)"},
       Row{"puct", {{"admit", 20}}, "strategy_parameters: admit 20 must not exceed children 16"});
   const absl::Status status = MakeStrategy(row.name, row.parameters).status();
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
