@@ -22,15 +22,15 @@ TEST_CASE("One thread runs work in order and finishes all before it ends") {
 }
 
 TEST_CASE("Several threads run work in parallel") {
-  WorkQueue queue(2);
   std::promise<void> first_runs;
   std::promise<void> second_ran;
+  std::promise<void> done;
+  WorkQueue queue(2);  // ends before the promises that its threads use
   queue.Submit([&] {
     first_runs.set_value();
     second_ran.get_future().wait();
   });
   first_runs.get_future().wait();
-  std::promise<void> done;
   queue.Submit([&] {
     second_ran.set_value();
     done.set_value();
@@ -39,10 +39,10 @@ TEST_CASE("Several threads run work in parallel") {
 }
 
 TEST_CASE("A draining queue runs waiting and new work immediately, in parallel with running ones") {
-  WorkQueue queue;
   std::promise<void> runs;
   std::promise<void> end;
   std::promise<void> ended;
+  WorkQueue queue;
   queue.Submit([&] {
     runs.set_value();
     end.get_future().wait();
