@@ -3,42 +3,41 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kernelcast::forecaster {
 namespace {
 
+// The value of a name in the order of the schema.
+double& ValueOf(const FactSchema& schema, std::vector<double>& values, const std::string& name) {
+  const auto at = std::find(schema.names.begin(), schema.names.end(), name);
+  REQUIRE(at != schema.names.end());
+  return values.at(static_cast<size_t>(at - schema.names.begin()));
+}
+
+double& Simulated(CompileFacts& facts, size_t launch, const std::string& name) {
+  return ValueOf(**FindSimulationSchema(kCudaSimulationSchemaId),
+                 facts.simulations.at(0).launches.at(launch).values, name);
+}
+
 CompileFacts Facts(double blocks, double stores, const std::string& gpu = "NVIDIA H200") {
-  const auto set = [](const FactSchema& schema, std::vector<double>& values,
-                      const std::string& name, double value) {
-    const auto at = std::find(schema.names.begin(), schema.names.end(), name);
-    REQUIRE(at != schema.names.end());
-    values[static_cast<size_t>(at - schema.names.begin())] = value;
-  };
   CompileFacts facts;
   facts.schema = std::string(kCudaPtxSchemaId);
   const FactSchema& schema = **FindFactSchema(kCudaPtxSchemaId);
   facts.values.assign(schema.names.size(), 0);
-  set(schema, facts.values, "instructions", 99);
-  set(schema, facts.values, "branches", 10);
+  ValueOf(schema, facts.values, "instructions") = 99;
+  ValueOf(schema, facts.values, "branches") = 10;
   LaunchSimulation launch;
-  const FactSchema& simulation = **FindSimulationSchema(kCudaSimulationSchemaId);
-  launch.values.assign(simulation.names.size(), 0);
-  set(simulation, launch.values, "blocks", blocks);
-  set(simulation, launch.values, "store_requests_4", stores);
-  set(simulation, launch.values, "store_sectors_4", 4);
-  set(simulation, launch.values, "store_efficiency", 1);
+  launch.values.assign((*FindSimulationSchema(kCudaSimulationSchemaId))->names.size(), 0);
   facts.simulations = {{std::string(kCudaSimulationSchemaId), gpu, {launch}}};
+  Simulated(facts, 0, "blocks") = blocks;
+  Simulated(facts, 0, "store_requests_4") = stores;
+  Simulated(facts, 0, "store_sectors_4") = 4;
+  Simulated(facts, 0, "store_efficiency") = 1;
   return facts;
-}
-
-double& Simulated(CompileFacts& facts, size_t launch, const std::string& name) {
-  const FactSchema& schema = **FindSimulationSchema(kCudaSimulationSchemaId);
-  const auto at = std::find(schema.names.begin(), schema.names.end(), name);
-  REQUIRE(at != schema.names.end());
-  return facts.simulations.at(0).launches.at(launch).values[static_cast<size_t>(
-      at - schema.names.begin())];
 }
 
 float Value(const std::vector<float>& row, const std::string& name) {
@@ -63,18 +62,15 @@ TEST_CASE("Bytes of launches are added, and their shares are weighted",
   // 50 full requests of 4 sectors, then 200 of which half of each sector is stored.
   CompileFacts facts = Facts(10, 50);
   facts.simulations[0].launches.push_back(Facts(20, 200).simulations[0].launches[0]);
-  Simulated(facts, 1, "store_efficiency") = 0.5;
-  Simulated(facts, 0, "instructions") = 100;
-  Simulated(facts, 1, "instructions") = 300;
-  Simulated(facts, 0, "active_lane_share") = 1;
-  Simulated(facts, 1, "active_lane_share") = 0.5;
-  Simulated(facts, 0, "branches") = 30;
-  Simulated(facts, 1, "branches") = 10;
-  Simulated(facts, 0, "divergent_share") = 0.2;
-  Simulated(facts, 1, "divergent_share") = 0.6;
-  Simulated(facts, 0, "block_warps") = 4;
-  Simulated(facts, 1, "block_warps") = 3;
-  Simulated(facts, 0, "barriers") = 202;
+  const std::map<std::string, std::pair<double, double>> of_launches = {
+      {"store_efficiency", {1, 0.5}},  {"instructions", {100, 300}},
+      {"active_lane_share", {1, 0.5}}, {"branches", {30, 10}},
+      {"divergent_share", {0.2, 0.6}}, {"block_warps", {4, 3}},
+      {"barriers", {202, 0}}};
+  for (const auto& [name, values] : of_launches) {
+    Simulated(facts, 0, name) = values.first;
+    Simulated(facts, 1, name) = values.second;
+  }
   const std::vector<float> row = FailureRow(facts, Facts(30, 150), "NVIDIA H200");
   CHECK(Value(row, "ratio.stored_bytes") == Approx(0).margin(1e-6));
   CHECK(Value(row, "ratio.blocks") == Approx(0).margin(1e-6));

@@ -103,8 +103,7 @@ TEST_CASE("An error about a strategy lists what is allowed") {
       Row{"beam",
           {{"width", 0}},
           "strategy_parameters[width]: 0 is not a whole number from 1 to 1000 (number of kernels "
-          "that "
-          "are parents)"},
+          "that are parents)"},
       Row{"beam",
           {{"width", 2.5}},
           "strategy_parameters[width]: 2.5 is not a whole number from 1 to 1000 (number of kernels "
