@@ -76,7 +76,7 @@ struct Flags {
   std::string cuda_architecture;
   std::string python;
   std::string gpus = "all";
-  int load_ahead = 8;
+  int load_ahead = CudaTargetOptions().load_ahead;
   std::vector<std::string> replay;
   double replay_pace = 0;
 };

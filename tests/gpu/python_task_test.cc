@@ -420,7 +420,7 @@ TEST_CASE("Rate of Python candidates") {
   (void)fixture.Measure(kTriton);
   for (const bool triton : {false, true}) {
     std::vector<std::string> sources;
-    for (int i = 0; i < 60; ++i) {
+    for (int i = 0; i < 120; ++i) {
       sources.push_back(
           triton ? absl::StrReplaceAll(kTriton, {{"g / (1", absl::StrCat("(g + ", i, "e-9) / (1")}})
                  : ModelNew(absl::StrCat("        return silu(gate).mul_(value)  # ", i)));

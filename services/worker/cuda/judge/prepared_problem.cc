@@ -60,6 +60,8 @@ absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> CudaPreparedProblem::MakeTa
   prepared->task_ = std::move(task);
   prepared->reference_.object = prepared->task_->Reference({}).content;
   KC_RETURN_IF_ERROR(prepared->Arrange());
+  // The contexts of several processes are made at the same time.
+  KC_ASSIGN_OR_RETURN(auto oracle_process, CudaRunner::Begin(python));
   {
     KC_ASSIGN_OR_RETURN(const auto drawn,
                         CudaTaskInputs::Start(*prepared->task_, setting.device, python, cancel));
@@ -73,7 +75,8 @@ absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> CudaPreparedProblem::MakeTa
   {
     CudaProgram oracle;
     oracle.object = prepared->task_->Oracle({}).content;
-    KC_ASSIGN_OR_RETURN(const auto process, CudaRunner::Start(python, cancel));
+    const std::unique_ptr<CudaRunner> process = std::move(oracle_process);
+    KC_RETURN_IF_ERROR(process->AwaitStart(cancel));
     KC_RETURN_IF_ERROR(prepared->memory_.Map(*process, kInputs, cancel));
     KC_RETURN_IF_ERROR(prepared->RunOracle(oracle, *process, cancel));
   }

@@ -4,6 +4,8 @@
 #include <span>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/secret_random.h"
 #include "common/base/status.h"
@@ -91,6 +93,13 @@ absl::StatusOr<cuda_runner::TensorRecord> TensorRecordOf(const TensorLayout& lay
   made.offset = offset;
   std::copy(layout.shape.begin(), layout.shape.end(), made.shape);
   return made;
+}
+
+CudaRunnerOptions OptionsFor(const std::string& program, CudaRunnerOptions python) {
+  // torch.cuda.Stream, getStreamFromPool, cudaStreamCreate
+  const bool uses_streams = absl::StrContains(absl::AsciiStrToLower(program), "stream");
+  python.connections = uses_streams ? 0 : 1;
+  return python;
 }
 
 absl::Status LoadTaskProgram(CudaRunner& runner, const std::string& program,

@@ -30,6 +30,10 @@ namespace kernelcast::worker {
                                                                        uint32_t arena,
                                                                        uint64_t offset);
 
+// Options for a process that runs this program. Starting is quicker without the driver's default
+// number of connections, which only programs with streams of their own need.
+[[nodiscard]] CudaRunnerOptions OptionsFor(const std::string& program, CudaRunnerOptions python);
+
 // Starts a process with a program of the task. FAILED_PRECONDITION: the program fails; the message
 // has what it printed. `stage` names it.
 [[nodiscard]] absl::Status LoadTaskProgram(CudaRunner& runner, const std::string& program,

@@ -48,6 +48,9 @@ std::vector<std::string> RunnerEnvironment(const CudaRunnerOptions& options) {
       environment.push_back(absl::StrCat(name, "=", value));
     }
   }
+  if (options.connections > 0) {
+    environment.push_back(absl::StrCat("CUDA_DEVICE_MAX_CONNECTIONS=", options.connections));
+  }
   if (!options.profiler_library.empty()) {
     environment.push_back(absl::StrCat("KERNELCAST_PROFILER=", options.profiler_library));
   }

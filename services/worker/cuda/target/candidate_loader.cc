@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "services/worker/cuda/judge/python_task.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -43,7 +44,7 @@ CandidateLoader::~CandidateLoader() {
 
 absl::StatusOr<std::unique_ptr<CudaRunner>> CandidateLoader::LoadNow(
     const std::string& program, const CancelToken& cancel) const {
-  KC_ASSIGN_OR_RETURN(auto runner, CudaRunner::Start(python_, cancel));
+  KC_ASSIGN_OR_RETURN(auto runner, CudaRunner::Start(OptionsFor(program, python_), cancel));
   KC_RETURN_IF_ERROR(runner->LoadObject(program, load_limit_ns_, cancel).status());
   KC_RETURN_IF_ERROR(cancel.Check());
   return runner;

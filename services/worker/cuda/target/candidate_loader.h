@@ -25,7 +25,7 @@ class CandidateLoader {
  public:
   // Candidates that are loaded but not yet measured hold device memory: about this much each.
   static constexpr uint64_t kLoadedBytes = uint64_t{4} << 30;
-  static constexpr int kMaxAhead = 8;
+  static constexpr int kMaxAhead = 12;
   static constexpr int64_t kForgetNs = 60'000'000'000;
 
   // How many candidates to load at once, at most `most`, for one of `devices` devices with this

@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/secret_random.h"
 #include "common/base/status.h"
+#include "services/worker/cuda/judge/python_task.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -91,13 +92,16 @@ absl::Status CudaMeasurer::CheckDevice(const CancelToken& cancel) {
 }
 
 absl::Status CudaMeasurer::StartObjectRunner(CudaPreparedProblem& prepared,
+                                             const CudaProgram& candidate,
                                              const CancelToken& cancel) {
   object_runner_.reset();
   object_runner_ = std::move(loaded_);
   if (object_runner_ == nullptr) {
     KC_ASSIGN_OR_RETURN(
         object_runner_,
-        CudaRunner::Start(prepared.task() != nullptr ? options_.python : options_.runner, cancel));
+        CudaRunner::Start(prepared.task() != nullptr ? OptionsFor(candidate.object, options_.python)
+                                                     : options_.runner,
+                          cancel));
   } else if (!object_runner_->alive()) {
     return absl::OkStatus();  // an outcome of the candidate
   }
@@ -107,7 +111,9 @@ absl::Status CudaMeasurer::StartObjectRunner(CudaPreparedProblem& prepared,
 absl::Status CudaMeasurer::StartReference(const CudaPrograms& programs, const CancelToken& cancel) {
   if (programs.task == nullptr) return StartRunner(cancel);
   DropRunner();
-  KC_ASSIGN_OR_RETURN(runner_, CudaRunner::Start(options_.python, cancel));
+  const CudaRunnerOptions options =
+      OptionsFor(programs.task->Reference({}).content, options_.python);
+  KC_ASSIGN_OR_RETURN(runner_, CudaRunner::Start(options, cancel));
   runs_task_ = true;
   return absl::OkStatus();
 }
@@ -268,7 +274,7 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
   }
   if (hosted) {
     const int64_t prepared_ns = clock_.MonotonicNs();
-    KC_RETURN_IF_ERROR(StartObjectRunner(**prepared, cancel));
+    KC_RETURN_IF_ERROR(StartObjectRunner(**prepared, programs.candidate, cancel));
     times_.attach_ns += clock_.MonotonicNs() - prepared_ns;
   }
   const BeforeTiming before_timing = [&]() -> absl::Status {
@@ -288,7 +294,7 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
     KC_RETURN_IF_ERROR((*prepared)->Attach(*runner_, cancel));
     attached_ = *prepared;
     if (hosted) {
-      KC_RETURN_IF_ERROR(StartObjectRunner(**prepared, cancel));
+      KC_RETURN_IF_ERROR(StartObjectRunner(**prepared, programs.candidate, cancel));
     }
     return runners();
   };
@@ -435,7 +441,10 @@ absl::StatusOr<Profile> CudaMeasurer::ProfileCandidate(const Problem& problem,
     }
   }
   auto profiler = CudaRunner::Start(
-      ProfilingRunner(python ? options_.python : options_.runner, options_.profile), cancel);
+      ProfilingRunner(
+          python ? OptionsFor(programs.candidate.object, options_.python) : options_.runner,
+          options_.profile),
+      cancel);
   KC_RETURN_IF_ERROR(cancel.Check());
   if (!profiler.ok()) {
     return NoProfile(std::string(profiler.status().message()));

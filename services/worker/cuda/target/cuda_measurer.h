@@ -164,7 +164,8 @@ class CudaMeasurer {
   bool DropOldest();
   void DropBeyond(uint64_t bytes);
   // Starts a runner for a shared object, with the memory that it works on.
-  absl::Status StartObjectRunner(CudaPreparedProblem& prepared, const CancelToken& cancel);
+  absl::Status StartObjectRunner(CudaPreparedProblem& prepared, const CudaProgram& candidate,
+                                 const CancelToken& cancel);
   // Starts the runner of a problem's reference.
   absl::Status StartReference(const CudaPrograms& programs, const CancelToken& cancel);
   void DropRunner();

@@ -45,7 +45,7 @@ struct CudaTargetOptions {
   uint64_t prepared_bytes = 0;
   // Python candidates that each device loads ahead of their measurement, at most, where its memory
   // and the processors allow it.
-  int load_ahead = 8;
+  int load_ahead = 12;
   // A runner is replaced after this many candidates.
   int candidates_per_runner = 200;
 };

@@ -106,6 +106,20 @@ TEST_CASE("The reference of a task is judged under torch.compile on a device") {
   CHECK_THAT(std::get<Crash>(without).output_tail, Catch::Contains("has no torch.compile"));
 }
 
+TEST_CASE("Only a program that may use several streams has the driver's number of connections") {
+  if (!testing::HaveTaskPython()) return;
+  const std::string one = "import os\nassert os.environ['CUDA_DEVICE_MAX_CONNECTIONS'] == '1'\n";
+  const std::string many =
+      "import os\nassert 'CUDA_DEVICE_MAX_CONNECTIONS' not in os.environ  # torch.cuda.Stream\n";
+  const std::string right = "        return torch.relu(x).mul_(self.weight).add_(n)";
+  TaskSubject subject;
+  REQUIRE(subject.Take(MakeTask(kTask)).ok());
+  for (const std::string& before : {one, many}) {
+    CheckRight(subject.Measure(ModelNew(right, before)));
+    CheckRight(subject.MeasureLoaded(ModelNew(right, before)));
+  }
+}
+
 TEST_CASE("A Python candidate is checked while the process of the last one ends") {
   if (!testing::HaveTaskPython()) return;
   TaskSubject subject;

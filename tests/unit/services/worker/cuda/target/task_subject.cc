@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/worker/cuda/target/candidate_loader.h"
 #include "services/worker/python/interpreter.h"
 #include "services/worker/python/zygote.h"
 #include "tests/fakes/cuda/fake_cuda.h"
@@ -68,6 +69,7 @@ TaskSubject::TaskSubject() {
   options.python = options.runner;
   options.python.python = std::make_shared<worker::PythonZygote>(std::move(zygote));
   options.python.start_limit_ns = worker::kPythonStartLimitNs;
+  options.python.connections = 1;
   python_ = options.python;
   measurer_ = std::make_unique<worker::CudaMeasurer>(FakeCuda::Api(), monitor_, options, clock_);
 }
@@ -116,10 +118,11 @@ absl::StatusOr<MeasureOutcome> TaskSubject::TryMeasure(const std::string& progra
 
 MeasureOutcome TaskSubject::MeasureLoaded(const std::string& source) {
   const std::string program = task_->Candidate(source, {}).content;
-  const CancelToken cancel;
-  auto runner = worker::CudaRunner::Start(python_, cancel);
+  // A runner ends with the thread that starts it.
+  worker::CandidateLoader loader(python_, kLoadLimitNs, /*threads=*/1);
+  loader.Expect(program);
+  auto runner = loader.Take(program, worker::CancelToken());
   REQUIRE(runner.ok());
-  REQUIRE((*runner)->LoadObject(program, kLoadLimitNs, cancel).ok());
   const auto outcome = TryMeasure(program, *std::move(runner));
   INFO(outcome.status().ToString());
   REQUIRE(outcome.ok());
