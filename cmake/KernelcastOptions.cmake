@@ -46,8 +46,9 @@ if(KERNELCAST_SANITIZER STREQUAL "address")
   add_link_options(-fsanitize=address,undefined)
 elseif(KERNELCAST_SANITIZER STREQUAL "thread")
   # With this macro protobuf's headers lay out maps differently, and the library that we link is built
-  # without it.
-  add_compile_options(-fsanitize=thread -U__SANITIZE_THREAD__ -fno-omit-frame-pointer)
+  # without it. Tests have a macro of ours instead.
+  add_compile_options(-fsanitize=thread -U__SANITIZE_THREAD__ -DKERNELCAST_SANITIZE_THREAD
+                      -fno-omit-frame-pointer)
   add_link_options(-fsanitize=thread)
 elseif(NOT KERNELCAST_SANITIZER STREQUAL "")
   message(FATAL_ERROR "KERNELCAST_SANITIZER is '${KERNELCAST_SANITIZER}'; it may be address, thread or empty")

@@ -9,7 +9,7 @@ inline constexpr bool kAddressSanitized = true;  // and UndefinedBehaviorSanitiz
 #else
 inline constexpr bool kAddressSanitized = false;
 #endif
-#ifdef __SANITIZE_THREAD__
+#ifdef KERNELCAST_SANITIZE_THREAD
 inline constexpr bool kThreadSanitized = true;
 #else
 inline constexpr bool kThreadSanitized = false;

@@ -355,7 +355,7 @@ TEST_CASE("A kernel that the machine slows down after its timed calls has no val
   CHECK(unstable->reason.find("later under the same conditions") != std::string::npos);
 }
 
-TEST_CASE("A quick memory-bound kernel is not mistaken for a caching one") {
+TEST_CASE("A quick memory-bound kernel is not mistaken for a caching one", "[slow]") {
   CpuFixture fixture("examples/problems/rmsnorm");
   const Space& space = *fixture.problem().targets.at("cpu").space;
   int measured = 0;

@@ -46,7 +46,7 @@ void Judge(const std::vector<Cheat>& cheats) {
 const char* const kZeros = "        return torch.zeros_like(x)";
 const char* const kHonest = "        return torch.relu(x) * n";
 
-TEST_CASE("Python candidates that cheat are found out") {
+TEST_CASE("Python candidates that cheat are found out", "[slow]") {
   if (!HaveTorch()) return;
   Judge({
       {"inputs that are changed", "        return x.relu_().mul_(n)", "", {"mutated_input"}},

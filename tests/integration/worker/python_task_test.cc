@@ -165,7 +165,7 @@ TEST_CASE("Sources that cannot be candidates are refused before they run") {
   CHECK(made.artifact.format == ArtifactFormat::kPythonSource);
 }
 
-TEST_CASE("Failures of Python candidates are distinguished") {
+TEST_CASE("Failures of Python candidates are distinguished", "[slow]") {
   if (!HaveTorch()) return;
   const Problem problem = MakeTask(kReluTask);
   const auto crash = [&](const std::string& source) { return MeasureAs<Crash>(problem, source); };
@@ -193,7 +193,7 @@ TEST_CASE("Failures of Python candidates are distinguished") {
             .speedup.value > 0.1);
 }
 
-TEST_CASE("A Python candidate reaches neither files, processes nor the network") {
+TEST_CASE("A Python candidate reaches neither files, processes nor the network", "[slow]") {
   if (!HaveTorch()) return;
   const Problem problem = MakeTask(kReluTask);
   // Each raises, so that the right result is never returned.

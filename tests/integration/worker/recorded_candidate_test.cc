@@ -76,7 +76,8 @@ std::string TextOf(const Launch& launch) {
                       " warps ", launch.num_warps, " stages ", launch.num_stages);
 }
 
-TEST_CASE("The launches of Python candidates are recorded without a GPU and without Triton") {
+TEST_CASE("The launches of Python candidates are recorded without a GPU and without Triton",
+          "[slow]") {
   if (!HaveTorch()) return;
   struct Expected {
     std::string file;

@@ -109,7 +109,7 @@ TEST_CASE("The examples in GPU MODE's form are judged", "[slow]") {
   example("matmul_bf16", "in_float32.py", "wrong_half.py");
 }
 
-TEST_CASE("A GPU MODE task's own checker decides where several results are right") {
+TEST_CASE("A GPU MODE task's own checker decides where several results are right", "[slow]") {
   if (!HaveTorch()) return;
   CheckExample({kGpuMode + "row_argmax",
                 kGpuMode + "row_argmax/submissions",

@@ -25,13 +25,9 @@ constexpr int kTimingAttempts = 3;
 // quiet, with pauses.
 constexpr int kQuietAttempts = 10;
 constexpr int64_t kPauseNs = 20'000'000;
-// Slack for the time between calls, compared with the reference.
-constexpr double kBetweenSlackShare = 0.3;
-constexpr double kBetweenSlackUs = 10;
 // Calls are uneven if their mean exceeds their median by more than this.
 constexpr double kUnevenShare = 1.25;
 constexpr double kUnevenUs = 2;
-constexpr double kSlowestFillBytesPerUs = 5e5;
 // Standard deviation of the logarithm of a request's mean call, at the clocks before requests are
 // made.
 constexpr double kRoundDeviation = 0.01;
@@ -163,20 +159,15 @@ std::optional<CudaRunner::Answer> ShapeTimer::RunPlan(const Calls& calls, const 
 
 std::vector<double> ShapeTimer::CallTimesOf(const CudaRunner::Answer& answer, Side side,
                                             const Plan& plan) {
-  std::vector<double> between_us;
+  std::vector<double> before_us;
   for (size_t i = plan.first_call; i < plan.samples.size(); ++i) {
-    between_us.push_back(answer.values_us[2 * i]);
+    before_us.push_back(answer.values_us[2 * i]);
   }
   double charged_us = 0;
   if (side == Side::kReference) {
-    reference_between_us_ = Median(between_us);
-  } else if (reference_between_us_ > 0) {
-    // The work between calls is the same for both sides. If it takes much longer for the candidate,
-    // the excess is charged to its calls.
-    const double expected_us =
-        reference_between_us_ + static_cast<double>(plan.poisoned_bytes) / kSlowestFillBytesPerUs;
-    const double excess_us = Median(between_us) - expected_us;
-    charged_us = excess_us > kBetweenSlackShare * expected_us + kBetweenSlackUs ? excess_us : 0;
+    between_.SetReference(before_us);
+  } else {
+    charged_us = between_.ChargeUs(before_us, plan.poisoned_bytes);
   }
   std::vector<double> calls_us;
   for (size_t i = plan.first_call; i < plan.samples.size(); ++i) {
@@ -271,6 +262,7 @@ std::optional<TimingSession> ShapeTimer::RunSession(size_t shape_index,
                                                     TimedShape& result) {
   double candidate_ns = 0;
   double reference_ns = 0;
+  between_ = BetweenCalls(judgement_.prepared().task() != nullptr);
   if (!MeasureOverhead()) {
     return std::nullopt;
   }

@@ -12,6 +12,7 @@
 #include "services/worker/core/options.h"
 #include "services/worker/core/timing_session.h"
 #include "services/worker/core/verdict.h"
+#include "services/worker/cuda/judge/between_calls.h"
 #include "services/worker/cuda/judge/judgement.h"
 #include "services/worker/cuda/judge/output_verifier.h"
 
@@ -92,9 +93,8 @@ class ShapeTimer {
   Judgement& judgement_;
   OutputVerifier& verifier_;
   bool replays_ = false;
-  double overhead_ns_ = 0;  // what an empty call takes
-  // Median time between calls of the reference.
-  double reference_between_us_ = 0;
+  double overhead_ns_ = 0;       // what an empty call takes
+  BetweenCalls between_{false};  // of the present session
   double clock_hz_ = 0;
   std::vector<double> warm_clock_hz_;  // by shape; 0 before the first warm-up
 };

@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/convert/convert.h"
-#include "tests/support/sanitized.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -94,8 +93,7 @@ std::vector<MeasureOutcome> Outcomes() {
           EnvironmentUnstable{"noise", 3, 10, {1.5, 1.4, 1.6, 0.95, 0.01, 0.02}}};
 }
 
-// Calls `visit` for every set field of the message and its submessages, with its path. Without maps
-// under ThreadSanitizer: Debian's protobuf library is not built with it and expects other members.
+// Calls `visit` for every set field of the message and its submessages, with its path.
 void ForEachField(
     Message& message, const std::string& path,
     const std::function<void(Message&, const FieldDescriptor&, const std::string&)>& visit) {
@@ -103,7 +101,6 @@ void ForEachField(
   std::vector<const FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
-    if (testing::kThreadSanitized && field->is_map()) continue;
     const std::string name = absl::StrCat(path, path.empty() ? "" : ".", field->name());
     if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
       visit(message, *field, name);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/fakes/cuda/fake_kernels.h"
 #include "tests/fakes/cuda/map_problem.h"
+#include "tests/support/sanitized.h"
 
 namespace kernelcast::testing {
 namespace {
@@ -36,6 +37,7 @@ worker::MeasureOptions QuickOptions() {
   options.final.min_time_ns = 5'000'000;
   options.final.block_ns = 400'000;
   options.problem_call_limit_ns = 2'000'000'000;
+  if (kSanitized) options.min_call_limit_ns *= 5;
   return options;
 }
 

@@ -186,7 +186,7 @@ TEST_CASE("Without a library the profiler reports what is missing") {
 }
 
 // The library opens another one in a way that sanitizers reject.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(__SANITIZE_ADDRESS__) && !defined(KERNELCAST_SANITIZE_THREAD)
 
 TEST_CASE("The real library knows the counters on every supported architecture") {
   const std::string path = absl::StrCat(KERNELCAST_CUDA_HOME, "/lib/libcupti.so.13");
