@@ -319,7 +319,7 @@ TEST_CASE("Exported prompts are the bytes that the endpoint receives", "[e2e][ll
              Contains("__global__ void anchor()") && Contains("NVIDIA L40S"));
 }
 
-TEST_CASE("Prompts of measured candidates are those that the forecaster sent", "[e2e][llm]") {
+TEST_CASE("Prompts of measured candidates are those that the forecaster sent", "[e2e][llm][slow]") {
   const TemporaryFolder home("prompts");
   const RecordedProblem recorded = MakeRecordedProblem(4, 3);
   const std::string problem = home.File("problems/" + recorded.problem.name);

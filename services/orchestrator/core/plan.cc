@@ -13,6 +13,8 @@
 namespace kernelcast::orchestrator {
 namespace {
 
+// Since the process started. Workers that are there are found in much less.
+constexpr absl::Duration kForecastDeviceWait = absl::Seconds(2);
 constexpr const char* kSetAside = "set aside: handling it crashed the orchestrator twice";
 
 RejectCandidate RejectFor(DecisionReason reason, std::string detail) {
@@ -103,6 +105,14 @@ bool IsOverdue(int64_t since_ns, int64_t now_ns, const DeviceInputs& inputs) {
   return now_ns - std::max(since_ns, inputs.start_ns) >= absl::ToInt64Nanoseconds(inputs.grace);
 }
 
+// A forecast needs only compile facts. But workers that measure may be found at the same time as
+// the one that compiles, and a forecast is for one of their devices, if there are any.
+bool GoesWithoutDevice(const Evaluation& evaluation, const EvaluationInputs& inputs) {
+  const absl::Duration wait = std::min(kForecastDeviceWait, inputs.device.grace);
+  return evaluation.mode == EvaluateMode::kForecast && inputs.device.can_compile &&
+         inputs.now_ns - inputs.device.start_ns >= absl::ToInt64Nanoseconds(wait);
+}
+
 EvaluationAction PlanDevice(const State& state, const Evaluation& evaluation,
                             const EvaluationInputs& inputs) {
   // An evaluation of a search has its device model, and fails with it.
@@ -113,11 +123,7 @@ EvaluationAction PlanDevice(const State& state, const Evaluation& evaluation,
   if (!inputs.device.found.empty()) return ChooseDevice{inputs.device.found};
   const std::string& target = evaluation.candidate.target;
   const std::string& wanted = evaluation.wanted_device_model;
-  // A forecast needs only compile facts. Workers that measure may start together with the process.
-  if (evaluation.mode == EvaluateMode::kForecast && inputs.device.can_compile &&
-      IsOverdue(inputs.device.start_ns, inputs.now_ns, inputs.device)) {
-    return ChooseDevice{wanted.empty() ? target : wanted};
-  }
+  if (GoesWithoutDevice(evaluation, inputs)) return ChooseDevice{wanted.empty() ? target : wanted};
   if (!IsOverdue(evaluation.accepted_ns, inputs.now_ns, inputs.device)) return WaitForDevice{};
   return RejectFor(DecisionReason::kUnavailable,
                    NobodyMeasures(target, wanted, inputs.device.devices));

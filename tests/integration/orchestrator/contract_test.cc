@@ -150,6 +150,8 @@ struct Cluster {
 };
 
 #define CONTRACT_TEST(name) TEMPLATE_TEST_CASE(name, "", OwnLog, SharedLog, SharedLogElsewhere)
+#define SLOW_CONTRACT_TEST(name) \
+  TEMPLATE_TEST_CASE(name, "[slow]", OwnLog, SharedLog, SharedLogElsewhere)
 #define SKIP_IF_MISSING() \
   if (TestType::kSetUp.shared && testing::PostgresqlServer::Missing()) return
 
@@ -473,7 +475,7 @@ CONTRACT_TEST("Bad input gets the right code and names the field") {
   CHECK(cluster.Events() == 1);
 }
 
-CONTRACT_TEST("A stopped search is confirmed and its end is remembered") {
+SLOW_CONTRACT_TEST("A stopped search is confirmed and its end is remembered") {
   SKIP_IF_MISSING();
   Cluster cluster(TestType::kSetUp);
   v1::StartSearchRequest request = cluster.Search("s1", 10'000);
@@ -546,7 +548,7 @@ std::set<std::string> LinksOf(const std::vector<testing::CollectedSpan>& spans,
   return links;
 }
 
-CONTRACT_TEST("A call makes the same spans wherever the log is") {
+SLOW_CONTRACT_TEST("A call makes the same spans wherever the log is") {
   SKIP_IF_MISSING();
   const testing::SpanCollector collector;
   Cluster cluster(TestType::kSetUp, {"--otlp-endpoint", collector.url(), "--trace-ratio", "0"});

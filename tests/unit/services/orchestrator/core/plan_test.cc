@@ -141,7 +141,7 @@ const std::vector<Case>& Cases() {
        },
        "choose cpu",
        [](EvaluationInputs& inputs) {
-         inputs.device.start_ns = inputs.now_ns - absl::ToInt64Nanoseconds(inputs.device.grace);
+         inputs.device.start_ns = inputs.now_ns - 2'000'000'000;
          inputs.device.can_compile = true;
        }},
       {"only a forecast is wanted, for a device that no worker has",
@@ -159,7 +159,7 @@ const std::vector<Case>& Cases() {
        },
        "wait for a device",
        [](EvaluationInputs& inputs) {
-         inputs.device.start_ns = inputs.now_ns;
+         inputs.device.start_ns = inputs.now_ns - 1'999'999'999;
          inputs.device.can_compile = true;
        }},
       {"only a forecast is wanted, and no worker compiles",
