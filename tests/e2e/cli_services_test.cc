@@ -229,7 +229,7 @@ TEST_CASE("up continues with a damaged event log if the loss is accepted, once",
 }
 
 #ifdef KERNELCAST_FAKE_DRIVER
-TEST_CASE("up measures on the GPUs given by --gpus", "[e2e]") {
+TEST_CASE("up measures on the GPUs given by --gpus", "[e2e][slow]") {
   const TemporaryFolder home("up-gpus");
   fs::create_symlink(fs::path(KERNELCAST_FAKE_DRIVER) / "libcuda.so.1", home.File("libcuda.so.1"));
   std::ofstream(home.File("models")) << "Fake GPU A\nFake GPU B\n";

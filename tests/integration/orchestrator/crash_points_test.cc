@@ -231,7 +231,7 @@ TEST_CASE("A search continued after a crash decides as without it, with SQLite")
   CheckCrashPoints(logs, kPoints);
 }
 
-TEST_CASE("A search continued after a crash decides as without it, with PostgreSQL") {
+TEST_CASE("A search continued after a crash decides as without it, with PostgreSQL", "[slow]") {
   if (PostgresqlServer::Missing()) return;
   PostgresqlLogs logs;
   CheckCrashPoints(logs, kPoints);

@@ -525,7 +525,7 @@ TEST_CASE("A request received by several orchestrators is settled once") {
   CHECK(cluster.CheckLog().size() == kRequests);
 }
 
-TEST_CASE("Calls are forwarded over TLS with the orchestrator's own token") {
+TEST_CASE("Calls are forwarded over TLS with the orchestrator's own token", "[slow]") {
   if (PostgresqlServer::Missing()) return;
   Cluster cluster(/*lease_seconds=*/2, /*secured=*/true);
   for (int i = 0; i < kReplicas; ++i) cluster.StartSearch(i, absl::StrCat("search-", i));

@@ -127,7 +127,7 @@ TEST_CASE("The reference measured as a candidate is indistinguishable from itsel
   CHECK(ok->speedup.high > 0.95);
 }
 
-TEST_CASE("Intervals of the reference against itself rarely exclude 1") {
+TEST_CASE("Intervals of the reference against itself rarely exclude 1", "[slow]") {
   CpuFixture& fixture = Shared();
   const Candidate reference = ReferenceCandidate(fixture.problem(), "cpu").value();
   constexpr int kScreenings = 8;
@@ -163,7 +163,7 @@ TEST_CASE("A final measurement spans several pairs of processes") {
   CHECK(ok->comparison == Comparison::kFaster);
 }
 
-TEST_CASE("A final measurement tells whether processes gave the same bytes") {
+TEST_CASE("A final measurement tells whether processes gave the same bytes", "[slow]") {
   const auto determinism_of = [](const Candidate& candidate, MeasureLevel level) {
     const Measurement measurement = MeasureUntilStable(candidate, level);
     INFO(MeasurementFeedback(measurement));

@@ -397,7 +397,7 @@ class ModelNew(nn.Module):
   CHECK(Verdict(measurement.outcome) == "cached_output");
 }
 
-TEST_CASE("A candidate that gets its outputs must write them in every call") {
+TEST_CASE("A candidate that gets its outputs must write them in every call", "[slow]") {
   if (!HaveTorch()) return;
   const Problem problem =
       ParseProblem({{"a.json",

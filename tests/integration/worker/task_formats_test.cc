@@ -73,7 +73,7 @@ TEST_CASE("The examples in flashinfer-bench's form are judged", "[slow]") {
   example("attention/causal_attention_h4_d32", {"batched.json"}, "wrong_unmasked.py");
 }
 
-TEST_CASE("A flashinfer-bench solution is judged as it is") {
+TEST_CASE("A flashinfer-bench solution is judged as it is", "[slow]") {
   if (!HaveTorch()) return;
   CheckExample({kFlashInfer + "definitions/elementwise/scaled_gelu_h512.json",
                 kFlashInfer + "solutions/elementwise/scaled_gelu_h512",

@@ -149,7 +149,7 @@ TEST_CASE("Each endpoint fault ends as the expected answer or error", "[llm]") {
 }
 
 TEST_CASE("Thousands of concurrent calls under all faults end once each and leak nothing",
-          "[llm]") {
+          "[llm][slow]") {
   RaiseDescriptorLimit();
   const int calls = kSanitized ? 1000 : 10'000;
   const int at_once = 256;

@@ -88,7 +88,7 @@ Result RunStream(const Policy& policy, const Setup& setup, uint32_t seed) {
   return result;
 }
 
-TEST_CASE("The estimated risk of pruning is unbiased over a thousand streams", "[risk]") {
+TEST_CASE("The estimated risk of pruning is unbiased over a thousand streams", "[risk][slow]") {
   const std::vector<Setup> setups = {
       {.policy = "threshold", .max_measurements = 0},
       {.policy = "threshold", .max_measurements = 40},
