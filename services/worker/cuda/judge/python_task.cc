@@ -97,8 +97,7 @@ absl::StatusOr<cuda_runner::TensorRecord> TensorRecordOf(const TensorLayout& lay
 
 CudaRunnerOptions OptionsFor(const std::string& program, CudaRunnerOptions python) {
   // torch.cuda.Stream, getStreamFromPool, cudaStreamCreate
-  const bool uses_streams = absl::StrContains(absl::AsciiStrToLower(program), "stream");
-  python.connections = uses_streams ? 0 : 1;
+  python.several_streams = absl::StrContains(absl::AsciiStrToLower(program), "stream");
   return python;
 }
 

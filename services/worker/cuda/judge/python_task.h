@@ -30,8 +30,8 @@ namespace kernelcast::worker {
                                                                        uint32_t arena,
                                                                        uint64_t offset);
 
-// Options for a process that runs this program. Starting is quicker without the driver's default
-// number of connections, which only programs with streams of their own need.
+// Options for a process whose calls of this program are timed: it may have several streams if the
+// program may use them.
 [[nodiscard]] CudaRunnerOptions OptionsFor(const std::string& program, CudaRunnerOptions python);
 
 // Starts a process with a program of the task. FAILED_PRECONDITION: the program fails; the message

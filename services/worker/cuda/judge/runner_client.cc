@@ -48,8 +48,8 @@ std::vector<std::string> RunnerEnvironment(const CudaRunnerOptions& options) {
       environment.push_back(absl::StrCat(name, "=", value));
     }
   }
-  if (options.connections > 0) {
-    environment.push_back(absl::StrCat("CUDA_DEVICE_MAX_CONNECTIONS=", options.connections));
+  if (options.python != nullptr && !options.several_streams) {
+    environment.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS=1");
   }
   if (!options.profiler_library.empty()) {
     environment.push_back(absl::StrCat("KERNELCAST_PROFILER=", options.profiler_library));

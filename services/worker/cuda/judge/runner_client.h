@@ -41,11 +41,11 @@ struct CudaRunnerOptions {
   std::string profiler_library = {};
   // The processor that BeginTiming moves the runner to; -1: none.
   int timing_cpu = -1;
-  // How many queues of the device the process has (CUDA_DEVICE_MAX_CONNECTIONS); 0: the driver's
-  // default. The driver makes the queues of all processes one after the other. With one queue,
+  // With `python`: whether the process has the driver's default number of queues of the device
+  // instead of one. The driver makes the queues of all processes one after the other. With one,
   // kernels that the host launches on several streams run one after the other; those of graphs do
   // not.
-  int connections = 0;
+  bool several_streams = false;
 };
 
 // Client of a runner process. Not thread-safe. The destructor kills the process.

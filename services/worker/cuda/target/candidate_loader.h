@@ -25,12 +25,11 @@ class CandidateLoader {
  public:
   // Candidates that are loaded but not yet measured hold device memory: about this much each.
   static constexpr uint64_t kLoadedBytes = uint64_t{4} << 30;
-  static constexpr int kMaxAhead = 12;
   static constexpr int64_t kForgetNs = 60'000'000'000;
 
   // How many candidates to load at once, at most `most`, for one of `devices` devices with this
   // much memory each.
-  static int ThreadsFor(uint64_t device_bytes, size_t devices = 1, int most = kMaxAhead);
+  static int ThreadsFor(uint64_t device_bytes, size_t devices, int most);
 
   // At most `threads` candidates are being loaded or are loaded. A loaded one is dropped if it is
   // not taken for `forget_ns`, and at most that much later.

@@ -145,8 +145,6 @@ absl::Status CudaTarget::OpenDevices() {
     measurer.python.python = compilers_->zygote();
     measurer.python.start_limit_ns = kPythonStartLimitNs;
     measurer.python.timing_cpu = TimingCpu(device->ordinal);
-    // Of processes that are not timed; OptionsFor gives the others theirs.
-    measurer.python.connections = 1;
     measurer.prepared_bytes = options_.prepared_bytes;
     measurer.quieten = [device = device.get()]() -> std::shared_ptr<void> {
       return device->loader == nullptr ? nullptr : device->loader->Pause(kQuietLimitNs);

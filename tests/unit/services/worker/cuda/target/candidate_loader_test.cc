@@ -9,6 +9,8 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr int64_t kLoadLimitNs = 1'000'000'000;
+constexpr uint64_t kManyBytes = ~uint64_t{0} >> 1;
+constexpr int kMost = 8;
 
 // No process of these options starts, so that a candidate is loaded at once, with an error.
 CudaRunnerOptions Missing() {
@@ -33,16 +35,16 @@ TEST_CASE("A loader that is paused loads expected candidates when it goes on") {
 }
 
 TEST_CASE("Small devices have fewer candidates loaded at once") {
-  CHECK(CandidateLoader::ThreadsFor(1) == 1);
-  CHECK(CandidateLoader::ThreadsFor(2 * CandidateLoader::kLoadedBytes) <= 2);
-  CHECK(CandidateLoader::ThreadsFor(~uint64_t{0} >> 1) <= CandidateLoader::kMaxAhead);
+  CHECK(CandidateLoader::ThreadsFor(1, 1, kMost) == 1);
+  CHECK(CandidateLoader::ThreadsFor(2 * CandidateLoader::kLoadedBytes, 1, kMost) <= 2);
+  CHECK(CandidateLoader::ThreadsFor(kManyBytes, 1, kMost) <= kMost);
 }
 
 TEST_CASE("Several devices share the processors for loading") {
-  const int alone = CandidateLoader::ThreadsFor(~uint64_t{0} >> 1);
-  CHECK(CandidateLoader::ThreadsFor(~uint64_t{0} >> 1, 1'000) == 1);
-  CHECK(CandidateLoader::ThreadsFor(~uint64_t{0} >> 1, 2) <= alone);
-  CHECK(CandidateLoader::ThreadsFor(~uint64_t{0} >> 1, 1, 1) == 1);
+  const int alone = CandidateLoader::ThreadsFor(kManyBytes, 1, kMost);
+  CHECK(CandidateLoader::ThreadsFor(kManyBytes, 1'000, kMost) == 1);
+  CHECK(CandidateLoader::ThreadsFor(kManyBytes, 2, kMost) <= alone);
+  CHECK(CandidateLoader::ThreadsFor(kManyBytes, 1, 1) == 1);
 }
 
 TEST_CASE("A candidate that another loader takes is forgotten, and may be expected again") {

@@ -69,7 +69,6 @@ TaskSubject::TaskSubject() {
   options.python = options.runner;
   options.python.python = std::make_shared<worker::PythonZygote>(std::move(zygote));
   options.python.start_limit_ns = worker::kPythonStartLimitNs;
-  options.python.connections = 1;
   python_ = options.python;
   measurer_ = std::make_unique<worker::CudaMeasurer>(FakeCuda::Api(), monitor_, options, clock_);
 }
