@@ -1,7 +1,6 @@
 #include "tests/gpu/gpu_fixture.h"
 
 #include <catch2/catch.hpp>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "tests/support/triton_examples.h"
@@ -17,13 +16,7 @@ worker::CudaTargetOptions Options(const std::string& cache_directory) {
   options.worker_id = "worker-under-test";
   options.untrusted_uid = 65534;
   options.python = TritonPythonOfTests();
-  for (const char* folder : {"/../include/kernelcast-candidate", "/../candidate_include"}) {
-    const std::string headers = ProgramFolder() + folder;
-    if (std::filesystem::exists(headers)) {
-      options.include_directories = {std::filesystem::canonical(headers).string()};
-      break;
-    }
-  }
+  options.include_directories = CandidateHeaders();
   return options;
 }
 

@@ -2,24 +2,18 @@
 
 #include <catch2/catch.hpp>
 #include <cstdio>
-#include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/file.h"
 #include "common/domain/python_task.h"
 #include "nlohmann/json.hpp"
 #include "tests/gpu/task_fixture.h"
-#include "tests/support/services.h"
 
 namespace kernelcast::testing {
 namespace {
-
-const std::string kExamples = "examples/tasks/";
 
 // A definition of y = silu(x) * 2 over rows of 4096 floats, and its reference.
 Problem SiluDefinition(PythonTask::Format format) {
@@ -176,65 +170,6 @@ TEST_CASE("Candidates of a GPU MODE task on a GPU get the verdict of what they d
   fixture.CheckOutcome("gpu_mode, a position beyond the row",
                        kernel("    return data.argmax(dim=1) + data.shape[1]"), {"wrong_result"});
   fixture.CheckOutcome("gpu_mode, right", kernel("    return data.max(dim=1).indices"), {"ok"});
-}
-
-TEST_CASE("The example tasks of three formats are judged on a GPU") {
-  KERNELCAST_NEEDS_TASKS();
-  struct Example {
-    std::string task;
-    std::string candidates;
-    std::vector<std::string> names;
-  };
-  const std::vector<Example> examples = {
-      {"flashinfer_bench/definitions/elementwise/scaled_gelu_h512.json",
-       "flashinfer_bench/solutions/elementwise/scaled_gelu_h512/",
-       {"fused.json", "returning.py", "wrong_scale.json"}},
-      {"flashinfer_bench/definitions/rmsnorm/rmsnorm_bf16_h1024.json",
-       "flashinfer_bench/solutions/rmsnorm/rmsnorm_bf16_h1024/",
-       {"by_norm.json", "wrong_mean.py"}},
-      {"flashinfer_bench/definitions/gemm/gemm_n192_k256.json",
-       "flashinfer_bench/solutions/gemm/gemm_n192_k256/",
-       {"one_call.json", "returning.py", "wrong_transpose.py"}},
-      {"flashinfer_bench/definitions/attention/causal_attention_h4_d32.json",
-       "flashinfer_bench/solutions/attention/causal_attention_h4_d32/",
-       {"batched.json", "wrong_unmasked.py"}},
-      {"sol_execbench/gated_projection",
-       "sol_execbench/gated_projection/solutions/",
-       {"one_matmul.json", "wrong_order.json"}},
-      {"sol_execbench/masked_softmax",
-       "sol_execbench/masked_softmax/solutions/",
-       {"one_mask.json", "wrong_no_mask.json"}},
-      {"sol_execbench/residual_layernorm",
-       "sol_execbench/residual_layernorm/solutions/",
-       {"layer_norm.json", "wrong_unnormalised_sum.json"}},
-      {"gpu_mode/clamped_add",
-       "gpu_mode/clamped_add/submissions/",
-       {"out_variant.py", "wrong_bounds.py"}},
-      {"gpu_mode/matmul_bf16",
-       "gpu_mode/matmul_bf16/submissions/",
-       {"in_float32.py", "wrong_half.py"}},
-      {"gpu_mode/prefix_sum",
-       "gpu_mode/prefix_sum/submissions/",
-       {"cumsum.py", "wrong_exclusive.py"}},
-      {"gpu_mode/row_argmax",
-       "gpu_mode/row_argmax/submissions/",
-       {"last_of_ties.py", "wrong_argmin.py"}},
-  };
-  std::optional<TaskFixture> fixture;
-  for (const Example& example : examples) {
-    Problem problem = LoadGpuProblem(kExamples + example.task);
-    if (fixture) {
-      fixture->Take(std::move(problem));
-    } else {
-      fixture.emplace(std::move(problem));
-    }
-    for (const std::string& name : example.names) {
-      fixture->CheckOutcome(
-          absl::StrCat(example.task, ": ", name),
-          ReadFile(SourcePath(absl::StrCat(kExamples, example.candidates, name))).value(),
-          {name.starts_with("wrong") ? "wrong_result" : "ok"});
-    }
-  }
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/clock.h"
 #include "tests/gpu/gpu_fixture.h"
 #include "tests/support/triton_examples.h"
 
@@ -183,33 +182,6 @@ TEST_CASE("Wrong Triton kernels get the verdict of their mistake, and the worker
     const Measurement after =
         fixture.Measure(FindExample(mistake.problem, mistake.example).candidate);
     CHECK(std::holds_alternative<MeasuredOk>(after.outcome));
-  }
-}
-
-// Of kernels that take some 100 us: candidates that differ in their block size.
-TEST_CASE("Rate of Triton candidates") {
-  KERNELCAST_NEEDS_TRITON();
-  GpuFixture fixture("examples/problems/rmsnorm", worker::CudaMeasureOptions());
-  const Candidate base = FindExample("rmsnorm", "two_passes").candidate;
-  (void)fixture.Measure(base);
-  for (const char* pass : {"cold", "compiled"}) {
-    int measured = 0;
-    const int64_t start_ns = Clock::Real().MonotonicNs();
-    for (const char* block : {"256", "512", "1024", "2048", "4096"}) {
-      for (const int warps : {2, 4, 8, 16}) {
-        Candidate candidate = base;
-        candidate.launches[0].constexprs = {{"BLOCK", block}};
-        candidate.launches[0].num_warps = warps;
-        candidate.candidate_id = CandidateId(candidate);
-        const Measurement measurement = fixture.Measure(candidate);
-        INFO(MeasurementFeedback(measurement));
-        CHECK(std::holds_alternative<MeasuredOk>(measurement.outcome));
-        ++measured;
-      }
-    }
-    const double seconds = static_cast<double>(Clock::Real().MonotonicNs() - start_ns) * 1e-9;
-    std::printf("%s: %d candidates in %.2f s, one after the other: %.1f / s\n", pass, measured,
-                seconds, measured / seconds);
   }
 }
 

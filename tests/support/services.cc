@@ -32,6 +32,14 @@ std::string SourcePath(const std::string& path) {
 
 std::string ProgramFolder() { return FromEnvironment("KERNELCAST_BIN_DIR", KERNELCAST_BIN_DIR); }
 
+std::vector<std::string> CandidateHeaders() {
+  for (const char* folder : {"/../include/kernelcast-candidate", "/../candidate_include"}) {
+    const std::string headers = ProgramFolder() + folder;
+    if (std::filesystem::exists(headers)) return {std::filesystem::canonical(headers).string()};
+  }
+  return {};
+}
+
 TemporaryFolder::TemporaryFolder(const std::string& name)
     : path_(std::filesystem::temp_directory_path() / RandomId("kernelcast-" + name + "-")) {
   std::filesystem::create_directories(path_);

@@ -18,6 +18,8 @@ namespace kernelcast::testing {
 std::string SourcePath(const std::string& path);
 // Folder of the programs: KERNELCAST_BIN_DIR if set, else the build's.
 std::string ProgramFolder();
+// The folders with the headers that candidates may include.
+std::vector<std::string> CandidateHeaders();
 
 // A folder that is removed with the test.
 class TemporaryFolder {

@@ -1,19 +1,21 @@
-// Times of Python candidates on a GPU compared with those of KernelBench's harness, and how well
-// they repeat.
+// Python candidates on a GPU: their times and verdicts compared with those of KernelBench, and how
+// well times repeat.
 //
-//   bench_gpu_python_times [--only NAME] [--trials 100] [--json FILE]
+//   bench_gpu_python_times --kernelbench FOLDER [--only NAME] [--trials 100] [--json FILE]
+//   bench_gpu_python_times --verdicts --kernelbench FOLDER ...
 //   bench_gpu_python_times --repeat 20 ...
 //
 // The first form measures each candidate of KernelBench tasks (examples/tasks, and the variants of
 // tests/support/task_examples.h) with our judge, and all candidates of a task right afterwards with
-// harness_times.py. The second measures each candidate repeatedly, each time in a new process, and
-// prints the coefficient of variation of the graph figures. Needs an interpreter with PyTorch for
-// CUDA and Triton. Exits with 77 if this machine cannot measure.
+// eval_kernel_against_ref of a clone of KernelBench's repository. The second compares the verdicts
+// on these examples and on the candidates of tests/support/gated_silu_candidates.h, which are
+// right, wrong, fail, hang or cheat. The third measures each candidate repeatedly, each time in a
+// new process, and prints the coefficient of variation of the graph figures. Needs an interpreter
+// with PyTorch for CUDA and Triton. Exits with 77 if this machine cannot measure.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -23,15 +25,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "common/base/bounded_json.h"
+#include "absl/strings/str_format.h"
 #include "common/base/status.h"
-#include "common/process/child_process.h"
 #include "nlohmann/json.hpp"
 #include "services/worker/core/statistics.h"
-#include "services/worker/cuda/target/cuda_target.h"
+#include "tests/bench/gpu/python_bench.h"
 #include "tests/bench/gpu/variation.h"
-#include "tests/support/services.h"
+#include "tests/support/gated_silu_candidates.h"
 #include "tests/support/task_examples.h"
 #include "tests/support/triton_examples.h"
 
@@ -41,17 +41,21 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kSkipped = 77;
-constexpr int64_t kHarnessLimitNs = 300'000'000'000;
 // Differences within this share count as agreement.
 constexpr double kAgreement = 0.03;
 // Calls whose eager time is within this share of the graph's are not bound by the host.
 constexpr double kHostShare = 0.1;
 constexpr double kLeastRepeatedNs = 20'000;
+// Of KernelBench while it judges verdicts.
+constexpr int kProcesses = 8;
+constexpr int kCompileJobs = 4;
 
 struct Flags {
   std::string python = TritonPythonOfTests();
   std::string only;
   std::string json;
+  std::string kernelbench;
+  bool verdicts = false;
   int trials = 100;
   int repeat = 0;
 };
@@ -80,21 +84,27 @@ std::vector<std::vector<TaskExample>> ReadCandidates(const Flags& flags) {
   return tasks;
 }
 
-absl::StatusOr<std::optional<Timed>> MeasureOne(worker::CudaTarget& target,
-                                                const TaskExample& example) {
-  const Candidate candidate = CandidateOf(example);
-  KC_ASSIGN_OR_RETURN(const auto compiled,
-                      target.Compile({*example.problem, &candidate}, worker::CancelToken()));
-  const auto* const success = std::get_if<worker::CompileSuccess>(&compiled.result);
-  if (success == nullptr) {
-    std::printf("%s/%s: %s\n", example.task.c_str(), example.name.c_str(),
-                std::get<CompileError>(compiled.result).log.c_str());
-    return std::nullopt;
+// In this order. One that does not compile crashes when it is loaded.
+absl::StatusOr<std::vector<Measurement>> JudgeAll(worker::CudaTarget& target,
+                                                  const std::vector<TaskExample>& examples) {
+  std::vector<Candidate> candidates;
+  for (const TaskExample& example : examples) candidates.push_back(CandidateOf(example));
+  const Problem& problem = *examples.front().problem;
+  CompileAhead compiling(target, problem, candidates, kCompileJobs);
+  std::vector<Measurement> measurements(examples.size());
+  for (size_t i = 0; i < examples.size(); ++i) {
+    const CompileAhead::Compiled compiled = compiling.Next();
+    KC_RETURN_IF_ERROR(compiled.artifact.status());
+    KC_ASSIGN_OR_RETURN(measurements[compiled.index],
+                        target.Measure({problem, candidates[compiled.index], *compiled.artifact,
+                                        MeasureLevel::kScreen},
+                                       worker::CancelToken()));
   }
-  KC_ASSIGN_OR_RETURN(
-      const Measurement measurement,
-      target.Measure({*example.problem, candidate, success->artifact, MeasureLevel::kScreen},
-                     worker::CancelToken()));
+  return measurements;
+}
+
+// None, with a message, if it has no graph figure.
+std::optional<Timed> TimedOf(const TaskExample& example, const Measurement& measurement) {
   const auto* const ok = std::get_if<MeasuredOk>(&measurement.outcome);
   if (ok == nullptr || !ok->shapes.front().eager ||
       !ok->shapes.front().eager->no_graph_reason.empty()) {
@@ -106,36 +116,16 @@ absl::StatusOr<std::optional<Timed>> MeasureOne(worker::CudaTarget& target,
   return Timed{shape.candidate.median_ns, shape.eager->candidate.median_ns, shape.speedup.value};
 }
 
-// One object for each candidate.
-absl::StatusOr<std::vector<Json>> RunHarness(const Flags& flags, const TemporaryFolder& folder,
-                                             const std::vector<TaskExample>& examples) {
-  const auto write = [&](const std::string& name, const std::string& text) {
-    std::ofstream(folder.File(name)) << text;
-    return folder.File(name);
-  };
-  ChildOptions options;
-  options.argv = {flags.python, SourcePath("tests/bench/gpu/harness_times.py"), "--trials",
-                  absl::StrCat(flags.trials),
-                  write("task.py", examples.front().problem->task->source)};
-  for (size_t i = 0; i < examples.size(); ++i) {
-    options.argv.push_back(write(absl::StrCat("candidate_", i, ".py"), examples[i].source));
-  }
-  options.environment = {"PATH=/usr/local/bin:/usr/bin:/bin",
-                         absl::StrCat("HOME=", folder.path().string())};
-  if (const char* const folders = std::getenv("LD_LIBRARY_PATH"); folders != nullptr) {
-    options.environment.push_back(absl::StrCat("LD_LIBRARY_PATH=", folders));
-  }
-  KC_ASSIGN_OR_RETURN(const auto child, ChildProcess::Spawn(options));
-  const ChildExit exit = child->Wait(kHarnessLimitNs);
-  std::vector<Json> results;
-  for (const absl::string_view line : absl::StrSplit(exit.output, '\n')) {
-    Json json = ParseBoundedJson(std::string_view(line.data(), line.size()));
-    if (json.is_object()) results.push_back(std::move(json));
-  }
-  if (results.size() != examples.size()) {
-    return absl::InternalError(absl::StrCat("harness_times.py: ", exit.output));
-  }
-  return results;
+// One object for each candidate of a task.
+absl::StatusOr<std::vector<Json>> JudgeWithKernelBench(const Flags& flags, int processes,
+                                                       const std::vector<TaskExample>& examples) {
+  std::vector<std::string> sources;
+  for (const TaskExample& example : examples) sources.push_back(example.source);
+  return RunKernelBench({.python = flags.python,
+                         .folder = flags.kernelbench,
+                         .trials = flags.trials,
+                         .processes = processes},
+                        examples.front().problem->task->source, sources);
 }
 
 struct Agreement {
@@ -153,36 +143,38 @@ struct Agreement {
 };
 
 absl::Status Agree(const Flags& flags, worker::CudaTarget& target, std::ofstream& file) {
-  const TemporaryFolder folder("harness");
   Agreement eager;
   Agreement not_bound_by_host;
-  std::printf("%-36s %10s %10s %10s %12s %12s\n", "candidate", "graph us", "eager us", "harness us",
-              "eager ratio", "graph ratio");
+  Agreement graph;
+  std::printf("%-36s %10s %10s %10s %12s %12s\n", "candidate", "graph us", "eager us", "mean us",
+              "eager/mean", "graph/median");
   for (const std::vector<TaskExample>& task : ReadCandidates(flags)) {
     std::vector<TaskExample> measured;
     std::vector<Timed> ours;
-    for (const TaskExample& example : task) {
-      KC_ASSIGN_OR_RETURN(const std::optional<Timed> timed, MeasureOne(target, example));
+    KC_ASSIGN_OR_RETURN(const std::vector<Measurement> measurements, JudgeAll(target, task));
+    for (size_t i = 0; i < task.size(); ++i) {
+      const std::optional<Timed> timed = TimedOf(task[i], measurements[i]);
       if (!timed) continue;
-      measured.push_back(example);
+      measured.push_back(task[i]);
       ours.push_back(*timed);
     }
     if (measured.empty()) continue;
-    KC_ASSIGN_OR_RETURN(const std::vector<Json> harness, RunHarness(flags, folder, measured));
+    KC_ASSIGN_OR_RETURN(const std::vector<Json> harness, JudgeWithKernelBench(flags, 0, measured));
     for (size_t i = 0; i < measured.size(); ++i) {
       const std::string name = absl::StrCat(measured[i].task, "/", measured[i].name);
-      if (harness[i].contains("error")) {
-        std::printf("%s: the harness fails: %s\n", name.c_str(),
-                    harness[i]["error"].dump().c_str());
+      if (!harness[i].contains("mean_ns")) {
+        std::printf("%s: KernelBench: %s\n", name.c_str(), harness[i].dump().c_str());
         continue;
       }
       const double mean_ns = harness[i].at("mean_ns").get<double>();
       const double ratio = ours[i].eager_ns / mean_ns;
+      const double graph_ratio = ours[i].graph_ns / harness[i].at("median_ns").get<double>();
       eager.Add(ratio);
+      if (ours[i].graph_ns >= kLeastRepeatedNs) graph.Add(graph_ratio);
       if (ours[i].eager_ns <= (1 + kHostShare) * ours[i].graph_ns) not_bound_by_host.Add(ratio);
       std::printf("%-36s %10.2f %10.2f %10.2f %12.3f %12.3f\n", name.c_str(),
                   ours[i].graph_ns / 1000, ours[i].eager_ns / 1000, mean_ns / 1000, ratio,
-                  ours[i].graph_ns / mean_ns);
+                  graph_ratio);
       std::fflush(stdout);
       file << Json{{"bench", "agreement"},
                    {"task", measured[i].task},
@@ -195,8 +187,62 @@ absl::Status Agree(const Flags& flags, worker::CudaTarget& target, std::ofstream
            << std::endl;
     }
   }
-  eager.Print("eager time and the harness's mean");
+  graph.Print("graph time of 20 us and more, and KernelBench's median");
+  eager.Print("eager time and KernelBench's mean");
   not_bound_by_host.Print("the same, where the eager time is within 10% of the graph's");
+  return absl::OkStatus();
+}
+
+std::string KernelBenchVerdict(const Json& result) {
+  if (result.value("correct", false)) {
+    const double speedup = result.value("reference_ns", 0.0) / result.value("mean_ns", 1.0);
+    return absl::StrFormat("correct, %.2f times as fast%s", speedup,
+                           result.contains("error") ? ", excessive" : "");
+  }
+  if (!result.value("compiled", true)) return "does not compile";
+  return absl::StrCat("not correct: ", result.value("error", ""));
+}
+
+absl::Status CompareVerdicts(const Flags& flags, worker::CudaTarget& target, std::ofstream& file) {
+  std::vector<std::vector<TaskExample>> tasks(1);
+  KC_ASSIGN_OR_RETURN(Problem parsed, ParseProblem({{"task.py", kGatedSiluTask}}));
+  const auto silu = std::make_shared<const Problem>(std::move(parsed));
+  for (const PythonCase& made : GatedSiluCases()) {
+    tasks[0].push_back({"gated_silu", made.name, made.source, silu});
+  }
+  for (TaskExample& example : ReadTaskExamples()) {
+    if (example.problem->task->format != PythonTask::Format::kKernelBench) continue;
+    if (tasks.back().front().task != example.task) tasks.emplace_back();
+    tasks.back().push_back(std::move(example));
+  }
+  int compared = 0;
+  int differ = 0;
+  for (const std::vector<TaskExample>& task : tasks) {
+    KC_ASSIGN_OR_RETURN(const std::vector<Json> theirs,
+                        JudgeWithKernelBench(flags, kProcesses, task));
+    KC_ASSIGN_OR_RETURN(const std::vector<Measurement> measurements, JudgeAll(target, task));
+    for (size_t i = 0; i < task.size(); ++i) {
+      const Measurement& measurement = measurements[i];
+      const bool ok = std::holds_alternative<MeasuredOk>(measurement.outcome);
+      const bool differs = ok != theirs[i].value("correct", false);
+      ++compared;
+      differ += differs ? 1 : 0;
+      std::printf("%s%s/%s\n    %s: %s\n    KernelBench: %s\n", differs ? "DIFFERS " : "",
+                  task[i].task.c_str(), task[i].name.c_str(),
+                  std::string(OutcomeName(measurement.outcome)).c_str(),
+                  MeasurementFeedback(measurement).c_str(), KernelBenchVerdict(theirs[i]).c_str());
+      std::fflush(stdout);
+      file << Json{{"bench", "verdicts"},
+                   {"task", task[i].task},
+                   {"candidate", task[i].name},
+                   {"outcome", OutcomeName(measurement.outcome)},
+                   {"feedback", MeasurementFeedback(measurement)},
+                   {"kernelbench", theirs[i]}}
+                  .dump(-1, ' ', false, Json::error_handler_t::replace)
+           << std::endl;
+    }
+  }
+  std::printf("%d of %d verdicts differ\n", differ, compared);
   return absl::OkStatus();
 }
 
@@ -208,9 +254,15 @@ absl::Status Repeat(const Flags& flags, worker::CudaTarget& target, std::ofstrea
     for (const TaskExample& example : task) {
       std::vector<double> speedups;
       std::vector<double> graph_ns;
+      // Each in a process of its own, because their sources differ.
+      std::vector<TaskExample> runs(flags.repeat, example);
       for (int run = 0; run < flags.repeat; ++run) {
-        KC_ASSIGN_OR_RETURN(const std::optional<Timed> timed, MeasureOne(target, example));
-        if (!timed || timed->graph_ns < kLeastRepeatedNs) break;
+        absl::StrAppend(&runs[run].source, "\n# ", run, "\n");
+      }
+      KC_ASSIGN_OR_RETURN(const std::vector<Measurement> measurements, JudgeAll(target, runs));
+      for (const Measurement& measurement : measurements) {
+        const std::optional<Timed> timed = TimedOf(example, measurement);
+        if (!timed || timed->graph_ns < kLeastRepeatedNs) continue;
         speedups.push_back(timed->speedup);
         graph_ns.push_back(timed->graph_ns);
       }
@@ -243,21 +295,12 @@ absl::Status Repeat(const Flags& flags, worker::CudaTarget& target, std::ofstrea
 
 absl::Status Run(const Flags& flags) {
   const TemporaryFolder folder("python-times");
-  worker::CudaTargetOptions options;
-  options.program_folder = ProgramFolder();
-  options.cache_directory = folder.File("cache");
-  options.python = flags.python;
-  options.untrusted_uid = 65534;
-  KC_ASSIGN_OR_RETURN(const auto target, worker::CudaTarget::Make(std::move(options)));
-  const worker::TargetInfo info = target->Describe();
-  if (!info.can_measure) return absl::UnavailableError(info.unavailable_reason);
-  for (const std::string& missing : info.missing_tools) {
-    if (missing.starts_with("no PyTorch tasks")) return absl::UnavailableError(missing);
-  }
-  std::printf("%s, driver %s\n", info.device.model.c_str(), info.device.driver_version.c_str());
+  KC_ASSIGN_OR_RETURN(const auto target, MakePythonTarget(flags.python, folder.File("cache"),
+                                                          /*compile_processes=*/1));
   std::ofstream file;
   if (!flags.json.empty()) file.open(flags.json, std::ios::app);
-  return flags.repeat > 0 ? Repeat(flags, *target, file) : Agree(flags, *target, file);
+  if (flags.repeat > 0) return Repeat(flags, *target, file);
+  return flags.verdicts ? CompareVerdicts(flags, *target, file) : Agree(flags, *target, file);
 }
 
 }  // namespace
@@ -265,14 +308,24 @@ absl::Status Run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   kernelcast::testing::Flags flags;
-  CLI::App app("Times of Python candidates compared with those of KernelBench's harness");
+  CLI::App app("Times and verdicts of Python candidates compared with those of KernelBench");
   app.add_option("--python", flags.python, "Interpreter with PyTorch for CUDA and Triton")
       ->capture_default_str();
   app.add_option("--only", flags.only, "Part of TASK/CANDIDATE of those to take");
-  app.add_option("--trials", flags.trials, "Calls that the harness times")->capture_default_str();
-  app.add_option("--repeat", flags.repeat, "Measurements of each candidate, in new processes");
+  app.add_option("--trials", flags.trials, "Calls that KernelBench times")->capture_default_str();
+  auto* const repeat =
+      app.add_option("--repeat", flags.repeat, "Measurements of each candidate, in new processes");
+  auto* const kernelbench =
+      app.add_option("--kernelbench", flags.kernelbench, "Clone of KernelBench's repository");
+  app.add_flag("--verdicts", flags.verdicts, "Compares verdicts, also of wrong candidates")
+      ->needs(kernelbench)
+      ->excludes(repeat);
   app.add_option("--json", flags.json, "File to append a line for each candidate to");
   CLI11_PARSE(app, argc, argv);
+  if (flags.repeat == 0 && flags.kernelbench.empty()) {
+    std::fprintf(stderr, "--kernelbench or --repeat is needed\n");
+    return 2;
+  }
   const absl::Status status = kernelcast::testing::Run(flags);
   if (status.ok()) return 0;
   if (absl::IsUnavailable(status)) {

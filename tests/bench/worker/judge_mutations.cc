@@ -13,7 +13,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -88,13 +87,7 @@ absl::StatusOr<std::unique_ptr<Target>> MakeTarget(const Flags& flags, int threa
   options.compile_processes = threads;
   options.untrusted_uid = 65534;
   options.worker_id = "bench";
-  for (const char* folder : {"/../include/kernelcast-candidate", "/../candidate_include"}) {
-    const std::string headers = programs + folder;
-    if (std::filesystem::exists(headers)) {
-      options.include_directories = {std::filesystem::canonical(headers).string()};
-      break;
-    }
-  }
+  options.include_directories = kernelcast::testing::CandidateHeaders();
   return CudaTarget::Make(std::move(options));
 #else
   (void)threads;

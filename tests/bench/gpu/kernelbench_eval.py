@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Evaluates candidates of a KernelBench task with KernelBench's own eval_kernel_against_ref.
+
+    kernelbench_eval.py KERNELBENCH TASK CANDIDATE ... [--trials 100] [--processes N] [--limit-s 60]
+
+KERNELBENCH is a clone of KernelBench's repository; its evaluation needs pydantic, requests, python-dotenv and tqdm.
+Settings are those of its eval_from_generations.py: 5 checks, 100 timed calls of each side. All candidates run in this
+process, one after the other, after the task itself has run. With --processes, each candidate runs in a new process that
+has imported PyTorch and Triton, N at a time. Prints a line of JSON for each candidate: `candidate` (its number from 0),
+`seconds`, and `compiled`, `correct`, `mean_ns`, `median_ns`, `min_ns`, `reference_ns` and `error` where there is one.
+"""
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import time
+import types
+
+import torch
+import triton
+
+CHECKS = 5
+
+
+def import_evaluation(folder):
+    # For model endpoints, which evaluating does not need.
+    for name, member in (("openai", "OpenAI"), ("litellm", "completion")):
+        sys.modules[name] = types.ModuleType(name)
+        setattr(sys.modules[name], member, None)
+    sys.path.insert(0, os.path.join(folder, "src"))
+    from kernelbench import eval as evaluation, timing
+
+    rounded = timing.get_timing_stats
+
+    def exact(times_ms, device=None):
+        return {**rounded(times_ms, device), "mean": statistics.mean(times_ms), "median": statistics.median(times_ms)}
+
+    timing.get_timing_stats = exact
+    return evaluation
+
+
+def precision_of(task):
+    """KernelBench converts all tensors to one dtype: here that of the task's first floating-point input."""
+    names = {}
+    exec(compile(task, "task.py", "exec"), names)
+    floats = [x.dtype for x in names["get_inputs"]() if isinstance(x, torch.Tensor) and x.is_floating_point()]
+    return floats[0] if floats else torch.float32
+
+
+def evaluate(evaluation, task, source, precision, trials):
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        result = evaluation.eval_kernel_against_ref(
+            task,
+            source,
+            num_correct_trials=CHECKS,
+            num_perf_trials=trials,
+            measure_performance=True,
+            build_dir=folder,
+            device=torch.device("cuda:0"),
+            backend="triton" if "import triton" in source else "cuda",
+            precision=precision,
+        )
+    made = {"seconds": time.monotonic() - start}
+    if result is None:
+        return {**made, "error": "no result"}
+    made |= {"compiled": result.compiled, "correct": result.correctness}
+    if result.correctness and result.runtime_stats:
+        stats = result.runtime_stats
+        made |= {f"{name}_ns": 1e6 * stats[name] for name in ("mean", "median", "min")}
+        made["reference_ns"] = 1e6 * result.ref_runtime_stats["mean"]
+    errors = [str(value) for name, value in result.metadata.items() if name not in ("hardware", "device")]
+    return {**made, "error": "; ".join(errors)[:300]} if errors else made
+
+
+def attempt(function):
+    try:
+        return function()
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"[:300]}
+
+
+def in_process(function, limit_s):
+    """What the function returns in a copy of this process, which has no CUDA context yet."""
+    reading, writing = os.pipe()
+    start = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(limit_s)
+        os.close(reading)
+        os.write(writing, json.dumps(attempt(function)).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as file:
+        text = file.read()
+    status = os.waitpid(child, 0)[1]
+    ended = {"seconds": time.monotonic() - start, "error": f"the process ended with wait status {status}"}
+    return json.loads(text) if text else ended
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kernelbench")
+    parser.add_argument("task")
+    parser.add_argument("candidates", nargs="+")
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--processes", type=int, default=0)
+    parser.add_argument("--limit-s", type=int, default=60)
+    arguments = parser.parse_args()
+    # KernelBench and candidates print, too.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def read(path):
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+    task = read(arguments.task)
+    sources = [read(path) for path in arguments.candidates]
+
+    def answer(number, result):
+        # After what a process has left of a line.
+        answers.write("\n" + json.dumps({"candidate": number, **result}) + "\n")
+        answers.flush()
+
+    if arguments.processes == 0:
+        evaluation = import_evaluation(arguments.kernelbench)
+        precision = precision_of(task)
+        evaluate(evaluation, task, task.replace("class Model(", "class ModelNew("), precision, arguments.trials)
+        for number, source in enumerate(sources):
+            answer(number, attempt(lambda: evaluate(evaluation, task, source, precision, arguments.trials)))
+        return
+
+    def run(source):
+        evaluation = import_evaluation(arguments.kernelbench)
+        return evaluate(evaluation, task, source, precision_of(task), arguments.trials)
+
+    shards = []
+    for shard in range(arguments.processes):
+        child = os.fork()
+        if child == 0:
+            for number in range(shard, len(sources), arguments.processes):
+                answer(number, in_process(lambda: run(sources[number]), arguments.limit_s))
+            os._exit(0)
+        shards.append(child)
+    for child in shards:
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main()
