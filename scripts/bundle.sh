@@ -29,8 +29,9 @@ done
 preset=${KERNELCAST_PRESET:-ci}
 build_dir=build/$preset
 folder=$build_dir/bundle/kernelcast
-scripts/build.sh >&2
-if ((with_tests)); then scripts/build.sh benches >&2; fi
+targets=(all)
+if ((with_tests)); then targets+=(gpu_tests benches); fi
+scripts/build.sh "${targets[@]}" >&2
 rm -rf "$folder"
 cmake --install "$build_dir" --prefix "$folder" --strip >/dev/null
 if ((with_tests)); then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds everything and runs checks and tests. Ends with ctest's summary.
+# Installs what is missing, builds, and runs checks and tests. Ends with ctest's summary.
 #
 #   scripts/test.sh [--all] [--asan | --tsan] [-- CTEST_OPTION ...]
 #
@@ -27,12 +27,22 @@ while (($#)); do
   esac
   shift
 done
-((all)) || left_out+=(slow)
+targets=(all)
+if ((all)); then
+  targets+=(slow_tests gpu_tests benches)
+else
+  left_out+=(slow)
+  if [[ -e /dev/nvidiactl ]]; then
+    targets+=(gpu_tests)
+  else
+    printf 'test: no NVIDIA GPU here: tests with the label gpu are not built\n' >&2
+    left_out+=(gpu)
+  fi
+fi
 
 scripts/setup.sh --test
 export KERNELCAST_PRESET=$preset
-scripts/build.sh
-if ((all)); then scripts/build.sh benches; fi
+scripts/build.sh "${targets[@]}"
 
 labels=()
 if ((${#left_out[@]})); then

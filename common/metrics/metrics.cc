@@ -128,4 +128,9 @@ std::vector<double> MetricsRegistry::DurationBounds() {
           0.2,    0.5,    1,      2,     5,     10,    20,   50,   100};
 }
 
+MetricsRegistry& ProcessMetrics() {
+  static auto& registry = *new MetricsRegistry;
+  return registry;
+}
+
 }  // namespace kernelcast

@@ -54,6 +54,10 @@ class MetricsRegistry {
   std::unique_ptr<Impl> impl_;
 };
 
+// The registry that a service uses. It is never destroyed, because its HTTP server would take up to
+// two seconds to stop. Until the process ends, it answers with the last values.
+MetricsRegistry& ProcessMetrics();
+
 }  // namespace kernelcast
 
 #endif  // KERNELCAST_COMMON_METRICS_METRICS_H_

@@ -248,7 +248,7 @@ absl::Status HandleQuestions(const Flags& flags) {
                         flags.question_output);
   }
   KC_ASSIGN_OR_RETURN(std::vector<Question> questions, ReadQuestions(flags.ask_file));
-  MetricsRegistry metrics;
+  MetricsRegistry& metrics = ProcessMetrics();
   ModelParts parts;
   KC_RETURN_IF_ERROR(MakeModel(flags, metrics, /*with_cache=*/false, parts));
   return AskQuestions(std::move(questions), *parts.backend, AskOptions(), Clock::Real(),
@@ -271,7 +271,7 @@ absl::StatusOr<std::vector<Backend*>> Ordered(std::vector<Backend*> backends,
 
 int Run(const Flags& flags) {
   TerminationSignal termination;
-  MetricsRegistry metrics;
+  MetricsRegistry& metrics = ProcessMetrics();
   const std::string forecaster_id =
       flags.forecaster_id.empty() ? RandomId("forecaster-") : flags.forecaster_id;
   const auto tracing = ProcessTracing::Start(flags.service.tracing, "kernelcast-forecaster",

@@ -110,7 +110,7 @@ absl::Status PutProblems(const Catalogue& catalogue, OrchestratorEvaluator& eval
 
 absl::Status Serve(const Flags& flags) {
   TerminationSignal termination;
-  MetricsRegistry metrics;
+  MetricsRegistry& metrics = ProcessMetrics();
   KC_ASSIGN_OR_RETURN(const auto tracing,
                       ProcessTracing::Start(flags.service.tracing, "kernelcast-gateway",
                                             RandomId("gateway-"), &metrics));

@@ -368,9 +368,9 @@ absl::StatusOr<std::unique_ptr<CrashJournal>> OpenCrashJournal(const Flags& flag
 
 absl::Status Serve(const Flags& flags) {
   TerminationSignal termination;
-  // Destroyed last: it takes as long to stop as the metrics' server, at the same time.
-  std::unique_ptr<StatusServer> status;
-  MetricsRegistry metrics;
+  // Never destroyed, because it would take up to two seconds.
+  static auto& status = *new std::unique_ptr<StatusServer>;
+  MetricsRegistry& metrics = ProcessMetrics();
   KC_ASSIGN_OR_RETURN(const auto tracing,
                       ProcessTracing::Start(flags.service.tracing, "kernelcast-orchestrator",
                                             RandomId("orchestrator-"), &metrics));
@@ -398,8 +398,8 @@ absl::Status Serve(const Flags& flags) {
   });
   ReplicaMetrics replica_metrics(&metrics);
   StatusBoard board;
-  const absl::Cleanup stop_status = [&status] {
-    if (status != nullptr) status->BeginStop();
+  const absl::Cleanup stop_status = [] {
+    if (status != nullptr) status->Stop();
   };
   Observers observers({&observer, &board});
 

@@ -211,7 +211,7 @@ int Run(const Flags& flags) {
   // Candidates run as child processes, with the same user if it is not root. They must not read
   // this process's memory, which holds the expected outputs.
   prctl(PR_SET_DUMPABLE, 0);
-  MetricsRegistry metrics;
+  MetricsRegistry& metrics = ProcessMetrics();
 
   WorkerService::Options options;
   options.worker_id = flags.worker_id.empty() ? RandomId("worker-") : flags.worker_id;

@@ -8,7 +8,6 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -56,8 +55,8 @@ class StatusServer::Impl {
       : host_(std::move(host)), render_(std::move(render)) {}
 
   ~Impl() {
-    BeginStop();
-    if (stopping_.joinable()) stopping_.join();
+    Stop();
+    if (context_ != nullptr) mg_stop(context_);
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -94,15 +93,9 @@ class StatusServer::Impl {
 
   const std::string& address() const { return address_; }
 
-  void BeginStop() {
-    {
-      const std::lock_guard lock(mutex_);
-      render_ = nullptr;
-    }
-    // The library's threads check for a stop request every two seconds.
-    if (context_ != nullptr && !stopping_.joinable()) {
-      stopping_ = std::thread([context = context_] { mg_stop(context); });
-    }
+  void Stop() {
+    const std::lock_guard lock(mutex_);
+    render_ = nullptr;
   }
 
  private:
@@ -174,8 +167,6 @@ class StatusServer::Impl {
   std::string address_;
   mg_context* context_ = nullptr;
 
-  std::thread stopping_;
-
   std::mutex mutex_;
   std::function<std::string()> render_ ABSL_GUARDED_BY(mutex_);  // empty: stopping
   std::string page_ ABSL_GUARDED_BY(mutex_);
@@ -194,7 +185,7 @@ absl::StatusOr<std::unique_ptr<StatusServer>> StatusServer::Start(
 
 StatusServer::StatusServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 StatusServer::~StatusServer() = default;
-void StatusServer::BeginStop() { impl_->BeginStop(); }
+void StatusServer::Stop() { impl_->Stop(); }
 const std::string& StatusServer::address() const { return impl_->address(); }
 
 }  // namespace kernelcast::orchestrator

@@ -16,16 +16,15 @@ namespace kernelcast::orchestrator {
 class StatusServer {
  public:
   // `render` returns the page. It is called at most every half second on a thread of the server,
-  // must be quick, and must be callable until BeginStop returns. `address` is host:port; port 0
+  // must be quick, and must be callable until Stop returns. `address` is host:port; port 0
   // picks a free port. INVALID_ARGUMENT: invalid address. UNAVAILABLE: the address cannot be bound.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<StatusServer>> Start(
       const std::string& address, std::function<std::string()> render);
-  // Stops, and waits until the HTTP library has stopped: up to two seconds after BeginStop,
-  // whatever its clients do.
+  // Waits until the HTTP library has stopped: up to two seconds, whatever its clients do.
   ~StatusServer();
 
   // Returns when `render` is not called any more. Requests get 503 from now on. May be repeated.
-  void BeginStop();
+  void Stop();
 
   // host:port, as bound.
   const std::string& address() const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -73,6 +74,16 @@ TEST_CASE("A steady rate of candidates is answered in time") {
   REQUIRE(figures.ok());
   CheckAllSettled(*figures, kCount);
   CHECK(testing::PercentileMs(figures->latencies_ns, 0.5) < 500);
+}
+
+TEST_CASE("Services exit at once when they have no work") {
+  const auto cluster = StartCluster();
+  for (const auto& service : {&cluster->orchestrator, &cluster->forecaster, &cluster->worker}) {
+    const auto start = std::chrono::steady_clock::now();
+    REQUIRE((*service)->Terminate() == 0);
+    // Their HTTP servers, just started, would take nearly two seconds.
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(1));
+  }
 }
 
 }  // namespace
