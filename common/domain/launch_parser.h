@@ -28,6 +28,18 @@ struct DeclaredLaunches {
 [[nodiscard]] absl::StatusOr<DeclaredLaunches> ParseLaunches(
     const Cursor& parent, const DeclaredNames& declared, const std::vector<std::string>& variables);
 
+// The launches of a Triton template, and for each the tunables that give its warps and stages.
+struct DeclaredTritonLaunches {
+  DeclaredLaunches declared;
+  std::vector<SpaceTemplate::TritonTunables> tunables;
+};
+
+// As ParseLaunches. num_warps and num_stages may name one of `tunables`, all of whose values must
+// be allowed.
+[[nodiscard]] absl::StatusOr<DeclaredTritonLaunches> ParseTritonLaunches(
+    const Cursor& parent, const DeclaredNames& declared, const std::vector<std::string>& variables,
+    const std::vector<SpaceTemplate::Dimension>& tunables);
+
 // Parses a list of compiler flags.
 [[nodiscard]] absl::StatusOr<std::vector<std::string>> ReadFlags(const Cursor& at);
 

@@ -146,6 +146,7 @@ struct TensorSpec {
 struct SpaceTemplate {
   std::string name;
   std::string description;
+  CandidateKind kind = CandidateKind::kHostNative;
   std::string file;    // as written in the space file
   std::string source;  // its content
   struct Dimension {
@@ -157,9 +158,16 @@ struct SpaceTemplate {
   std::vector<Dimension> dimensions;
   std::vector<std::vector<std::string>> flag_sets;  // at least one
   std::vector<Expression> constraints;
-  // Device CUDA only. Expressions over axes and the tunables that have only integer values.
+  // Device programs only. Expressions over axes and the tunables that have only integer values.
   std::vector<Launch> launches;
   std::string workspace_bytes;  // empty: none
+  // Device Triton only, for each launch: the tunables that give its num_warps and num_stages.
+  // Empty: the launch has the value.
+  struct TritonTunables {
+    std::string num_warps;
+    std::string num_stages;
+  };
+  std::vector<TritonTunables> triton_tunables;
 };
 
 // A point of a space: a template and one value index per dimension.
@@ -173,7 +181,6 @@ struct SpacePoint {
 
 struct Space {
   std::string target;
-  CandidateKind kind = CandidateKind::kHostNative;
   std::vector<SpaceTemplate> templates;
 };
 

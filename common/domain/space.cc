@@ -25,6 +25,22 @@ bool AdmitsValues(const SpaceTemplate& space_template, const std::vector<int>& v
   return true;
 }
 
+// The launches of a Triton template with the values of a point.
+std::vector<Launch> TritonLaunches(const SpaceTemplate& space_template, const SpacePoint& point) {
+  const auto value = [&](const std::string& name, int32_t& into) {
+    for (size_t d = 0; d < space_template.dimensions.size(); ++d) {
+      const SpaceTemplate::Dimension& dimension = space_template.dimensions[d];
+      if (dimension.name == name) into = std::stoi(dimension.values[point.values[d]]);
+    }
+  };
+  std::vector<Launch> launches = space_template.launches;
+  for (size_t i = 0; i < launches.size(); ++i) {
+    value(space_template.triton_tunables[i].num_warps, launches[i].num_warps);
+    value(space_template.triton_tunables[i].num_stages, launches[i].num_stages);
+  }
+  return launches;
+}
+
 }  // namespace
 
 bool NextPoint(const SpaceTemplate& space_template, SpacePoint& point) {
@@ -70,16 +86,17 @@ Candidate CandidateFromPoint(const Space& space, const SpacePoint& point,
   Candidate candidate;
   candidate.problem_id = problem_id;
   candidate.target = space.target;
-  candidate.kind = space.kind;
+  candidate.kind = space_template.kind;
   candidate.origin = "template:" + space_template.name;
   candidate.tunables.push_back({.name = "TEMPLATE", .value = space_template.name});
+  const bool is_triton = space_template.kind == CandidateKind::kDeviceTriton;
   size_t flag_set = 0;
   for (size_t d = 0; d < space_template.dimensions.size(); ++d) {
     const SpaceTemplate::Dimension& dimension = space_template.dimensions[d];
     const std::string& value = dimension.values[point.values[d]];
     if (dimension.name == kFlagsDimension) {
       flag_set = static_cast<size_t>(point.values[d]);
-    } else {
+    } else if (!is_triton) {
       absl::StrAppend(&candidate.source, "#define ", dimension.name, " ", value, "\n");
     }
     candidate.tunables.push_back({.name = dimension.name, .value = value});
@@ -87,11 +104,16 @@ Candidate CandidateFromPoint(const Space& space, const SpacePoint& point,
   if (flag_set < space_template.flag_sets.size()) {
     candidate.flags = space_template.flag_sets[flag_set];
   }
-  candidate.launches = space_template.launches;
   candidate.workspace_bytes = space_template.workspace_bytes;
-  // Makes compiler messages refer to the author's file and lines.
-  absl::StrAppend(&candidate.source, "#line 1 \"", space_template.file, "\"\n",
-                  space_template.source);
+  if (is_triton) {
+    candidate.launches = TritonLaunches(space_template, point);
+    candidate.source = space_template.source;
+  } else {
+    candidate.launches = space_template.launches;
+    // Makes compiler messages refer to the author's file and lines.
+    absl::StrAppend(&candidate.source, "#line 1 \"", space_template.file, "\"\n",
+                    space_template.source);
+  }
   candidate.candidate_id = CandidateId(candidate);
   return candidate;
 }

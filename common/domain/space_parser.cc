@@ -39,7 +39,7 @@ absl::Status ParseTunables(const Cursor& at, const SpaceOwner& owner, SpaceTempl
     if (key == "FLAGS" || key == "TEMPLATE") {
       return ErrorAtLine(at, line, Quoted(key) + " is reserved");
     }
-    if (owner.kind == CandidateKind::kDeviceCuda &&
+    if (IsDeviceKind(parsed.kind) &&
         std::ranges::find(owner.names.axes, key) != owner.names.axes.end()) {
       return ErrorAtLine(at, line, Quoted(key) + " is the name of an axis");
     }
@@ -123,17 +123,45 @@ absl::Status CheckSatisfiable(const Cursor& at, const Space& space, int template
   return Error(at.At("constraints"), "no point satisfies them");
 }
 
+// A Python file of the cuda target is Triton; others are of the reference's kind.
+absl::StatusOr<CandidateKind> KindOf(const Cursor& at, const SpaceOwner& owner) {
+  if (owner.target != kCudaTargetName || !at.Has("file")) return owner.kind;
+  KC_ASSIGN_OR_RETURN(const std::string file, ReadText(at.At("file"), kMaxYamlNameBytes));
+  return file.ends_with(".py") ? CandidateKind::kDeviceTriton : owner.kind;
+}
+
+absl::Status ParseDeviceProgram(const Cursor& at, const SpaceOwner& owner,
+                                const std::vector<std::string>& numeric, SpaceTemplate& parsed) {
+  std::vector<std::string> variables = owner.names.axes;
+  variables.insert(variables.end(), numeric.begin(), numeric.end());
+  DeclaredLaunches declared;
+  if (parsed.kind == CandidateKind::kDeviceTriton) {
+    KC_ASSIGN_OR_RETURN(DeclaredTritonLaunches triton,
+                        ParseTritonLaunches(at, owner.names, variables, parsed.dimensions));
+    declared = std::move(triton.declared);
+    parsed.triton_tunables = std::move(triton.tunables);
+  } else {
+    KC_ASSIGN_OR_RETURN(declared, ParseLaunches(at, owner.names, variables));
+  }
+  parsed.launches = std::move(declared.launches);
+  parsed.workspace_bytes = std::move(declared.workspace_bytes);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<SpaceTemplate> ParseTemplate(const Cursor& at, const std::string& folder,
                                             const SpaceOwner& owner, ProblemFileReader& files) {
-  const bool is_device = owner.kind == CandidateKind::kDeviceCuda;
+  KC_RETURN_IF_ERROR(ExpectMapping(at));
+  SpaceTemplate parsed;
+  KC_ASSIGN_OR_RETURN(parsed.kind, KindOf(at, owner));
+  const bool is_device = IsDeviceKind(parsed.kind);
   std::vector<std::string> required = {"name", "file"};
-  std::vector<std::string> optional = {"description", "tunables", "flags", "constraints"};
+  std::vector<std::string> optional = {"description", "tunables", "constraints"};
   if (is_device) {
     required.emplace_back("launches");
     optional.emplace_back("workspace_bytes");
   }
+  if (parsed.kind != CandidateKind::kDeviceTriton) optional.emplace_back("flags");
   KC_RETURN_IF_ERROR(ExpectKeys(at, required, optional));
-  SpaceTemplate parsed;
   KC_ASSIGN_OR_RETURN(parsed.name, ReadLowerName(at.At("name")));
   // The name becomes the value of a tunable.
   if (!IsIdentifier(parsed.name)) {
@@ -154,13 +182,7 @@ absl::StatusOr<SpaceTemplate> ParseTemplate(const Cursor& at, const std::string&
   if (at.Has("constraints")) {
     KC_RETURN_IF_ERROR(ParseConstraints(at.At("constraints"), numeric, parsed));
   }
-  if (is_device) {
-    std::vector<std::string> variables = owner.names.axes;
-    variables.insert(variables.end(), numeric.begin(), numeric.end());
-    KC_ASSIGN_OR_RETURN(DeclaredLaunches declared, ParseLaunches(at, owner.names, variables));
-    parsed.launches = std::move(declared.launches);
-    parsed.workspace_bytes = std::move(declared.workspace_bytes);
-  }
+  if (is_device) KC_RETURN_IF_ERROR(ParseDeviceProgram(at, owner, numeric, parsed));
   return parsed;
 }
 
@@ -175,7 +197,6 @@ absl::StatusOr<Space> ParseSpace(const Cursor& at, const SpaceOwner& owner,
   KC_RETURN_IF_ERROR(ExpectKeys(top, {"schema", "target", "templates"}, {}));
   KC_RETURN_IF_ERROR(ReadInteger(top.At("schema"), 1, 1).status());
   Space space;
-  space.kind = owner.kind;
   KC_ASSIGN_OR_RETURN(space.target, ReadLowerName(top.At("target")));
   if (space.target != owner.target) {
     return Error(top.At("target"), absl::StrCat(Quoted(space.target), " is not the target '",

@@ -62,6 +62,22 @@ TEST_CASE("The Triton examples are correct") {
   }
 }
 
+// Every tenth point, because each compiles for about half a second.
+TEST_CASE("Points of a Triton space are correct") {
+  KERNELCAST_NEEDS_TRITON();
+  GpuFixture fixture("examples/triton_spaces/rmsnorm", worker::CudaMeasureOptions());
+  const Problem& problem = fixture.problem();
+  const Space& space = *problem.targets.at("cuda").space;
+  const std::vector<SpacePoint> points = EnumeratePoints(space);
+  for (size_t i = 0; i < points.size(); i += 10) {
+    const Candidate candidate = CandidateFromPoint(space, points[i], problem.problem_id);
+    const std::string feedback = MeasurementFeedback(fixture.Measure(candidate));
+    std::printf("%s: %s\n", candidate.candidate_id.c_str(), feedback.c_str());
+    INFO(feedback);
+    CHECK_THAT(feedback, Catch::StartsWith("Correct in"));
+  }
+}
+
 struct Mistake {
   const char* what;
   const char* problem;

@@ -35,9 +35,10 @@ class CompileAhead {
     absl::StatusOr<Artifact> artifact;
   };
 
-  // All arguments must outlive this object.
+  // Without `announce`, candidates are loaded when they are measured. All references must outlive
+  // this object.
   CompileAhead(worker::CudaTarget& target, const Problem& problem,
-               const std::vector<Candidate>& candidates, int threads);
+               const std::vector<Candidate>& candidates, int threads, bool announce = true);
 
   // The next one that is compiled; waits for it. To be called once for each candidate.
   Compiled Next();
@@ -48,6 +49,7 @@ class CompileAhead {
   worker::CudaTarget& target_;
   const Problem& problem_;
   const std::vector<Candidate>& candidates_;
+  const bool announce_;
   std::atomic<size_t> next_ = 0;
   absl::Mutex mutex_;
   std::deque<Compiled> compiled_ ABSL_GUARDED_BY(mutex_);

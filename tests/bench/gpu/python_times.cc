@@ -3,15 +3,16 @@
 //
 //   bench_gpu_python_times --kernelbench FOLDER [--only NAME] [--trials 100] [--json FILE]
 //   bench_gpu_python_times --verdicts --kernelbench FOLDER ...
-//   bench_gpu_python_times --repeat 20 ...
+//   bench_gpu_python_times --repeat 20 [--quiet] [--final] ...
 //
 // The first form measures each candidate of KernelBench tasks (examples/tasks, and the variants of
 // tests/support/task_examples.h) with our judge, and all candidates of a task right afterwards with
 // eval_kernel_against_ref of a clone of KernelBench's repository. The second compares the verdicts
 // on these examples and on the candidates of tests/support/gated_silu_candidates.h, which are
 // right, wrong, fail, hang or cheat. The third measures each candidate repeatedly, each time in a
-// new process, and prints the coefficient of variation of the graph figures. Needs an interpreter
-// with PyTorch for CUDA and Triton. Exits with 77 if this machine cannot measure.
+// new process, and prints the coefficient of variation of the graph figures. Other candidates are
+// loaded meanwhile, as in a worker that is busy, unless --quiet is given. Needs an interpreter with
+// PyTorch for CUDA and Triton. Exits with 77 if this machine cannot measure.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -56,6 +57,8 @@ struct Flags {
   std::string json;
   std::string kernelbench;
   bool verdicts = false;
+  bool quiet = false;
+  bool final_level = false;
   int trials = 100;
   int repeat = 0;
 };
@@ -85,20 +88,21 @@ std::vector<std::vector<TaskExample>> ReadCandidates(const Flags& flags) {
 }
 
 // In this order. One that does not compile crashes when it is loaded.
-absl::StatusOr<std::vector<Measurement>> JudgeAll(worker::CudaTarget& target,
+absl::StatusOr<std::vector<Measurement>> JudgeAll(const Flags& flags, worker::CudaTarget& target,
                                                   const std::vector<TaskExample>& examples) {
+  const MeasureLevel level = flags.final_level ? MeasureLevel::kFinal : MeasureLevel::kScreen;
   std::vector<Candidate> candidates;
   for (const TaskExample& example : examples) candidates.push_back(CandidateOf(example));
   const Problem& problem = *examples.front().problem;
-  CompileAhead compiling(target, problem, candidates, kCompileJobs);
+  CompileAhead compiling(target, problem, candidates, kCompileJobs, !flags.quiet);
   std::vector<Measurement> measurements(examples.size());
   for (size_t i = 0; i < examples.size(); ++i) {
     const CompileAhead::Compiled compiled = compiling.Next();
     KC_RETURN_IF_ERROR(compiled.artifact.status());
-    KC_ASSIGN_OR_RETURN(measurements[compiled.index],
-                        target.Measure({problem, candidates[compiled.index], *compiled.artifact,
-                                        MeasureLevel::kScreen},
-                                       worker::CancelToken()));
+    KC_ASSIGN_OR_RETURN(
+        measurements[compiled.index],
+        target.Measure({problem, candidates[compiled.index], *compiled.artifact, level},
+                       worker::CancelToken()));
   }
   return measurements;
 }
@@ -151,7 +155,7 @@ absl::Status Agree(const Flags& flags, worker::CudaTarget& target, std::ofstream
   for (const std::vector<TaskExample>& task : ReadCandidates(flags)) {
     std::vector<TaskExample> measured;
     std::vector<Timed> ours;
-    KC_ASSIGN_OR_RETURN(const std::vector<Measurement> measurements, JudgeAll(target, task));
+    KC_ASSIGN_OR_RETURN(const std::vector<Measurement> measurements, JudgeAll(flags, target, task));
     for (size_t i = 0; i < task.size(); ++i) {
       const std::optional<Timed> timed = TimedOf(task[i], measurements[i]);
       if (!timed) continue;
@@ -220,7 +224,7 @@ absl::Status CompareVerdicts(const Flags& flags, worker::CudaTarget& target, std
   for (const std::vector<TaskExample>& task : tasks) {
     KC_ASSIGN_OR_RETURN(const std::vector<Json> theirs,
                         JudgeWithKernelBench(flags, kProcesses, task));
-    KC_ASSIGN_OR_RETURN(const std::vector<Measurement> measurements, JudgeAll(target, task));
+    KC_ASSIGN_OR_RETURN(const std::vector<Measurement> measurements, JudgeAll(flags, target, task));
     for (size_t i = 0; i < task.size(); ++i) {
       const Measurement& measurement = measurements[i];
       const bool ok = std::holds_alternative<MeasuredOk>(measurement.outcome);
@@ -259,7 +263,8 @@ absl::Status Repeat(const Flags& flags, worker::CudaTarget& target, std::ofstrea
       for (int run = 0; run < flags.repeat; ++run) {
         absl::StrAppend(&runs[run].source, "\n# ", run, "\n");
       }
-      KC_ASSIGN_OR_RETURN(const std::vector<Measurement> measurements, JudgeAll(target, runs));
+      KC_ASSIGN_OR_RETURN(const std::vector<Measurement> measurements,
+                          JudgeAll(flags, target, runs));
       for (const Measurement& measurement : measurements) {
         const std::optional<Timed> timed = TimedOf(example, measurement);
         if (!timed || timed->graph_ns < kLeastRepeatedNs) continue;
@@ -274,6 +279,8 @@ absl::Status Repeat(const Flags& flags, worker::CudaTarget& target, std::ofstrea
                   worker::Median(graph_ns) / 1000, 100 * ratios.back(), 100 * times.back());
       std::fflush(stdout);
       file << Json{{"bench", "python repeatability"},
+                   {"quiet", flags.quiet},
+                   {"level", flags.final_level ? "final" : "screen"},
                    {"task", example.task},
                    {"candidate", example.name},
                    {"graph_ns", graph_ns},
@@ -315,6 +322,8 @@ int main(int argc, char** argv) {
   app.add_option("--trials", flags.trials, "Calls that KernelBench times")->capture_default_str();
   auto* const repeat =
       app.add_option("--repeat", flags.repeat, "Measurements of each candidate, in new processes");
+  app.add_flag("--quiet", flags.quiet, "Loads no other candidates meanwhile")->needs(repeat);
+  app.add_flag("--final", flags.final_level, "Measures at the final level")->needs(repeat);
   auto* const kernelbench =
       app.add_option("--kernelbench", flags.kernelbench, "Clone of KernelBench's repository");
   app.add_flag("--verdicts", flags.verdicts, "Compares verdicts, also of wrong candidates")

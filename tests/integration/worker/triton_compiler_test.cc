@@ -75,8 +75,9 @@ bool HaveTriton() {
   return missing.empty();
 }
 
+// `name` is a folder in examples.
 Problem ReadProblem(const std::string& name) {
-  auto files = ReadProblemFolder(absl::StrCat(KERNELCAST_SOURCE_DIR "/examples/problems/", name));
+  auto files = ReadProblemFolder(absl::StrCat(KERNELCAST_SOURCE_DIR "/examples/", name));
   REQUIRE(files.ok());
   auto problem = ParseProblem(*std::move(files));
   REQUIRE(problem.ok());
@@ -85,7 +86,8 @@ Problem ReadProblem(const std::string& name) {
 
 class Fixture {
  public:
-  explicit Fixture(TritonCompilerOptions options = {}, const std::string& problem = "row_softmax")
+  explicit Fixture(TritonCompilerOptions options = {},
+                   const std::string& problem = "problems/row_softmax")
       : folder_("triton"), problem_(ReadProblem(problem)) {
     options.python = Python();
     options.toolkit = *FindCudaToolkit({KERNELCAST_CUDA_HOME});
@@ -188,6 +190,20 @@ TEST_CASE("A Triton kernel compiles for each architecture, and again from the ca
     }
     CHECK(fixture.Compile(candidate, architecture).cached);
   }
+}
+
+TEST_CASE("Points of a Triton space compile with their configuration", "[integration]") {
+  if (!HaveTriton()) return;
+  Fixture fixture({}, "triton_spaces/rmsnorm");
+  const Space& space = *fixture.problem().targets.at("cuda").space;
+  const std::vector<SpacePoint> points = EnumeratePoints(space);
+  // Of both templates.
+  for (const SpacePoint& point : {points.front(), points.back()}) {
+    const Candidate candidate = CandidateFromPoint(space, point, fixture.problem().problem_id);
+    const CompileSuccess made = fixture.Success(candidate);
+    CHECK(Fact(made.facts, "launch_block_threads") == 32 * candidate.launches[0].num_warps);
+  }
+  CHECK(points.front().template_index != points.back().template_index);
 }
 
 TEST_CASE("Lines of the PTX belong to lines of the source", "[integration]") {

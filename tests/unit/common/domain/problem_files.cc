@@ -125,6 +125,30 @@ std::map<std::string, std::string> SmallCudaProblem() {
   };
 }
 
+std::map<std::string, std::string> SmallTritonProblem() {
+  std::map<std::string, std::string> files = SmallCudaProblem();
+  files.erase("space/rows.cu");
+  files["space/rows.py"] = "# rows\n";
+  files["space/cuda.yaml"] =
+      "schema: 1\n"                                                                   // 1
+      "target: cuda\n"                                                                // 2
+      "templates:\n"                                                                  // 3
+      "  - name: rows\n"                                                              // 4
+      "    file: rows.py\n"                                                           // 5
+      "    tunables:\n"                                                               // 6
+      "      BLOCK: [256, 512]\n"                                                     // 7
+      "      WARPS: [2, 4, 8]\n"                                                      // 8
+      "    constraints: [\"BLOCK >= 64*WARPS\"]\n"                                    // 9
+      "    launches:\n"                                                               // 10
+      "      - kernel: scale_rows\n"                                                  // 11
+      "        grid: [rows]\n"                                                        // 12
+      "        arguments: [x, index, y, cols]\n"                                      // 13
+      "        constexprs: {BLOCK: BLOCK, EVEN: \"mod(cols, BLOCK)\", FAST: true}\n"  // 14
+      "        num_warps: WARPS\n"                                                    // 15
+      "        num_stages: 3\n";                                                      // 16
+  return files;
+}
+
 std::vector<ProblemFile> AsFiles(const std::map<std::string, std::string>& files) {
   std::vector<ProblemFile> list;
   for (const auto& [path, content] : files) list.push_back({path, content});

@@ -15,6 +15,9 @@ std::map<std::string, std::string> SmallProblem();
 // The same operation with device CUDA only.
 std::map<std::string, std::string> SmallCudaProblem();
 
+// SmallCudaProblem with a space of one template in Triton.
+std::map<std::string, std::string> SmallTritonProblem();
+
 std::vector<ProblemFile> AsFiles(const std::map<std::string, std::string>& files);
 
 // The files with one text of one of them replaced.

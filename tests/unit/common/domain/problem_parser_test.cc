@@ -133,7 +133,7 @@ TEST_CASE("A device CUDA problem is parsed", "[problem][cuda]") {
   CHECK(cuda.bench_shapes == std::vector<AxisValues>{{{"rows", 4096}, {"cols", 4096}}});
   CHECK(parsed->bench_shapes == std::vector<AxisValues>{{{"rows", 256}, {"cols", 1024}}});
   REQUIRE(cuda.space.has_value());
-  CHECK(cuda.space->kind == CandidateKind::kDeviceCuda);
+  CHECK(cuda.space->templates[0].kind == CandidateKind::kDeviceCuda);
   const SpaceTemplate& rows = cuda.space->templates.at(0);
   CHECK(rows.workspace_bytes == "4*BLOCK");
   REQUIRE(rows.launches.size() == 1);

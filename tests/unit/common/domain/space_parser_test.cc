@@ -88,5 +88,27 @@ TEST_CASE("Constraints that are slow to evaluate are limited", "[problem]") {
 
 // Writes a problem with random contents as YAML and checks that parsing gives it back.
 
+TEST_CASE("Mistakes in a Triton template are named", "[problem][cuda]") {
+  CheckEdits(
+      "space/cuda.yaml",
+      {{"num_warps: WARPS", "num_warps: 3",
+        "15: templates[0].launches[0].num_warps: '3' is not a power of two from 1 to 32, or the "
+        "name "
+        "of a tunable"},
+       {"num_warps: WARPS", "num_warps: WARP",
+        "15: templates[0].launches[0].num_warps: 'WARP' is not"},
+       {"WARPS: [2, 4, 8]", "WARPS: [2, 4, 64]",
+        "15: templates[0].launches[0].num_warps: '64' is not a power of two from 1 to 32"},
+       {"num_stages: 3", "num_stages: 17",
+        "16: templates[0].launches[0].num_stages: '17' is not a number from 1 to 16, or the name "
+        "of a "
+        "tunable"},
+       {"BLOCK: BLOCK", "BLOCK: BLOK", "14: templates[0].launches[0].constexprs.BLOCK: "},
+       {"        grid: [rows]\n", "        grid: [rows]\n        block: [32]\n",
+        "13: templates[0].launches[0]: "},
+       {"    file: rows.py\n", "    file: rows.py\n    flags: [[-O3]]\n", "6: templates[0]: "}},
+      SmallTritonProblem());
+}
+
 }  // namespace
 }  // namespace kernelcast

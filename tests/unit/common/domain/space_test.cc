@@ -82,6 +82,36 @@ TEST_CASE("A point is converted to a candidate", "[space]") {
   CHECK(ValidateCandidate(candidate).ok());
 }
 
+TEST_CASE("A point of a Triton template has the kernel as it is, and its configuration",
+          "[space][cuda]") {
+  const absl::StatusOr<Problem> problem = ParseProblem(AsFiles(SmallTritonProblem()));
+  INFO(problem.status());
+  REQUIRE(problem.ok());
+  const Space& space = *problem->targets.at("cuda").space;
+  const std::vector<SpacePoint> points = EnumeratePoints(space);
+  REQUIRE(points.size() == 5);  // without 256, 8
+  std::set<std::string> ids;
+  for (const SpacePoint& point : points) {
+    const Candidate candidate = CandidateFromPoint(space, point, problem->problem_id);
+    CHECK(candidate.kind == CandidateKind::kDeviceTriton);
+    CHECK(candidate.source == "# rows\n");
+    CHECK(ValidateCandidate(candidate).ok());
+    ids.insert(candidate.candidate_id);
+  }
+  CHECK(ids.size() == 5);
+  const Candidate last = CandidateFromPoint(space, points.back(), problem->problem_id);
+  CHECK(last.tunables ==
+        std::vector<Tunable>{{"TEMPLATE", "rows"}, {"BLOCK", "512"}, {"WARPS", "8"}});
+  REQUIRE(last.launches.size() == 1);
+  const Launch& launch = last.launches[0];
+  CHECK(launch.kernel == "scale_rows");
+  CHECK(launch.block.empty());
+  CHECK(launch.num_warps == 8);
+  CHECK(launch.num_stages == 3);
+  CHECK(launch.constexprs ==
+        std::vector<Constexpr>{{"BLOCK", "BLOCK"}, {"EVEN", "mod(cols, BLOCK)"}, {"FAST", "true"}});
+}
+
 TEST_CASE("A point of device CUDA carries its launches", "[space][cuda]") {
   const absl::StatusOr<Problem> problem = ParseProblem(AsFiles(SmallCudaProblem()));
   INFO(problem.status());

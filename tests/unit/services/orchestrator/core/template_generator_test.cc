@@ -34,8 +34,8 @@ TEST_CASE("Proposals have the kind and the launches of the target's space", "[cu
   ProblemTarget device = problem.targets.at("cpu");
   device.kind = CandidateKind::kDeviceCuda;
   device.space->target = "cuda";
-  device.space->kind = CandidateKind::kDeviceCuda;
   for (SpaceTemplate& entry : device.space->templates) {
+    entry.kind = CandidateKind::kDeviceCuda;
     entry.launches = {{.kernel = "k",
                        .grid = {"1"},
                        .block = {"32"},
