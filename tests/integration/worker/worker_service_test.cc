@@ -271,7 +271,7 @@ TEST_CASE("A screening ends early below the caller's bound, and a final measurem
     request.set_level(level);
     request.set_stop_below(stop_below);
     const bool may_stop = stop_below > 0 && level == v1::MEASURE_LEVEL_SCREEN;
-    constexpr int kAttempts = 8;
+    constexpr int kAttempts = 24;
     for (int attempt = 1; attempt <= kAttempts; ++attempt) {
       v1::MeasureReply reply;
       const grpc::Status status = worker.Measure(request, &reply);
