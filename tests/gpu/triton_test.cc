@@ -62,7 +62,7 @@ TEST_CASE("The Triton examples are correct") {
   }
 }
 
-// Every tenth point, because each compiles for about half a second.
+// Measures every tenth point, because compiling one takes about half a second.
 TEST_CASE("Points of a Triton space are correct") {
   KERNELCAST_NEEDS_TRITON();
   GpuFixture fixture("examples/triton_spaces/rmsnorm", worker::CudaMeasureOptions());
