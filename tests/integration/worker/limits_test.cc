@@ -55,11 +55,14 @@ Latency Measure(v1::Worker::Stub& stub, int calls) {
 }
 
 // Compares latency without and with the disturbance in the same run, and retries when other load
-// disturbed the machine. The median and the 90th percentile must be within a factor of two.
+// disturbed the machine. The median must be within a factor of two; the 90th percentile as well, or
+// longer by at most kSliceUs: the disturbing client shares the cores with the worker, and some hosts
+// let it finish its time slice in spite of its idle priority.
 template <class Disturb>
 bool WithinTwice(const char* name, v1::Worker::Stub& stub, const Disturb& disturb) {
   constexpr int kCalls = 4000;
   constexpr int kAttempts = 4;
+  constexpr double kSliceUs = 500;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     Measure(stub, kCalls / 4);
     const Latency before = Measure(stub, kCalls);
@@ -68,7 +71,8 @@ bool WithinTwice(const char* name, v1::Worker::Stub& stub, const Disturb& distur
         "%s: p50 %.0f us, %.0f without; p90 %.0f us, %.0f without; p99 %.0f us, %.0f without\n",
         name, during.p50_us, before.p50_us, during.p90_us, before.p90_us, during.p99_us,
         before.p99_us);
-    if (during.p50_us <= 2 * before.p50_us && during.p90_us <= 2 * before.p90_us) return true;
+    const double most_p90_us = std::max(2 * before.p90_us, before.p90_us + kSliceUs);
+    if (during.p50_us <= 2 * before.p50_us && during.p90_us <= most_p90_us) return true;
   }
   return false;
 }
