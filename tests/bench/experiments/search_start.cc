@@ -216,10 +216,14 @@ absl::Status Run(const HeldOutOptions& options, const std::vector<double>& share
         worst_mean = mean;
         worst_name = task.name;
       }
-      problems[task.name] = {{"points", speedups.size()}, {"budget", budget},
-                             {"measured", spent},         {"mean", mean},
-                             {"worst_seed", least},       {"best_found", best_shares.back()},
-                             {"near_best_found", near_shares.back()}, {"random", random}};
+      problems[task.name] = {{"points", speedups.size()},
+                             {"budget", budget},
+                             {"measured", spent},
+                             {"mean", mean},
+                             {"worst_seed", least},
+                             {"best_found", best_shares.back()},
+                             {"near_best_found", near_shares.back()},
+                             {"random", random}};
     }
     const double random_worst = *std::min_element(randoms.begin(), randoms.end());
     std::printf(

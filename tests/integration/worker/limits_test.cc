@@ -55,9 +55,9 @@ Latency Measure(v1::Worker::Stub& stub, int calls) {
 }
 
 // Compares latency without and with the disturbance in the same run, and retries when other load
-// disturbed the machine. The median must be within a factor of two; the 90th percentile as well, or
-// longer by at most kSliceUs: the disturbing client shares the cores with the worker, and some hosts
-// let it finish its time slice in spite of its idle priority.
+// disturbed the machine. The median must be within a factor of two, and the 90th percentile
+// within that or kSliceUs longer: the disturbing client shares the cores with the worker, and some
+// hosts let it finish its time slice in spite of its idle priority.
 template <class Disturb>
 bool WithinTwice(const char* name, v1::Worker::Stub& stub, const Disturb& disturb) {
   constexpr int kCalls = 4000;
