@@ -1,6 +1,7 @@
 #include "common/domain/launch_parser.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -100,11 +101,17 @@ absl::StatusOr<std::vector<Constexpr>> ReadConstexprs(const Cursor& at,
   return constexprs;
 }
 
-bool IsWarpCount(int64_t value) {
-  return value >= 1 && value <= kMaxNumWarps && (value & (value - 1)) == 0;
-}
-
-bool IsStageCount(int64_t value) { return value >= 1 && value <= kMaxNumStages; }
+// The numbers that a count of warps or stages may be, from 1.
+struct CountLimits {
+  int32_t most;
+  bool power_of_two;
+  bool Allow(int32_t value) const {
+    return value >= 1 && value <= most &&
+           (!power_of_two || std::has_single_bit(static_cast<uint32_t>(value)));
+  }
+};
+constexpr CountLimits kWarpCounts = {kMaxNumWarps, true};
+constexpr CountLimits kStageCounts = {kMaxNumStages, false};
 
 // Warps or stages: a number, or the tunable that gives it.
 struct Count {
@@ -112,21 +119,19 @@ struct Count {
   std::string tunable;
 };
 
-// Numbers must be `allowed`.
 absl::StatusOr<Count> ReadCount(const Cursor& at,
                                 const std::vector<SpaceTemplate::Dimension>& tunables,
-                                bool (*allowed)(int64_t)) {
+                                const CountLimits& limits) {
   KC_ASSIGN_OR_RETURN(const std::string text, ReadText(at, kMaxYamlNameBytes));
   const auto named = std::ranges::find(tunables, text, &SpaceTemplate::Dimension::name);
   const bool is_named = named != tunables.end();
   for (const std::string& value : is_named ? named->values : std::vector<std::string>{text}) {
     // More digits than any allowed number has.
-    if (IsDecimalInteger(value) && value.size() <= 4 && allowed(std::stoi(value))) continue;
-    const std::string wanted = allowed == IsWarpCount
-                                   ? absl::StrCat("a power of two from 1 to ", kMaxNumWarps)
-                                   : absl::StrCat("a number from 1 to ", kMaxNumStages);
-    return Error(at, absl::StrCat(Quoted(value), " is not ", wanted,
-                                  is_named ? "" : ", or the name of a tunable"));
+    if (IsDecimalInteger(value) && value.size() <= 4 && limits.Allow(std::stoi(value))) continue;
+    return Error(
+        at,
+        absl::StrCat(Quoted(value), " is not ", limits.power_of_two ? "a power of two" : "a number",
+                     " from 1 to ", limits.most, is_named ? "" : ", or the name of a tunable"));
   }
   return is_named ? Count{.value = 0, .tunable = text}
                   : Count{.value = std::stoi(text), .tunable = ""};
@@ -177,13 +182,13 @@ absl::StatusOr<DeclaredTritonLaunches> ParseTritonLaunches(
     }
     SpaceTemplate::TritonTunables names;
     if (at.Has("num_warps")) {
-      KC_ASSIGN_OR_RETURN(const Count count, ReadCount(at.At("num_warps"), tunables, IsWarpCount));
+      KC_ASSIGN_OR_RETURN(const Count count, ReadCount(at.At("num_warps"), tunables, kWarpCounts));
       launch.num_warps = count.value;
       names.num_warps = count.tunable;
     }
     if (at.Has("num_stages")) {
       KC_ASSIGN_OR_RETURN(const Count count,
-                          ReadCount(at.At("num_stages"), tunables, IsStageCount));
+                          ReadCount(at.At("num_stages"), tunables, kStageCounts));
       launch.num_stages = count.value;
       names.num_stages = count.tunable;
     }

@@ -26,6 +26,12 @@ std::string MakeCandidates(const TemporaryFolder& home, int count) {
   return home.File("candidates");
 }
 
+size_t Occurrences(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
 v1::EvaluateReply Measured(const v1::EvaluateRequest& request, double speedup) {
   v1::EvaluateReply reply;
   reply.set_request_id(request.request_id());
@@ -164,6 +170,23 @@ TEST_CASE("A failing or refused candidate gives a negative exit code", "[e2e]") 
   CHECK_THAT(outcome.out, Catch::Contains("INVALID_ARGUMENT"));
   CHECK_THAT(outcome.out, Catch::Contains("\\x1b[31mnot allowed"));
   CHECK(outcome.out.find('\x1b') == std::string::npos);
+}
+
+TEST_CASE("The reason why candidates are not evaluated appears once while they settle", "[e2e]") {
+  const TemporaryFolder home("cli-evaluate");
+  FakeOrchestrator fake;
+  fake.on_evaluate = [](const v1::EvaluateRequest& request) {
+    v1::EvaluateReply reply = Measured(request, 1);
+    reply.mutable_evaluation()->clear_measured();
+    reply.mutable_evaluation()->mutable_rejected()->set_unavailable("no PyTorch tasks: no torch");
+    return reply;
+  };
+  const Outcome outcome = Run(home, {"evaluate", "row_softmax", "--candidates",
+                                     MakeCandidates(home, 3), "--orchestrator", fake.address()});
+  CHECK(outcome.exit_code == 1);
+  CHECK(Occurrences(outcome.err, "not evaluated: no PyTorch tasks: no torch") == 1);
+  CHECK(Occurrences(outcome.err, "not evaluated") == 3);
+  CHECK(Occurrences(outcome.out, "no PyTorch tasks: no torch") == 3);
 }
 
 TEST_CASE("A busy orchestrator is retried after the delay it asks for", "[e2e]") {

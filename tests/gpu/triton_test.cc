@@ -65,7 +65,7 @@ TEST_CASE("The Triton examples are correct") {
 // Measures every tenth point, because compiling one takes about half a second.
 TEST_CASE("Points of a Triton space are correct") {
   KERNELCAST_NEEDS_TRITON();
-  GpuFixture fixture("examples/triton_spaces/rmsnorm", worker::CudaMeasureOptions());
+  GpuFixture fixture("examples/triton_spaces/rmsnorm_triton", worker::CudaMeasureOptions());
   const Problem& problem = fixture.problem();
   const Space& space = *problem.targets.at("cuda").space;
   const std::vector<SpacePoint> points = EnumeratePoints(space);

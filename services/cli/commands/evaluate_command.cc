@@ -1,6 +1,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -52,6 +53,7 @@ struct Settled {
   std::string result;
   std::string detail;
   bool good = false;
+  bool unavailable = false;  // not evaluated, for the reason in `detail`
 };
 
 Settled DescribeError(const std::string& name, const v1::RequestError& error, const Style& style) {
@@ -96,9 +98,12 @@ Settled Describe(const std::string& name, const v1::Evaluation& evaluation, cons
       settled.good = true;
       break;
     default:
-      settled.result =
-          style.Red(FailurePhrase(*row).empty() ? OneLine(row->rejection) : FailurePhrase(*row));
-      settled.detail = OneLine(row->feedback);
+      settled.unavailable = evaluation.rejected().has_unavailable();
+      settled.detail =
+          OneLine(settled.unavailable ? evaluation.rejected().unavailable() : row->feedback);
+      settled.result = style.Red(settled.unavailable           ? "not evaluated"
+                                 : FailurePhrase(*row).empty() ? OneLine(row->rejection)
+                                                               : FailurePhrase(*row));
   }
   return settled;
 }
@@ -157,11 +162,14 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
   options.on_trouble = [&console](const std::string& trouble) {
     if (!trouble.empty()) console.Warn(absl::StrCat("connection lost: ", OneLine(trouble)));
   };
+  // Often all candidates have the same one, such as a missing tool.
+  std::set<std::string> reasons;
   const absl::Status status = EvaluateAll(requests, options, [&](const v1::EvaluateReply& reply) {
     const std::string& name = names.at(reply.request_id());
     for (const Settled& one : DescribeAll(name, reply, console.live_style())) {
-      console.Note(
-          absl::StrCat(settled.size() + 1, "/", requests.size(), " ", one.name, ": ", one.result));
+      const bool explains = one.unavailable && reasons.insert(one.detail).second;
+      console.Note(absl::StrCat(settled.size() + 1, "/", requests.size(), " ", one.name, ": ",
+                                one.result, explains ? ": " : "", explains ? one.detail : ""));
     }
     settled[reply.request_id()] = DescribeAll(name, reply, console.style());
     Json line = {{"name", name}};

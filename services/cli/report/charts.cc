@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "common/domain/share_interval.h"
 #include "services/cli/core/text.h"
 #include "services/cli/report/highlight.h"
 #include "services/cli/report/html_parts.h"
@@ -353,21 +354,17 @@ std::string ReliabilityChart(const std::vector<ReliabilityPoint>& points) {
     if (point.items == 0) continue;
     const double cx = x(point.mean_confidence);
     const double cy = y(point.accuracy);
-    // Wilson's interval with the effective number of items under unequal weights.
-    const double n = point.weight * point.weight / point.squared_weight;
-    const double z2 = 1.96 * 1.96;
-    const double centre = (point.accuracy + z2 / (2 * n)) / (1 + z2 / n);
-    const double half = 1.96 / (1 + z2 / n) *
-                        std::sqrt(point.accuracy * (1 - point.accuracy) / n + z2 / (4 * n * n));
+    const ShareInterval interval =
+        WilsonInterval(point.accuracy, point.weight * point.weight / point.squared_weight);
     absl::StrAppend(&path, path.empty() ? "M" : "L", SvgNumber(cx), " ", SvgNumber(cy));
     const double radius = 3.5 + 6.5 * std::sqrt(point.weight / heaviest);
-    absl::StrAppend(
-        &marks, "<path class=\"whisker strong\" d=\"M", SvgNumber(cx), " ",
-        SvgNumber(y(std::max(0.0, centre - half))), "V", SvgNumber(y(std::min(1.0, centre + half))),
-        "\"/><circle class=calib cx=", SvgNumber(cx), " cy=", SvgNumber(cy),
-        " r=", SvgNumber(radius), "><title>confidence ", FormatShare(point.mean_confidence),
-        ", correct ", FormatShare(point.accuracy), ", ", point.items, " forecasts of which ",
-        point.audits, " audits, weight ", FormatFixed(point.weight, 1), "</title></circle>");
+    absl::StrAppend(&marks, "<path class=\"whisker strong\" d=\"M", SvgNumber(cx), " ",
+                    SvgNumber(y(interval.low)), "V", SvgNumber(y(interval.high)),
+                    "\"/><circle class=calib cx=", SvgNumber(cx), " cy=", SvgNumber(cy),
+                    " r=", SvgNumber(radius), "><title>confidence ",
+                    FormatShare(point.mean_confidence), ", correct ", FormatShare(point.accuracy),
+                    ", ", point.items, " forecasts of which ", point.audits, " audits, weight ",
+                    FormatFixed(point.weight, 1), "</title></circle>");
     const double bar_left = x(point.low) + 2;
     const double bar_width = x(point.high) - x(point.low) - 4;
     const auto height_of = [&](uint64_t items) {

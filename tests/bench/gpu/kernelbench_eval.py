@@ -11,8 +11,10 @@ has imported PyTorch and Triton, N at a time. Prints a line of JSON for each can
 """
 
 import argparse
+import contextlib
 import json
 import os
+import select
 import signal
 import statistics
 import sys
@@ -85,21 +87,35 @@ def attempt(function):
 
 
 def in_process(function, limit_s):
-    """What the function returns in a copy of this process, which has no CUDA context yet."""
+    """What the function returns in a copy of this process, which has no CUDA context yet.
+
+    The copy and all that it started are killed afterwards: candidates stop themselves, hang, and start programs."""
     reading, writing = os.pipe()
     start = time.monotonic()
     child = os.fork()
     if child == 0:
-        signal.alarm(limit_s)
+        os.setsid()
         os.close(reading)
-        os.write(writing, json.dumps(attempt(function)).encode())
+        os.write(writing, json.dumps(attempt(function)).encode() + b"\n")
         os._exit(0)
     os.close(writing)
-    with os.fdopen(reading, "rb") as file:
-        text = file.read()
+    text = b""
+    while not text.endswith(b"\n"):
+        left_s = start + limit_s - time.monotonic()
+        if left_s <= 0 or not select.select([reading], [], [], left_s)[0]:
+            break
+        part = os.read(reading, 1 << 16)
+        if not part:
+            break
+        text += part
+    os.close(reading)
+    late = time.monotonic() - start >= limit_s
+    for kill in (os.killpg, os.kill):  # it may not have a group yet
+        with contextlib.suppress(ProcessLookupError):
+            kill(child, signal.SIGKILL)
     status = os.waitpid(child, 0)[1]
-    ended = {"seconds": time.monotonic() - start, "error": f"the process ended with wait status {status}"}
-    return json.loads(text) if text else ended
+    error = f"did not end within {limit_s} s" if late else f"the process ended with wait status {status}"
+    return json.loads(text) if text.endswith(b"\n") else {"seconds": time.monotonic() - start, "error": error}
 
 
 def main():

@@ -48,7 +48,7 @@ constexpr double kAgreement = 0.03;
 constexpr double kHostShare = 0.1;
 constexpr double kLeastRepeatedNs = 20'000;
 // Of KernelBench while it judges verdicts.
-constexpr int kProcesses = 8;
+constexpr int kProcesses = 14;
 constexpr int kCompileJobs = 4;
 
 struct Flags {

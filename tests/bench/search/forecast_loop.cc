@@ -40,6 +40,7 @@
 #include "common/base/status.h"
 #include "common/convert/convert.h"
 #include "common/domain/problem.h"
+#include "common/domain/share_interval.h"
 #include "common/rpc/status_conversion.h"
 #include "tests/bench/search/cluster.h"
 #include "tests/bench/search/kernel_pool.h"
@@ -115,16 +116,6 @@ struct Loop {
     return truth;
   }
 };
-
-// The 95% interval of a share (Wilson).
-std::pair<double, double> ShareInterval(double hits, double count) {
-  constexpr double z = 1.96;
-  const double share = hits / count;
-  const double middle = (share + z * z / (2 * count)) / (1 + z * z / count);
-  const double half = z / (1 + z * z / count) *
-                      std::sqrt(share * (1 - share) / count + z * z / (4 * count * count));
-  return {std::max(0.0, middle - half), std::min(1.0, middle + half)};
-}
 
 // Waits until the orchestrator has a device of the target.
 absl::Status AwaitDevice(Cluster& cluster, const std::string& target) {
@@ -222,7 +213,7 @@ struct Totals {
     ratios.insert(ratios.end(), other.ratios.begin(), other.ratios.end());
   }
   Json ToJson() const {
-    const auto [low, high] = ShareInterval(winners_pruned, pairs);
+    const auto [low, high] = WilsonInterval(winners_pruned / pairs, pairs);
     return {{"pairs", pairs},
             {"device_seconds_everything", everything_seconds},
             {"device_seconds_pruning", pruning_seconds},
@@ -238,7 +229,7 @@ struct Totals {
 };
 
 void PrintRow(const std::string& name, const std::string& kernels, const Totals& totals) {
-  const auto [low, high] = ShareInterval(totals.winners_pruned, totals.pairs);
+  const auto [low, high] = WilsonInterval(totals.winners_pruned / totals.pairs, totals.pairs);
   std::printf(
       "| %s | %s | %.0f | %.1f | %.1f | %.2f (least %.2f) | %.4f | %.4f | %.0f%% | %.0f of %.0f "
       "[%.2f, %.2f] |\n",

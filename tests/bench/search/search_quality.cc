@@ -3,7 +3,8 @@
 //
 //   bench_search_quality --records DIR [--problems DIR] [--only NAME ...] [--seeds 5]
 //                        [--budget-share 0.2] [--pace 0.1] [--measure] [--keep DIR]
-//                        [--prior FILE | --prior-records DIR ...] [--jsonl FILE]
+//                        [--prior FILE | --prior-records DIR ... [--prior-problems DIR]]
+//                        [--worker-argument ARGUMENT ...] [--jsonl FILE]
 //
 // --measure first measures every point without a record in DIR, with the real worker. The searches
 // then run against those records through three real processes, each seed with an untrained
@@ -58,6 +59,7 @@ struct Options {
   std::string problems = testing::SourcePath("examples/problems");
   std::string target = std::string(kCpuTargetName);
   std::string records;
+  std::vector<std::string> worker_arguments;
   std::vector<std::string> only;
   int seeds = 5;
   double budget_share = 0.2;
@@ -67,6 +69,7 @@ struct Options {
   std::string keep;
   std::string prior = "none";
   std::vector<std::string> prior_records;
+  std::string prior_problems = testing::SourcePath("examples/problems");
   std::string jsonl;
   std::map<std::string, double> parameters;
 };
@@ -213,8 +216,9 @@ absl::Status RunRouted(const Options& options, const std::vector<Problem>& probl
     const testing::TemporaryFolder training("search-prior");
     std::string prior = options.prior;
     if (!options.prior_records.empty()) {
-      KC_ASSIGN_OR_RETURN(prior, testing::TrainPriorWithoutFamily(
-                                     options.problems, options.prior_records, problem, training));
+      KC_ASSIGN_OR_RETURN(
+          prior, testing::TrainPriorWithoutFamily(options.prior_problems, options.prior_records,
+                                                  problem, training));
     }
     for (int seed = 1; seed <= options.seeds; ++seed) {
       testing::Cluster cluster;
@@ -281,7 +285,7 @@ absl::Status Run(const Options& options) {
 
   if (options.measure) {
     testing::Cluster cluster;
-    KC_RETURN_IF_ERROR(cluster.Start());
+    KC_RETURN_IF_ERROR(cluster.Start({.worker_arguments = options.worker_arguments}));
     for (const Problem& problem : problems) {
       if (fs::exists(records_of(problem))) continue;
       const size_t points = EnumeratePoints(*problem.targets.at(options.target).space).size();
@@ -318,8 +322,9 @@ absl::Status Run(const Options& options) {
     const testing::TemporaryFolder training("search-prior");
     std::string prior = options.prior;
     if (!options.prior_records.empty()) {
-      KC_ASSIGN_OR_RETURN(prior, testing::TrainPriorWithoutFamily(
-                                     options.problems, options.prior_records, problem, training));
+      KC_ASSIGN_OR_RETURN(
+          prior, testing::TrainPriorWithoutFamily(options.prior_problems, options.prior_records,
+                                                  problem, training));
     }
     std::vector<double> found;
     double spent = 0;
@@ -399,8 +404,14 @@ int Main(int argc, char** argv) {
   app.add_option("--prior-records", options.prior_records,
                  "Folders of records to train priors on, without the problem's family")
       ->excludes("--prior");
+  app.add_option("--prior-problems", options.prior_problems,
+                 "Folder of the problems of these records")
+      ->capture_default_str();
   app.add_option("--jsonl", options.jsonl, "File to append one line per problem to");
   app.add_flag("--measure", options.measure, "Measure points without a record");
+  app.add_option(
+      "--worker-argument", options.worker_arguments,
+      "Arguments of the worker that measures them, such as --worker-argument=--python=python3");
   app.add_flag("--routed", options.routed, "Stream the points instead of searching");
   CLI11_PARSE(app, argc, argv);
   options.parameters.insert(parameters.begin(), parameters.end());

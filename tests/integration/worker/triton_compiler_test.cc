@@ -194,7 +194,7 @@ TEST_CASE("A Triton kernel compiles for each architecture, and again from the ca
 
 TEST_CASE("Points of a Triton space compile with their configuration", "[integration]") {
   if (!HaveTriton()) return;
-  Fixture fixture({}, "triton_spaces/rmsnorm");
+  Fixture fixture({}, "triton_spaces/rmsnorm_triton");
   const Space& space = *fixture.problem().targets.at("cuda").space;
   const std::vector<SpacePoint> points = EnumeratePoints(space);
   // Of both templates.
