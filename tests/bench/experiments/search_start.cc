@@ -16,7 +16,9 @@
 //
 // A search draws so little at random that all seeds of a space measure the same points. With
 // --leave-out, each seed searches a space of its own, without that share of the points. Then the
-// figures do not depend on one order of points.
+// figures do not depend on one order of points. Besides the searches that find the fastest point on
+// record, those are counted whose best the records cannot distinguish from it: the logarithms of
+// both speedups differ by at most 1.96 standard errors.
 //
 // With --strategies these are compared at equal device time instead, each with and without
 // forecasts, with --llm also with those of a language model: strategy_comparison.h. With --lessons,
@@ -29,6 +31,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numbers>
 #include <set>
 #include <string>
 #include <vector>
@@ -43,6 +46,7 @@
 #include "tests/bench/experiments/embedded_forecaster.h"
 #include "tests/bench/experiments/held_out.h"
 #include "tests/bench/experiments/lesson_comparison.h"
+#include "tests/bench/experiments/simulated_search.h"
 #include "tests/bench/experiments/strategy_comparison.h"
 
 namespace kernelcast::forecaster {
@@ -70,16 +74,14 @@ class Search {
         generator_(problem_, task.target, seed),
         policy_(*orchestrator::MakePolicy(orchestrator::kDefaultPolicy, {})) {
     Random random(DeriveSeed(seed, "left out", 0));
-    for (const TrainingRow& row : task.rows) {
+    for (size_t row = 0; row < task.rows.size(); ++row) {
       const bool left_out = random.Uniform() < leave_out;
       left_out_.push_back(left_out ? 1 : 0);
-      if (left_out || !row.log2_speedup.has_value()) continue;
-      best_there_ = std::max(best_there_, std::exp2(*row.log2_speedup));
+      if (!left_out) KeepBest(row, best_there_, best_row_there_);
     }
   }
 
-  // The best measured speedup, relative to the best of the points that are not left out.
-  double Run() {
+  void Run() {
     // The first pass, in proposal order, ends with all points known and the start measured.
     std::vector<size_t> waiting;
     for (const size_t row : Proposals()) {
@@ -111,9 +113,13 @@ class Search {
       Measure(waiting[*next]);
       waiting.erase(waiting.begin() + static_cast<ptrdiff_t>(*next));
     }
-    return best_ / best_there_;
   }
 
+  // The best measured speedup, relative to the best of the points that are not left out.
+  double share() const { return best_ / best_there_; }
+  size_t best_row() const { return best_row_; }
+  // The row of the best of the points that are not left out.
+  size_t best_row_there() const { return best_row_there_; }
   size_t measured() const { return measured_; }
 
  private:
@@ -142,9 +148,15 @@ class Search {
     return input;
   }
 
+  void KeepBest(size_t row, double& speedup, size_t& best) const {
+    const std::optional<double>& log2_speedup = task_.rows[row].log2_speedup;
+    if (!log2_speedup.has_value() || !(std::exp2(*log2_speedup) > speedup)) return;
+    speedup = std::exp2(*log2_speedup);
+    best = row;
+  }
+
   void Measure(size_t row) {
-    const TrainingRow& truth = task_.rows[row];
-    if (truth.log2_speedup.has_value()) best_ = std::max(best_, std::exp2(*truth.log2_speedup));
+    KeepBest(row, best_, best_row_);
     ++measured_;
     forecaster_.Learn(row);
   }
@@ -157,9 +169,28 @@ class Search {
   const std::unique_ptr<const orchestrator::Policy> policy_;
   size_t measured_ = 0;
   double best_ = 0;
+  size_t best_row_ = 0;
   std::vector<char> left_out_;  // by row
   double best_there_ = 0;
+  size_t best_row_there_ = 0;
 };
+
+// Whether the records cannot tell which of two rows is faster.
+bool Indistinguishable(const RecordedSpace& space, size_t a, size_t b) {
+  constexpr double kQuantile = 1.96;
+  if (a == b) return true;
+  const auto& speedup_a = space.problem->rows[a].log2_speedup;
+  const auto& speedup_b = space.problem->rows[b].log2_speedup;
+  if (!speedup_a || !speedup_b) return false;
+  double variance = 0;
+  for (const size_t row : {a, b}) {
+    const RecordedTiming& timing = space.timings[row];
+    if (timing.groups == 0) return false;
+    variance += timing.noise_variance / timing.groups;
+  }
+  const double difference = std::numbers::ln2 * (*speedup_a - *speedup_b);
+  return std::abs(difference) <= kQuantile * std::sqrt(variance);
+}
 
 double ShareAtLeast(const std::vector<double>& values, double least) {
   return static_cast<double>(std::ranges::count_if(values, [&](double v) { return v >= least; })) /
@@ -179,15 +210,18 @@ absl::Status Run(const HeldOutOptions& options, const std::vector<double>& share
   for (const double share : shares) {
     std::printf(
         "\n%.0f%% of the space measured, %d seeds: best found / best of the space\n\n"
-        "| problem | points | budget | measured | mean | worst seed | best found | 99%% found | at "
-        "random |\n|---|---|---|---|---|---|---|---|---|\n",
+        "| problem | points | budget | measured | mean | worst seed | best found | "
+        "not distinguished | 99%% found | at random |\n|---|---|---|---|---|---|---|---|---|---|\n",
         100 * share, options.seeds);
-    std::vector<double> means, randoms, best_shares, near_shares;
+    std::vector<double> means, randoms, best_shares, tied_shares, near_shares;
     Json problems = Json::object();
     double worst_mean = 2;
     std::string worst_name;
     for (const MeasuredProblem& task : tasks) {
       KC_ASSIGN_OR_RETURN(const std::shared_ptr<const SharedModel> shared, models.For(task));
+      KC_ASSIGN_OR_RETURN(
+          const RecordedSpace space,
+          ReadSpace(task, absl::StrCat(RecordsFolder(options), "/", task.name, ".jsonl.gz")));
       std::vector<double> speedups;
       for (const TrainingRow& row : task.rows) {
         speedups.push_back(row.log2_speedup.has_value() ? std::exp2(*row.log2_speedup) : 0);
@@ -197,43 +231,47 @@ absl::Status Run(const HeldOutOptions& options, const std::vector<double>& share
           std::max(1.0, std::floor(share * static_cast<double>(speedups.size()))));
       std::vector<double> found;
       double spent = 0;
+      double tied = 0;
       for (int seed = 1; seed <= options.seeds; ++seed) {
         Search search(task, shared, static_cast<uint64_t>(seed), budget, leave_out);
-        found.push_back(search.Run());
+        search.Run();
+        found.push_back(search.share());
+        if (Indistinguishable(space, search.best_row(), search.best_row_there())) {
+          tied += 1.0 / options.seeds;
+        }
         spent += static_cast<double>(search.measured()) / options.seeds;
       }
       const double random = LargestOfDraws(speedups, budget).expected / best;
       const double mean = Mean(found);
       const double least = *std::min_element(found.begin(), found.end());
       best_shares.push_back(ShareAtLeast(found, 1 - 1e-9));
+      tied_shares.push_back(tied);
       near_shares.push_back(ShareAtLeast(found, 0.99));
-      std::printf("| %s | %zu | %llu | %.1f | %.3f | %.3f | %.2f | %.2f | %.3f |\n",
+      std::printf("| %s | %zu | %llu | %.1f | %.3f | %.3f | %.2f | %.2f | %.2f | %.3f |\n",
                   task.name.c_str(), speedups.size(), static_cast<unsigned long long>(budget),
-                  spent, mean, least, best_shares.back(), near_shares.back(), random);
+                  spent, mean, least, best_shares.back(), tied, near_shares.back(), random);
       means.push_back(mean);
       randoms.push_back(random);
       if (mean < worst_mean) {
         worst_mean = mean;
         worst_name = task.name;
       }
-      problems[task.name] = {{"points", speedups.size()},
-                             {"budget", budget},
-                             {"measured", spent},
-                             {"mean", mean},
-                             {"worst_seed", least},
-                             {"best_found", best_shares.back()},
-                             {"near_best_found", near_shares.back()},
+      problems[task.name] = {{"points", speedups.size()}, {"budget", budget},
+                             {"measured", spent},         {"mean", mean},
+                             {"worst_seed", least},       {"best_found", best_shares.back()},
+                             {"indistinguishable", tied}, {"near_best_found", near_shares.back()},
                              {"random", random}};
     }
     const double random_worst = *std::min_element(randoms.begin(), randoms.end());
     std::printf(
-        "| **all** | | | | %.4f | | %.2f | %.2f | %.3f |\n"
-        "| **worst problem** | | | | %.3f (%s) | | | | %.3f |\n",
-        Mean(means), Mean(best_shares), Mean(near_shares), Mean(randoms), worst_mean,
-        worst_name.c_str(), random_worst);
+        "| **all** | | | | %.4f | | %.2f | %.2f | %.2f | %.3f |\n"
+        "| **worst problem** | | | | %.3f (%s) | | | | | %.3f |\n",
+        Mean(means), Mean(best_shares), Mean(tied_shares), Mean(near_shares), Mean(randoms),
+        worst_mean, worst_name.c_str(), random_worst);
     Json row = {{"share", share},
                 {"mean", Mean(means)},
                 {"best_found", Mean(best_shares)},
+                {"indistinguishable", Mean(tied_shares)},
                 {"near_best_found", Mean(near_shares)},
                 {"worst_problem_mean", worst_mean},
                 {"worst_problem", worst_name},
