@@ -62,13 +62,17 @@ struct Goal {
 };
 constexpr Goal kGoals[] = {{0.1, 0.98, 0.92}, {0.2, 0.999, 0.99}};
 
+// The number of measurements that is this share of a space.
+uint64_t BudgetOf(double share, size_t points) {
+  return static_cast<uint64_t>(std::max(1.0, std::floor(share * static_cast<double>(points))));
+}
+
 // One search of one problem's space.
 class Search {
  public:
   Search(const MeasuredProblem& task, std::shared_ptr<const SharedModel> shared, uint64_t seed,
-         uint64_t budget, double leave_out)
+         double budget_share, double leave_out)
       : task_(task),
-        budget_(budget),
         forecaster_(task, std::move(shared), seed),
         problem_(std::make_shared<const Problem>(task.context->problem)),
         generator_(problem_, task.target, seed),
@@ -79,6 +83,7 @@ class Search {
       left_out_.push_back(left_out ? 1 : 0);
       if (!left_out) KeepBest(row, best_there_, best_row_there_);
     }
+    budget_ = BudgetOf(budget_share, static_cast<size_t>(std::ranges::count(left_out_, 0)));
   }
 
   void Run() {
@@ -115,7 +120,8 @@ class Search {
     }
   }
 
-  // The best measured speedup, relative to the best of the points that are not left out.
+  // The best measured speedup, relative to the best of the points that are not left out; 0 if all
+  // failed.
   double share() const { return best_ / best_there_; }
   size_t best_row() const { return best_row_; }
   // The row of the best of the points that are not left out.
@@ -162,7 +168,6 @@ class Search {
   }
 
   const MeasuredProblem& task_;
-  const uint64_t budget_;
   EmbeddedForecaster forecaster_;
   const std::shared_ptr<const Problem> problem_;
   orchestrator::TemplateGenerator generator_;
@@ -171,6 +176,7 @@ class Search {
   double best_ = 0;
   size_t best_row_ = 0;
   std::vector<char> left_out_;  // by row
+  uint64_t budget_ = 1;
   double best_there_ = 0;
   size_t best_row_there_ = 0;
 };
@@ -227,16 +233,16 @@ absl::Status Run(const HeldOutOptions& options, const std::vector<double>& share
         speedups.push_back(row.log2_speedup.has_value() ? std::exp2(*row.log2_speedup) : 0);
       }
       const double best = *std::max_element(speedups.begin(), speedups.end());
-      const auto budget = static_cast<uint64_t>(
-          std::max(1.0, std::floor(share * static_cast<double>(speedups.size()))));
+      const uint64_t budget = BudgetOf(share, speedups.size());
       std::vector<double> found;
       double spent = 0;
       double tied = 0;
       for (int seed = 1; seed <= options.seeds; ++seed) {
-        Search search(task, shared, static_cast<uint64_t>(seed), budget, leave_out);
+        Search search(task, shared, static_cast<uint64_t>(seed), share, leave_out);
         search.Run();
         found.push_back(search.share());
-        if (Indistinguishable(space, search.best_row(), search.best_row_there())) {
+        if (search.share() > 0 &&
+            Indistinguishable(space, search.best_row(), search.best_row_there())) {
           tied += 1.0 / options.seeds;
         }
         spent += static_cast<double>(search.measured()) / options.seeds;
