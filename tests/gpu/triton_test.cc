@@ -62,7 +62,7 @@ TEST_CASE("The Triton examples are correct") {
   }
 }
 
-// Measures every tenth point, because compiling one takes about half a second.
+// Compiling a point takes about half a second, so only every tenth is measured.
 TEST_CASE("Points of a Triton space are correct") {
   KERNELCAST_NEEDS_TRITON();
   GpuFixture fixture("examples/triton_spaces/rmsnorm_triton", worker::CudaMeasureOptions());

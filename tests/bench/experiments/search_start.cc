@@ -62,11 +62,6 @@ struct Goal {
 };
 constexpr Goal kGoals[] = {{0.1, 0.98, 0.92}, {0.2, 0.999, 0.99}};
 
-// The number of measurements that is this share of a space.
-uint64_t BudgetOf(double share, size_t points) {
-  return static_cast<uint64_t>(std::max(1.0, std::floor(share * static_cast<double>(points))));
-}
-
 // One search of one problem's space.
 class Search {
  public:
@@ -83,7 +78,8 @@ class Search {
       left_out_.push_back(left_out ? 1 : 0);
       if (!left_out) KeepBest(row, best_there_, best_row_there_);
     }
-    budget_ = BudgetOf(budget_share, static_cast<size_t>(std::ranges::count(left_out_, 0)));
+    const auto points = static_cast<double>(std::ranges::count(left_out_, 0));
+    budget_ = static_cast<uint64_t>(std::max(1.0, std::floor(budget_share * points)));
   }
 
   void Run() {
@@ -127,6 +123,16 @@ class Search {
   // The row of the best of the points that are not left out.
   size_t best_row_there() const { return best_row_there_; }
   size_t measured() const { return measured_; }
+  uint64_t budget() const { return budget_; }
+  // What as many random points are expected to find, like share().
+  double AtRandom() const {
+    std::vector<double> speedups;
+    for (size_t row = 0; row < task_.rows.size(); ++row) {
+      const std::optional<double>& log2_speedup = task_.rows[row].log2_speedup;
+      if (left_out_[row] == 0) speedups.push_back(log2_speedup ? std::exp2(*log2_speedup) : 0);
+    }
+    return LargestOfDraws(std::move(speedups), budget_).expected / best_there_;
+  }
 
  private:
   // Rows in the order in which the generator proposes them.
@@ -228,14 +234,10 @@ absl::Status Run(const HeldOutOptions& options, const std::vector<double>& share
       KC_ASSIGN_OR_RETURN(
           const RecordedSpace space,
           ReadSpace(task, absl::StrCat(RecordsFolder(options), "/", task.name, ".jsonl.gz")));
-      std::vector<double> speedups;
-      for (const TrainingRow& row : task.rows) {
-        speedups.push_back(row.log2_speedup.has_value() ? std::exp2(*row.log2_speedup) : 0);
-      }
-      const double best = *std::max_element(speedups.begin(), speedups.end());
-      const uint64_t budget = BudgetOf(share, speedups.size());
       std::vector<double> found;
       double spent = 0;
+      double budget = 0;
+      double random = 0;
       double tied = 0;
       for (int seed = 1; seed <= options.seeds; ++seed) {
         Search search(task, shared, static_cast<uint64_t>(seed), share, leave_out);
@@ -246,26 +248,31 @@ absl::Status Run(const HeldOutOptions& options, const std::vector<double>& share
           tied += 1.0 / options.seeds;
         }
         spent += static_cast<double>(search.measured()) / options.seeds;
+        budget += static_cast<double>(search.budget()) / options.seeds;
+        random += search.AtRandom() / options.seeds;
       }
-      const double random = LargestOfDraws(speedups, budget).expected / best;
       const double mean = Mean(found);
       const double least = *std::min_element(found.begin(), found.end());
       best_shares.push_back(ShareAtLeast(found, 1 - 1e-9));
       tied_shares.push_back(tied);
       near_shares.push_back(ShareAtLeast(found, 0.99));
-      std::printf("| %s | %zu | %llu | %.1f | %.3f | %.3f | %.2f | %.2f | %.2f | %.3f |\n",
-                  task.name.c_str(), speedups.size(), static_cast<unsigned long long>(budget),
-                  spent, mean, least, best_shares.back(), tied, near_shares.back(), random);
+      std::printf("| %s | %zu | %.1f | %.1f | %.3f | %.3f | %.2f | %.2f | %.2f | %.3f |\n",
+                  task.name.c_str(), task.rows.size(), budget, spent, mean, least,
+                  best_shares.back(), tied, near_shares.back(), random);
       means.push_back(mean);
       randoms.push_back(random);
       if (mean < worst_mean) {
         worst_mean = mean;
         worst_name = task.name;
       }
-      problems[task.name] = {{"points", speedups.size()}, {"budget", budget},
-                             {"measured", spent},         {"mean", mean},
-                             {"worst_seed", least},       {"best_found", best_shares.back()},
-                             {"indistinguishable", tied}, {"near_best_found", near_shares.back()},
+      problems[task.name] = {{"points", task.rows.size()},
+                             {"budget", budget},
+                             {"measured", spent},
+                             {"mean", mean},
+                             {"worst_seed", least},
+                             {"best_found", best_shares.back()},
+                             {"indistinguishable", tied},
+                             {"near_best_found", near_shares.back()},
                              {"random", random}};
     }
     const double random_worst = *std::min_element(randoms.begin(), randoms.end());

@@ -55,14 +55,14 @@ Latency Measure(v1::Worker::Stub& stub, int calls) {
 }
 
 // Compares latency without and with the disturbance in the same run, and retries when other load
-// disturbed the machine. The median must be within a factor of two, and the 90th percentile
-// within that or kSliceUs longer: the disturbing client shares the cores with the worker, and some
-// hosts let it finish its time slice in spite of its idle priority.
+// disturbed the machine. The median and the 90th percentile must be within a factor of two.
+// The latter may also be longer by `slice_us`, where the disturbing client shares the cores with
+// the worker: some hosts let it finish its time slice in spite of its idle priority.
 template <class Disturb>
-bool WithinTwice(const char* name, v1::Worker::Stub& stub, const Disturb& disturb) {
+bool WithinTwice(const char* name, v1::Worker::Stub& stub, const Disturb& disturb,
+                 double slice_us = 0) {
   constexpr int kCalls = 4000;
   constexpr int kAttempts = 4;
-  constexpr double kSliceUs = 500;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     Measure(stub, kCalls / 4);
     const Latency before = Measure(stub, kCalls);
@@ -71,7 +71,7 @@ bool WithinTwice(const char* name, v1::Worker::Stub& stub, const Disturb& distur
         "%s: p50 %.0f us, %.0f without; p90 %.0f us, %.0f without; p99 %.0f us, %.0f without\n",
         name, during.p50_us, before.p50_us, during.p90_us, before.p90_us, during.p99_us,
         before.p99_us);
-    const double most_p90_us = std::max(2 * before.p90_us, before.p90_us + kSliceUs);
+    const double most_p90_us = std::max(2 * before.p90_us, before.p90_us + slice_us);
     if (during.p50_us <= 2 * before.p50_us && during.p90_us <= most_p90_us) return true;
   }
   return false;
@@ -178,25 +178,28 @@ TEST_CASE("A request of 100 MB is refused and others are served as quickly", "[i
   flood.argv = {std::filesystem::read_symlink("/proc/self/exe"), "[.flood]"};
   flood.environment = {std::string(kTarget) + "=" + site.worker.address()};
   int refused = 0;
-  CHECK(WithinTwice("100 MB requests", *site.stub, [&](const auto& measure) {
-    auto client = ChildProcess::Spawn(flood);
-    REQUIRE(client.ok());
-    const auto lines = [&] {
-      (*client)->Poll();
-      return std::count((*client)->output().begin(), (*client)->output().end(), '\n');
-    };
-    while (lines() < 2) Measure(*site.stub, 10);
-    const Latency latency = measure();
-    // The requests did not stop meanwhile.
-    const auto refused_during = lines();
-    while (lines() == refused_during) Measure(*site.stub, 10);
-    const std::string output = (*client)->output();
-    for (size_t at = 0; at < output.size(); at = output.find('\n', at) + 1) {
-      CHECK(output.compare(at, 8, "refused\n") == 0);
-      ++refused;
-    }
-    return latency;
-  }));
+  CHECK(WithinTwice(
+      "100 MB requests", *site.stub,
+      [&](const auto& measure) {
+        auto client = ChildProcess::Spawn(flood);
+        REQUIRE(client.ok());
+        const auto lines = [&] {
+          (*client)->Poll();
+          return std::count((*client)->output().begin(), (*client)->output().end(), '\n');
+        };
+        while (lines() < 2) Measure(*site.stub, 10);
+        const Latency latency = measure();
+        // The requests did not stop meanwhile.
+        const auto refused_during = lines();
+        while (lines() == refused_during) Measure(*site.stub, 10);
+        const std::string output = (*client)->output();
+        for (size_t at = 0; at < output.size(); at = output.find('\n', at) + 1) {
+          CHECK(output.compare(at, 8, "refused\n") == 0);
+          ++refused;
+        }
+        return latency;
+      },
+      /*slice_us=*/500));
   const double peak_mib = Memory(site.worker.pid(), "VmHWM");
   std::printf("%d requests of 100 MB refused; memory of the worker %.0f MiB, at most %.0f MiB\n",
               refused, idle_mib, peak_mib);
