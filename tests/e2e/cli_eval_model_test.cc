@@ -15,7 +15,7 @@
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
 #include "tests/support/recorded_problem.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::cli_eval_model_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -364,4 +364,4 @@ TEST_CASE("Prompts of measured candidates are those that the forecaster sent", "
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::cli_eval_model_test

@@ -21,7 +21,7 @@
 #include "tests/support/eventually.h"
 #include "tests/support/recorded_problem.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::cli_generator_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -336,4 +336,4 @@ TEST_CASE("Generating kernels without a model is a one-line error before anythin
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::cli_generator_test

@@ -19,7 +19,7 @@
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
 #include "tests/support/recorded_problem.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::cli_llm_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -414,4 +414,4 @@ TEST_CASE("doctor and the forecaster report an endpoint problem in one line", "[
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::cli_llm_test

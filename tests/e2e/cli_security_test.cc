@@ -13,7 +13,7 @@
 #include "tests/support/recorded_problem.h"
 #include "tests/unit/common/rpc/test_certificates.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::cli_security_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -177,4 +177,4 @@ TEST_CASE("Only clients with a certificate and a token are served", "[e2e]") {
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::cli_security_test

@@ -28,7 +28,7 @@
 #include "tests/support/eventually.h"
 #include "tests/support/recorded_problem.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::cli_services_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -666,4 +666,4 @@ TEST_CASE("Training is reproducible and reports when there is nothing to learn f
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::cli_services_test

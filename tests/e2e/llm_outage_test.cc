@@ -23,7 +23,7 @@
 #include "tests/support/recorded_problem.h"
 #include "tests/support/services.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::llm_outage_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -229,4 +229,4 @@ TEST_CASE("A forecaster with an endpoint exposes the metrics that docs/reference
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::llm_outage_test

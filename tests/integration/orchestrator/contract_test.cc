@@ -21,7 +21,7 @@
 #include "tests/support/services.h"
 #include "tests/support/span_collector.h"
 
-namespace kernelcast {
+namespace kernelcast::contract_test {
 namespace {
 
 // Where the log is, and which orchestrator the client asks.
@@ -634,4 +634,4 @@ SLOW_CONTRACT_TEST("A call makes the same spans wherever the log is") {
 }
 
 }  // namespace
-}  // namespace kernelcast
+}  // namespace kernelcast::contract_test

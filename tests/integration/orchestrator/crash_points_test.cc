@@ -31,7 +31,7 @@
 #include "tests/support/postgresql.h"
 #include "tests/support/services.h"
 
-namespace kernelcast::orchestrator {
+namespace kernelcast::orchestrator::crash_points_test {
 namespace {
 
 using kernelcast::testing::PostgresqlServer;
@@ -250,4 +250,4 @@ TEST_CASE("Searches continued after many crashes decide as without them, with Po
 }
 
 }  // namespace
-}  // namespace kernelcast::orchestrator
+}  // namespace kernelcast::orchestrator::crash_points_test

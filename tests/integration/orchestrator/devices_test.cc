@@ -19,7 +19,7 @@
 #include "tests/support/recorded_problem.h"
 #include "tests/support/services.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::devices_test {
 namespace {
 
 using Catch::Contains;
@@ -252,4 +252,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::devices_test

@@ -16,7 +16,7 @@
 #include "services/orchestrator/core/problem_history.h"
 #include "tests/integration/orchestrator/recorded_spaces.h"
 
-namespace kernelcast::orchestrator {
+namespace kernelcast::orchestrator::recorded_routing_test {
 namespace {
 
 constexpr int kRoutingSeeds = 10;
@@ -166,4 +166,4 @@ TEST_CASE("Outside searches few candidates are measured and the best are among t
 }
 
 }  // namespace
-}  // namespace kernelcast::orchestrator
+}  // namespace kernelcast::orchestrator::recorded_routing_test

@@ -14,7 +14,7 @@
 #include "services/orchestrator/core/state.h"
 #include "tests/integration/orchestrator/recorded_spaces.h"
 
-namespace kernelcast::orchestrator {
+namespace kernelcast::orchestrator::recorded_searches_test {
 namespace {
 
 constexpr int kSeeds = 20;
@@ -308,4 +308,4 @@ TEST_CASE("On a noisy machine one round of finals is within 1% of all rounds",
 }
 
 }  // namespace
-}  // namespace kernelcast::orchestrator
+}  // namespace kernelcast::orchestrator::recorded_searches_test

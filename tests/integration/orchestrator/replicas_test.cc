@@ -33,7 +33,7 @@
 #include "tests/support/services.h"
 #include "tests/unit/common/rpc/test_certificates.h"
 
-namespace kernelcast {
+namespace kernelcast::replicas_test {
 namespace {
 
 using orchestrator::EvaluationAccepted;
@@ -797,4 +797,4 @@ TEST_CASE("Orchestrators and the database go away in any order without loss or d
 }
 
 }  // namespace
-}  // namespace kernelcast
+}  // namespace kernelcast::replicas_test

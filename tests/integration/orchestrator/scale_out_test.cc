@@ -22,7 +22,7 @@
 #include "tests/support/recorded_problem.h"
 #include "tests/support/services.h"
 
-namespace kernelcast {
+namespace kernelcast::scale_out_test {
 namespace {
 
 using testing::Eventually;
@@ -207,4 +207,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace kernelcast
+}  // namespace kernelcast::scale_out_test

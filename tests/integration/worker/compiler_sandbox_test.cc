@@ -17,7 +17,7 @@
 #include "services/worker/sandbox/privileges.h"
 #include "tests/support/services.h"
 
-namespace kernelcast::worker {
+namespace kernelcast::worker::compiler_sandbox_test {
 namespace {
 
 using testing::TemporaryFolder;
@@ -201,4 +201,4 @@ TEST_CASE("An object with writable code or an executable stack is not loaded") {
 }
 
 }  // namespace
-}  // namespace kernelcast::worker
+}  // namespace kernelcast::worker::compiler_sandbox_test

@@ -15,7 +15,7 @@
 #include "services/worker/native/shared_object.h"
 #include "tests/integration/worker/cpu_fixture.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::compiler_test {
 namespace {
 
 using worker::ArtifactCache;
@@ -311,4 +311,4 @@ TEST_CASE("A damaged cache entry is rebuilt") {
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::compiler_test

@@ -8,7 +8,7 @@
 
 #include "tests/integration/worker/cpu_fixture.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::cpu_cheats_test {
 namespace {
 
 using Defines = std::vector<std::pair<std::string, std::string>>;
@@ -86,4 +86,4 @@ TEST_CASE("A kernel that is wrong at even widths is rejected") {
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::cpu_cheats_test

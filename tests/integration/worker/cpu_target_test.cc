@@ -14,7 +14,7 @@
 #include "services/worker/runner/control.h"
 #include "tests/integration/worker/cpu_fixture.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::cpu_target_test {
 namespace {
 
 using Defines = std::vector<std::pair<std::string, std::string>>;
@@ -554,4 +554,4 @@ TEST_CASE("An artefact of another machine, candidate or build is refused") {
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::cpu_target_test

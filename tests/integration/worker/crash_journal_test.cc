@@ -15,7 +15,7 @@
 #include "tests/support/recorded_problem.h"
 #include "tests/support/services.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::crash_journal_test {
 namespace {
 
 TEST_CASE("A worker refuses what crashed it twice", "[integration]") {
@@ -66,4 +66,4 @@ TEST_CASE("A worker refuses what crashed it twice", "[integration]") {
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::crash_journal_test

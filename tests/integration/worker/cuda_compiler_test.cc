@@ -21,7 +21,7 @@
 #include "services/worker/cuda/api/cuda_toolkit.h"
 #include "tests/support/services.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::cuda_compiler_test {
 namespace {
 
 using worker::ArtifactCache;
@@ -635,4 +635,4 @@ TEST_CASE("Missing tools are reported", "[integration]") {
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::cuda_compiler_test

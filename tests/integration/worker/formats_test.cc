@@ -16,7 +16,7 @@
 #include "services/worker/cuda/target/cuda_target.h"
 #endif
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::formats_test {
 namespace {
 
 constexpr const char* kFolder = "tests/candidates/skewed_lookup";
@@ -167,4 +167,4 @@ TEST_CASE("Launches are checked against kernel parameters at compile time") {
 #endif
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::formats_test

@@ -11,7 +11,7 @@
 #include "services/worker/native/shared_object.h"
 #include "tests/support/services.h"
 
-namespace kernelcast::worker {
+namespace kernelcast::worker::nvcc_compiler_test {
 namespace {
 
 using testing::TemporaryFolder;
@@ -166,4 +166,4 @@ TEST_CASE("Missing requirements of host-launched candidates are reported", "[int
 }
 
 }  // namespace
-}  // namespace kernelcast::worker
+}  // namespace kernelcast::worker::nvcc_compiler_test

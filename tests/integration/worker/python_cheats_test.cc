@@ -9,7 +9,7 @@
 #include "tests/integration/worker/python_fixture.h"
 #include "tests/support/exploit_name.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::python_cheats_test {
 namespace {
 
 // "wrong_result", or "mutated_input" for an exploit.
@@ -420,4 +420,4 @@ TEST_CASE("A candidate that gets its outputs must write them in every call", "[s
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::python_cheats_test

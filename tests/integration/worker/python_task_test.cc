@@ -13,7 +13,7 @@
 #include "tests/integration/worker/python_fixture.h"
 #include "tests/support/services.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::python_task_test {
 namespace {
 
 using worker::CpuTarget;
@@ -274,4 +274,4 @@ class ModelNew(nn.Module):
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::python_task_test

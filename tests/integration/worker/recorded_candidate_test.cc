@@ -24,7 +24,7 @@
 #include "tests/support/services.h"
 #include "tests/support/task_examples.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::recorded_candidate_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -408,4 +408,4 @@ TEST_CASE("Most example candidates are recorded", "[slow]") {
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::recorded_candidate_test

@@ -24,7 +24,7 @@
 #include "tests/support/one_by_one.h"
 #include "tests/support/services.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::several_gpus_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -269,4 +269,4 @@ TEST_CASE("The --gpus flag selects among the GPUs that the driver shows", "[slow
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::several_gpus_test

@@ -9,7 +9,7 @@
 #include "tests/integration/worker/cpu_fixture.h"
 #include "tests/integration/worker/python_fixture.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::task_formats_test {
 namespace {
 
 struct Example {
@@ -217,4 +217,4 @@ TEST_CASE("A GPU MODE candidate has neither the reference nor the checker in its
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::task_formats_test

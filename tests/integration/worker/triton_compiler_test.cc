@@ -19,7 +19,7 @@
 #include "services/worker/cuda/compiler/cubin.h"
 #include "tests/support/services.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::triton_compiler_test {
 namespace {
 
 using worker::ArtifactCache;
@@ -511,4 +511,4 @@ TEST_CASE("An interpreter without Triton is named with what it said", "[integrat
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::triton_compiler_test

@@ -25,7 +25,7 @@
 #include "tests/support/recorded_problem.h"
 #include "tests/support/services.h"
 
-namespace kernelcast::testing {
+namespace kernelcast::testing::worker_service_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -662,4 +662,4 @@ TEST_CASE("One stream carries thousands of recorded measurements per second") {
 }
 
 }  // namespace
-}  // namespace kernelcast::testing
+}  // namespace kernelcast::testing::worker_service_test

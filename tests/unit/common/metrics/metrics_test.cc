@@ -11,7 +11,7 @@
 
 #include "common/base/version.h"
 
-namespace kernelcast {
+namespace kernelcast::metrics_test {
 namespace {
 
 bool Contains(const std::string& text, const std::string& part) {
@@ -165,4 +165,4 @@ TEST_CASE("Instruments and the registry are thread-safe", "[metrics]") {
   CHECK(metrics.Counter("kernelcast_x_total", "X.", {{"kind", "0"}}).Value() == 500);
 }
 
-}  // namespace kernelcast
+}  // namespace kernelcast::metrics_test

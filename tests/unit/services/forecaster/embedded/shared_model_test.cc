@@ -13,7 +13,7 @@
 #include "services/forecaster/core/simulation_features.h"
 #include "services/forecaster/embedded/random.h"
 
-namespace kernelcast::forecaster {
+namespace kernelcast::forecaster::shared_model_test {
 namespace {
 
 // Rows of one problem whose speedup follows the first feature in all problems, or in none.
@@ -194,4 +194,4 @@ TEST_CASE("The majority of rows decides whether simulations are used", "[forecas
 }
 
 }  // namespace
-}  // namespace kernelcast::forecaster
+}  // namespace kernelcast::forecaster::shared_model_test

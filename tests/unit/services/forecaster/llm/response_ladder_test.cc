@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace kernelcast::forecaster {
+namespace kernelcast::forecaster::response_ladder_test {
 namespace {
 
 using Walk = ResponseLadder::Walk;
@@ -175,4 +175,4 @@ TEST_CASE("Rungs are looked up by name", "[forecaster][ladder]") {
 }
 
 }  // namespace
-}  // namespace kernelcast::forecaster
+}  // namespace kernelcast::forecaster::response_ladder_test

@@ -8,7 +8,7 @@
 
 #include "tests/unit/services/forecaster/planted_problem.h"
 
-namespace kernelcast::forecaster {
+namespace kernelcast::forecaster::pool_backend_test {
 namespace {
 
 using Catch::Matchers::StartsWith;
@@ -313,4 +313,4 @@ TEST_CASE("The description covers both components", "[forecaster][pool]") {
 }
 
 }  // namespace
-}  // namespace kernelcast::forecaster
+}  // namespace kernelcast::forecaster::pool_backend_test

@@ -7,7 +7,7 @@
 
 #include "tests/unit/services/forecaster/planted_problem.h"
 
-namespace kernelcast::forecaster {
+namespace kernelcast::forecaster::replay_backend_test {
 namespace {
 
 const PlantedProblem& Planted() {
@@ -115,4 +115,4 @@ TEST_CASE("Backends and versions are distinguished", "[forecaster][replay]") {
 }
 
 }  // namespace
-}  // namespace kernelcast::forecaster
+}  // namespace kernelcast::forecaster::replay_backend_test

@@ -6,7 +6,7 @@
 #include <map>
 #include <mutex>
 
-namespace kernelcast::orchestrator {
+namespace kernelcast::orchestrator::address_watch_test {
 namespace {
 
 // A fake name service.
@@ -179,4 +179,4 @@ TEST_CASE("The system resolver finds this machine and reports unknown names") {
 }
 
 }  // namespace
-}  // namespace kernelcast::orchestrator
+}  // namespace kernelcast::orchestrator::address_watch_test

@@ -11,7 +11,7 @@
 #include "tests/support/recorded_problem.h"
 #include "tests/unit/services/orchestrator/clients/fake_peers.h"
 
-namespace kernelcast::orchestrator::testing {
+namespace kernelcast::orchestrator::testing::forecaster_pool_test {
 namespace {
 
 ForecasterPoolOptions QuickOptions(std::vector<std::string> addresses) {
@@ -379,4 +379,4 @@ TEST_CASE("Destroying a forecaster pool returns pending calls") {
 }
 
 }  // namespace
-}  // namespace kernelcast::orchestrator::testing
+}  // namespace kernelcast::orchestrator::testing::forecaster_pool_test

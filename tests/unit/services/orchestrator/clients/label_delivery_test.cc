@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/rpc/status_conversion.h"
 
-namespace kernelcast::orchestrator {
+namespace kernelcast::orchestrator::label_delivery_test {
 namespace {
 
 // A receiver whose calls end when the test says so.
@@ -219,4 +219,4 @@ TEST_CASE("Stopping ends every offer once", "[label_delivery]") {
 }
 
 }  // namespace
-}  // namespace kernelcast::orchestrator
+}  // namespace kernelcast::orchestrator::label_delivery_test

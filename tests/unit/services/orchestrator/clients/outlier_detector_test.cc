@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace kernelcast::orchestrator {
+namespace kernelcast::orchestrator::outlier_detector_test {
 namespace {
 
 const OutlierDetector::Options kOptions;
@@ -70,4 +70,4 @@ TEST_CASE("A successful probe restores a peer and only long good behaviour clear
 }
 
 }  // namespace
-}  // namespace kernelcast::orchestrator
+}  // namespace kernelcast::orchestrator::outlier_detector_test

@@ -16,7 +16,7 @@
 #include "common/rpc/protocol_version.h"
 #include "common/rpc/status_conversion.h"
 
-namespace kernelcast::orchestrator {
+namespace kernelcast::orchestrator::peer_pool_test {
 namespace {
 
 // A peer without a network. Its calls end when the test says so.
@@ -592,4 +592,4 @@ TEST_CASE("Destroying a pool cancels waiting and running requests and silent des
 }
 
 }  // namespace
-}  // namespace kernelcast::orchestrator
+}  // namespace kernelcast::orchestrator::peer_pool_test

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace kernelcast::orchestrator {
+namespace kernelcast::orchestrator::waiting_jobs_test {
 namespace {
 
 struct NamedJob final : PeerJob {
@@ -72,4 +72,4 @@ TEST_CASE("Taken jobs no longer wait", "[waiting_jobs]") {
 }
 
 }  // namespace
-}  // namespace kernelcast::orchestrator
+}  // namespace kernelcast::orchestrator::waiting_jobs_test

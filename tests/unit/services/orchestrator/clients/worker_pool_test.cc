@@ -13,7 +13,7 @@
 #include "tests/support/recorded_problem.h"
 #include "tests/unit/services/orchestrator/clients/fake_peers.h"
 
-namespace kernelcast::orchestrator::testing {
+namespace kernelcast::orchestrator::testing::worker_pool_test {
 namespace {
 
 // Measurements under way through a pool, and their results.
@@ -616,4 +616,4 @@ TEST_CASE("Destroying a pool returns waiting and running work") {
 }
 
 }  // namespace
-}  // namespace kernelcast::orchestrator::testing
+}  // namespace kernelcast::orchestrator::testing::worker_pool_test

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/convert/convert.h"
 
-namespace kernelcast::orchestrator {
+namespace kernelcast::orchestrator::worker_replies_test {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -265,4 +265,4 @@ TEST_CASE("Facts that are not finite and implausible credits are refused") {
 }
 
 }  // namespace
-}  // namespace kernelcast::orchestrator
+}  // namespace kernelcast::orchestrator::worker_replies_test

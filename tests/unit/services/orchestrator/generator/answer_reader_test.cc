@@ -215,7 +215,7 @@ TEST_CASE("A deeply nested description is a fault of the answer", "[orchestrator
   const std::string code = Fence("cuda", kDevice);
   for (const int times : {100, 10'000, 100'000}) {
     for (const char* const opening : {"[", "{\"launches\":", "[{\"tunables\":"}) {
-      const std::string deep = testing::DeepJson(opening, times);
+      const std::string deep = kernelcast::testing::DeepJson(opening, times);
       for (const char* const key :
            {"launches", "launch", "workspace_bytes", "flags", "tunables", "more"}) {
         INFO(times << " " << opening << " " << key);

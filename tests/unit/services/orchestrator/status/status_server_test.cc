@@ -20,7 +20,7 @@ namespace {
 using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 
-using Connection = testing::HttpConnection;
+using Connection = kernelcast::testing::HttpConnection;
 
 std::string Ask(const StatusServer& server, const std::string& request) {
   Connection connection(server.address());

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-namespace kernelcast::worker {
+namespace kernelcast::worker::verdict_test {
 namespace {
 
 // For a shape that moves 1.5 MB, which takes at least one microsecond.
@@ -167,4 +167,4 @@ TEST_CASE("A few groups that agree by chance do not count as noise-free") {
 }
 
 }  // namespace
-}  // namespace kernelcast::worker
+}  // namespace kernelcast::worker::verdict_test

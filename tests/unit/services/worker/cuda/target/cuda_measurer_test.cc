@@ -14,7 +14,7 @@
 #include "tests/support/sanitized.h"
 #include "tests/unit/services/worker/cuda/judge/judge_fixture.h"
 
-namespace kernelcast::worker {
+namespace kernelcast::worker::cuda_measurer_test {
 namespace {
 
 using testing::FakeCuda;
@@ -433,4 +433,4 @@ TEST_CASE("A stopped token ends profiling with its status") {
 #endif  // KERNELCAST_HAS_CUPTI_HEADERS
 
 }  // namespace
-}  // namespace kernelcast::worker
+}  // namespace kernelcast::worker::cuda_measurer_test
