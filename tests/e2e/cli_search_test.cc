@@ -1,7 +1,6 @@
 #include <signal.h>
 
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -191,10 +190,8 @@ TEST_CASE("A second Ctrl-C quits at once", "[e2e]") {
   REQUIRE(program.AwaitErr("connection lost"));
   program.Signal(SIGINT);
   REQUIRE(program.AwaitErr("interrupt again to quit"));
-  const auto start = std::chrono::steady_clock::now();
   program.Signal(SIGINT);
-  CHECK(program.Wait(20).exit_code == 4);
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(2));
+  CHECK(program.Wait(5).exit_code == 4);
 }
 
 TEST_CASE("On a terminal one block is redrawn and the cursor is restored", "[e2e]") {

@@ -148,7 +148,8 @@ TEST_CASE("Intervals of the reference against itself rarely exclude 1", "[slow]"
   for (int i = 0; i < kScreenings; ++i) measure(MeasureLevel::kScreen);
   measure(MeasureLevel::kFinal);
   CHECK(measured > kScreenings / 2);
-  CHECK(excluded <= 1);
+  // At the stated 95% more than two of nine are excluded in fewer than 1% of runs.
+  CHECK(excluded <= 2);
 }
 
 TEST_CASE("A final measurement spans several pairs of processes") {
