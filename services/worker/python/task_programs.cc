@@ -48,8 +48,8 @@ absl::StatusOr<Described> ReadTensor(const Json& json, const std::string& defaul
   for (const Json& size : json["shape"]) {
     const int64_t extent = size.is_number_unsigned() ? size.get<int64_t>() : 0;
     if (extent < 1 || extent > kMaxTensorElements / elements) {
-      return UnsupportedTask(
-          absl::StrCat("has ", tensor.name, " with no elements or more than ", kMaxTensorElements));
+      return UnsupportedTask(absl::StrCat("has ", tensor.name, " of shape ", json["shape"].dump(),
+                                          "; tensors have 1 to ", kMaxTensorElements, " elements"));
     }
     elements *= extent;
     tensor.layout.shape.push_back(extent);

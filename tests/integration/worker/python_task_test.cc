@@ -238,6 +238,9 @@ TEST_CASE("A task at fault is reported as the task's", "[slow]") {
   CHECK_THAT(failure(with("torch.relu(x) * n", "x.to(torch.complex64)")),
              Catch::Contains("complex64"));
   CHECK_THAT(failure(with("torch.relu(x) * n", "x / 0 * 0")), Catch::Contains("NaN"));
+  CHECK_THAT(failure(with("torch.randn(64, 256), 3",
+                          "torch.zeros(1, dtype=torch.int8).expand(1 << 14, 16385), 3")),
+             Catch::Contains("has input0 of shape [16384,16385]; tensors have 1 to 268435456"));
 }
 
 TEST_CASE("Tasks that name a GPU are judged on the processor", "[slow]") {
