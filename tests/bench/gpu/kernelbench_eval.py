@@ -14,7 +14,9 @@ import argparse
 import contextlib
 import json
 import os
+import runpy
 import select
+import shutil
 import signal
 import statistics
 import sys
@@ -26,6 +28,23 @@ import torch
 import triton
 
 CHECKS = 5
+
+
+def import_task(source):
+    """The names of a task. Unlike with exec, its functions have a file, which Triton requires of kernels."""
+    folder = tempfile.mkdtemp(prefix="kernelbench-task-")
+    path = os.path.join(folder, "task.py")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(source)
+    try:
+        return runpy.run_path(path)
+    finally:
+        shutil.rmtree(folder)
+
+
+def load_task(source, context):
+    context.update(import_task(source))
+    return context["Model"], context["get_init_inputs"], context["get_inputs"]
 
 
 def import_evaluation(folder):
@@ -42,14 +61,13 @@ def import_evaluation(folder):
         return {**rounded(times_ms, device), "mean": statistics.mean(times_ms), "median": statistics.median(times_ms)}
 
     timing.get_timing_stats = exact
+    evaluation.load_original_model_and_inputs = load_task
     return evaluation
 
 
 def precision_of(task):
     """KernelBench converts all tensors to one dtype: here that of the task's first floating-point input."""
-    names = {}
-    exec(compile(task, "task.py", "exec"), names)
-    floats = [x.dtype for x in names["get_inputs"]() if isinstance(x, torch.Tensor) and x.is_floating_point()]
+    floats = [x.dtype for x in import_task(task)["get_inputs"]() if isinstance(x, torch.Tensor) and x.is_floating_point()]
     return floats[0] if floats else torch.float32
 
 
