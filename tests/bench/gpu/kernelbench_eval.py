@@ -5,9 +5,10 @@
 
 KERNELBENCH is a clone of KernelBench's repository; its evaluation needs pydantic, requests, python-dotenv and tqdm.
 Settings are those of its eval_from_generations.py: 5 checks, 100 timed calls of each side. All candidates run in this
-process, one after the other, after the task itself has run. With --processes, each candidate runs in a new process that
-has imported PyTorch and Triton, N at a time. Prints a line of JSON for each candidate: `candidate` (its number from 0),
-`seconds`, and `compiled`, `correct`, `mean_ns`, `median_ns`, `min_ns`, `reference_ns` and `error` where there is one.
+process, one after the other, after the task itself has run. Tasks are loaded from a file, not with exec. With
+--processes, each candidate runs in a new process that has imported PyTorch and Triton, N at a time. Prints a line of
+JSON for each candidate: `candidate` (its number from 0), `seconds`, and `compiled`, `correct`, `mean_ns`, `median_ns`,
+`min_ns`, `reference_ns` and `error` where there is one.
 """
 
 import argparse
@@ -16,7 +17,6 @@ import json
 import os
 import runpy
 import select
-import shutil
 import signal
 import statistics
 import sys
@@ -32,14 +32,11 @@ CHECKS = 5
 
 def import_task(source):
     """The names of a task. Unlike with exec, its functions have a file, which Triton requires of kernels."""
-    folder = tempfile.mkdtemp(prefix="kernelbench-task-")
-    path = os.path.join(folder, "task.py")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(source)
-    try:
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "task.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(source)
         return runpy.run_path(path)
-    finally:
-        shutil.rmtree(folder)
 
 
 def load_task(source, context):
@@ -164,6 +161,7 @@ def main():
     if arguments.processes == 0:
         evaluation = import_evaluation(arguments.kernelbench)
         precision = precision_of(task)
+        # Warms up; where it fails, so do the candidates, which report it.
         itself = task.replace("class Model(", "class ModelNew(")
         attempt(lambda: evaluate(evaluation, task, itself, precision, arguments.trials))
         for number, source in enumerate(sources):
