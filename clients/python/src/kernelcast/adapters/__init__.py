@@ -110,6 +110,8 @@ class Scorer:
         self._device_model = device_model
         self._mode: Mode = "route" if forecasts and mode == "measure" else mode
         self._connected: tuple[int, Client, Problem] | None = None
+        # By source: the number of attempts that were unstable.
+        self._attempted: dict[str, int] = {}
 
     def connect(self) -> tuple[Client, Problem]:
         """The client and the problem, in this process."""
@@ -136,16 +138,19 @@ class Scorer:
             candidate = source if isinstance(source, Candidate) else self.candidate(
                 source if isinstance(source, str) else source.decode())
             parts = asdict(candidate), problem.id, mode, self._search, self._run, *filter(None, [self._device_model])
-            what = hashlib.sha256(repr(parts).encode("utf-8", "replace"))
+            what = hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()
             end = time.monotonic() + self._timeout
-            for attempt in range(_ATTEMPTS):
+            first = self._attempted.get(what, 0)
+            for attempt in range(first, first + _ATTEMPTS):
                 result = client.evaluate(problem, candidate, mode=mode, search=self._search, reward=self._reward,
                                          device_model=self._device_model,
-                                         request_id=f"{what.hexdigest()}-{attempt}", timeout=max(end - time.monotonic(), 0))
+                                         request_id=f"{what}-{attempt}", timeout=max(end - time.monotonic(), 0))
                 if (settled := score(result)) is not None:
                     if result.reward and result.reward.value is None:
                         raise errors.Unavailable(result.reward.no_verdict, request_id=result.request_id)
                     return settled
+                # Its identifier has this result for good.
+                self._attempted[what] = attempt + 1
         except (errors.InvalidArgument, UnicodeDecodeError) as error:
             return Score(0.0, False, f"Not evaluated: {error}")
         raise errors.Unavailable(result.feedback or str(result), request_id=result.request_id)
