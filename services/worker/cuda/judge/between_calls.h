@@ -10,11 +10,7 @@ namespace kernelcast::worker {
 // judge's own work there is the same for the candidate and the reference.
 class BetweenCalls {
  public:
-  // `delivers`: the results of a call are copied before the next call. The first call of a request
-  // has none to copy before it, so that its time does not count.
-  explicit BetweenCalls(bool delivers) : delivers_(delivers) {}
-
-  // `before_us`: the time before each call of a request, in microseconds.
+  // `before_us`: the times between the calls of a request, in microseconds. None: nothing changes.
   void SetReference(std::span<const double> before_us);
 
   // How much to add to each call of a request of the candidate, in microseconds; 0 if the time is
@@ -23,11 +19,7 @@ class BetweenCalls {
   double ChargeUs(std::span<const double> before_us, uint64_t poisoned_bytes) const;
 
  private:
-  // The median time that counts; 0: none does.
-  double MedianUs(std::span<const double> before_us) const;
-
-  bool delivers_;
-  double reference_us_ = 0;
+  double reference_us_ = 0;  // 0: unknown
 };
 
 }  // namespace kernelcast::worker

@@ -53,7 +53,7 @@ std::optional<ShapeTimer::CallTimes> ShapeTimer::TimeCalls(const Calls& calls) {
   if (!plan) return std::nullopt;
   const std::optional<CudaRunner::Answer> answer = RunPlan(calls, *plan);
   if (!answer) return std::nullopt;
-  CallTimes times{CallTimesOf(*answer, calls.side, *plan), plan->pattern};
+  CallTimes times{CallTimesOf(*answer, calls, *plan), plan->pattern};
   if (calls.side == Side::kCandidate && !judgement_.CheckInputs()) return std::nullopt;
   return times;
 }
@@ -112,6 +112,9 @@ std::optional<ShapeTimer::Plan> ShapeTimer::PlanCalls(const Calls& calls) {
                                                   judgement_.patterns().random(), plan.poisons);
     });
   }
+  plan.calls = order.size();
+  // The results of a call of a Python program are copied before the next one.
+  if (prepared.task() != nullptr) add(NothingProgram(), [] {});
   return plan;
 }
 
@@ -157,20 +160,25 @@ std::optional<CudaRunner::Answer> ShapeTimer::RunPlan(const Calls& calls, const 
   return answer;
 }
 
-std::vector<double> ShapeTimer::CallTimesOf(const CudaRunner::Answer& answer, Side side,
+std::vector<double> ShapeTimer::CallTimesOf(const CudaRunner::Answer& answer, const Calls& calls,
                                             const Plan& plan) {
+  const size_t end = plan.first_call + plan.calls;
+  // No results are copied before the first call of a request. After the last one no outputs are
+  // overwritten, which is the same in all requests if they make one call.
+  const size_t copies = judgement_.prepared().task() != nullptr ? 1 : 0;
+  const size_t after_last = calls.shape.slots.size() == 1 ? copies : 0;
   std::vector<double> before_us;
-  for (size_t i = plan.first_call; i < plan.samples.size(); ++i) {
+  for (size_t i = plan.first_call + copies; i < end + after_last; ++i) {
     before_us.push_back(answer.values_us[2 * i]);
   }
   double charged_us = 0;
-  if (side == Side::kReference) {
+  if (calls.side == Side::kReference) {
     between_.SetReference(before_us);
   } else {
     charged_us = between_.ChargeUs(before_us, plan.poisoned_bytes);
   }
   std::vector<double> calls_us;
-  for (size_t i = plan.first_call; i < plan.samples.size(); ++i) {
+  for (size_t i = plan.first_call; i < end; ++i) {
     calls_us.push_back(answer.values_us[2 * i + 1] + charged_us);
   }
   // One call may have done the work of the others, whose outputs are only checked afterwards.
@@ -262,7 +270,7 @@ std::optional<TimingSession> ShapeTimer::RunSession(size_t shape_index,
                                                     TimedShape& result) {
   double candidate_ns = 0;
   double reference_ns = 0;
-  between_ = BetweenCalls(judgement_.prepared().task() != nullptr);
+  between_ = BetweenCalls();
   if (!MeasureOverhead()) {
     return std::nullopt;
   }

@@ -63,6 +63,7 @@ class ShapeTimer {
     std::vector<cuda_runner::SampleRecord> samples;
     std::vector<cuda_runner::PoisonRecord> poisons;
     size_t first_call = 0;  // samples before it are no calls
+    size_t calls = 0;       // nor are those after them
     uint64_t poisoned_bytes = 0;
     uint32_t pattern = 0;
   };
@@ -82,7 +83,8 @@ class ShapeTimer {
   // Has the plan run until the reported times add up to the time on the host.
   std::optional<CudaRunner::Answer> RunPlan(const Calls& calls, const Plan& plan);
   // The times of the calls, with what the candidate moved out of them.
-  std::vector<double> CallTimesOf(const CudaRunner::Answer& answer, Side side, const Plan& plan);
+  std::vector<double> CallTimesOf(const CudaRunner::Answer& answer, const Calls& calls,
+                                  const Plan& plan);
   bool MeasureOverhead();
   bool WarmUp(size_t shape_index, double& candidate_ns, double& reference_ns);
   bool RunBlock(const BenchShape& shape, const TimingSession::Block& block,
@@ -93,8 +95,8 @@ class ShapeTimer {
   Judgement& judgement_;
   OutputVerifier& verifier_;
   bool replays_ = false;
-  double overhead_ns_ = 0;       // what an empty call takes
-  BetweenCalls between_{false};  // of the present session
+  double overhead_ns_ = 0;  // what an empty call takes
+  BetweenCalls between_;    // of the present session
   double clock_hz_ = 0;
   std::vector<double> warm_clock_hz_;  // by shape; 0 before the first warm-up
 };
