@@ -66,6 +66,59 @@ TEST_CASE("The example tasks are judged on a GPU") {
   }
 }
 
+// One tensor is a twentieth of the device's memory, so that the checks do not fit as they do for
+// smaller ones.
+TEST_CASE("A task with tensors of gigabytes is judged on a GPU") {
+  KERNELCAST_NEEDS_TASKS();
+  TaskFixture fixture(MakeTask(kGatedSiluTask));
+  const Measurement small = fixture.Measure(kGatedSiluTriton);
+  const int64_t rows = static_cast<int64_t>(small.device.memory_bytes) / 20 / 4 / 65536;
+  fixture.Take(MakeTask(absl::StrCat(R"(
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.rand()",
+                                     rows, R"(, 65536) - 0.5]
+
+def get_init_inputs():
+    return []
+)")));
+  const auto model = [](const std::string& body) {
+    return absl::StrCat("import torch\nimport torch.nn as nn\n",
+                        "class ModelNew(nn.Module):\n    calls = 0\n    def forward(self, x):\n",
+                        "        self.calls += 1\n", body, "\n");
+  };
+  const Measurement right =
+      fixture.CheckOutcome("relu", model("        return torch.clamp(x, min=0)"), {"ok"});
+  if (const Ratio* const speedup = MeasuredSpeedup(right); speedup != nullptr) {
+    CHECK(speedup->value == Approx(1).margin(0.05));
+  }
+  // The last element is beyond the reach of 32 bits.
+  fixture.CheckOutcome("last element", model(R"(
+        y = torch.relu(x)
+        y[-1, -1] += 0.5
+        return y)"),
+                       {"wrong_result"});
+  // The first call is made when it is loaded.
+  fixture.CheckOutcome("remembers", model(R"(
+        if self.calls == 2:
+            self.kept = torch.relu(x)
+        return torch.relu(x) if self.calls < 2 else self.kept)"),
+                       {"wrong_result", "exploit", "crash"});
+  const Measurement lacking = fixture.CheckOutcome("too much", model(R"(
+        return torch.cat([torch.relu(x)] * 40)[:x.shape[0]])"),
+                                                   {"crash"});
+  const auto* const crash = std::get_if<Crash>(&lacking.outcome);
+  REQUIRE(crash != nullptr);
+  CHECK(crash->cause == Crash::Cause::kMemoryLimit);
+  fixture.CheckOutcome("relu again", model("        return torch.relu(x)"), {"ok"});
+}
+
 TEST_CASE("Candidates are compared with the reference under torch.compile on a GPU") {
   KERNELCAST_NEEDS_TASKS();
   TaskFixture fixture(MakeTask(kGatedSiluTask));

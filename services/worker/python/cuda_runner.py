@@ -20,6 +20,13 @@ CONTROL = 3
 PRELOADED = ("triton", "triton.language")
 SCRATCH = "/scratch"
 MESSAGE_BYTES = 1024
+# The exit code of a program that found too little memory on the device (runner_client.cc).
+LACKS_MEMORY = 12
+
+
+def out_of_memory_error():
+    """Nothing where PyTorch is too old to have it."""
+    return getattr(torch.cuda, "OutOfMemoryError", ())
 
 
 class DLManagedTensor(ctypes.Structure):
@@ -106,6 +113,8 @@ class Device:
             try:
                 with torch.device(self.name):
                     made = task.make_inputs(seed, case)
+            except out_of_memory_error():
+                raise  # other problems may use the memory
             except (AttributeError, RuntimeError, TypeError, ValueError):
                 task.device = "cpu"
                 made = task.make_inputs(seed, case)
@@ -303,9 +312,10 @@ class RunOnDevice:
 
         places = []
         for address, leaf in zip(addresses, spec["outputs"]):
-            # Expected values of floating-point outputs are kept in double precision.
+            # The type in which expected values of floating-point outputs are kept.
+            kept = "float64" if leaf["dtype"] == "float64" else "float32"
             wide = self.role == "oracle" and getattr(torch, leaf["dtype"]).is_floating_point
-            places.append(self.device.view(address, dict(leaf, dtype="float64") if wide else leaf))
+            places.append(self.device.view(address, dict(leaf, dtype=kept) if wide else leaf))
         # Inputs that the reference writes into are copied for each call.
         arguments, rebuild = (None, rebuild) if written else (rebuild(), None)
         self.calls[id] = (arguments, rebuild, (places, self.wanted[case], self.passed_by_case.get(case)))
@@ -380,6 +390,8 @@ class Program:
 
     @staticmethod
     def guard(function):
+        out_of_memory = out_of_memory_error()
+
         def guarded(*arguments):
             try:
                 return function(*arguments)
@@ -387,7 +399,7 @@ class Program:
                 print_error(error)
                 sys.stdout.flush()
                 sys.stderr.flush()
-                os._exit(1)
+                os._exit(LACKS_MEMORY if isinstance(error, out_of_memory) else 1)
 
         return guarded
 

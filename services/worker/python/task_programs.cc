@@ -183,6 +183,18 @@ size_t PythonTaskPrograms::IndexOf(const AxisValues& axes) const {
   return static_cast<size_t>(found - cases_.begin());
 }
 
+uint64_t PythonTaskPrograms::MostCallBytes() const {
+  uint64_t most = 0;
+  for (const TaskCase& one : cases_) {
+    uint64_t bytes = 0;
+    for (const auto* layouts : {&one.inputs, &one.outputs}) {
+      for (const TensorLayout& layout : *layouts) bytes += static_cast<uint64_t>(layout.bytes());
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
 std::vector<CaseSpec> PythonTaskPrograms::CorrectnessCases(int least) const {
   const ProblemTarget& target = problem_.targets.at(std::string(kCpuTargetName));
   std::vector<CaseSpec> specs;

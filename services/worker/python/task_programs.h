@@ -65,6 +65,8 @@ class PythonTaskPrograms {
   // The problem with its inputs and outputs, which have the shapes of the first case.
   const Problem& problem() const { return problem_; }
   const std::vector<TaskCase>& cases() const { return cases_; }
+  // Size of the inputs and outputs of the largest case.
+  uint64_t MostCallBytes() const;
   // The case with these axes. There must be one.
   size_t IndexOf(const AxisValues& axes) const;
 

@@ -2,24 +2,28 @@
 // well times repeat.
 //
 //   bench_gpu_python_times --kernelbench FOLDER [--only NAME] [--trials 100] [--json FILE]
+//   bench_gpu_python_times --tasks FILE... [--kernelbench FOLDER] ...
 //   bench_gpu_python_times --verdicts --kernelbench FOLDER ...
 //   bench_gpu_python_times --repeat 20 [--quiet] [--final] ...
 //
 // The first form measures each candidate of KernelBench tasks (examples/tasks, and the variants of
 // tests/support/task_examples.h) with our judge, and all candidates of a task right afterwards with
-// eval_kernel_against_ref of a clone of KernelBench's repository. The second compares the verdicts
-// on these examples and on the candidates of tests/support/gated_silu_candidates.h, which are
-// right, wrong, fail, hang or cheat. The third measures each candidate repeatedly, each time in a
-// new process, and prints the coefficient of variation of the graph figures. Other candidates are
+// eval_kernel_against_ref of a clone of KernelBench's repository. The second does so for other
+// tasks in KernelBench's form, whose own reference is the candidate. The third compares the
+// verdicts on these examples and on the candidates of tests/support/gated_silu_candidates.h, which
+// are right, wrong, fail, hang or cheat. The last measures each candidate repeatedly, each time in
+// a new process, and prints the coefficient of variation of the graph figures. Other candidates are
 // loaded meanwhile, as in a worker that is busy, unless --quiet is given. Needs an interpreter with
 // PyTorch for CUDA and Triton. Exits with 77 if this machine cannot measure.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <regex>
 #include <string>
 #include <utility>
 #include <variant>
@@ -56,6 +60,7 @@ struct Flags {
   std::string only;
   std::string json;
   std::string kernelbench;
+  std::vector<std::string> tasks;
   bool verdicts = false;
   bool quiet = false;
   bool final_level = false;
@@ -64,10 +69,25 @@ struct Flags {
 };
 
 struct Timed {
-  double graph_ns = 0;
+  double graph_ns = 0;  // 0: no graphs
   double eager_ns = 0;
   double speedup = 0;
 };
+
+// Each task with its reference as the candidate.
+absl::StatusOr<std::vector<std::vector<TaskExample>>> ReadReferences(
+    const std::vector<std::string>& paths) {
+  std::vector<std::vector<TaskExample>> tasks;
+  for (const std::string& path : paths) {
+    KC_ASSIGN_OR_RETURN(std::vector<ProblemFile> files, ReadProblemFolder(path));
+    KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(std::move(files)));
+    static const std::regex name("\\bModel\\b");
+    std::string candidate = std::regex_replace(problem.task->source, name, "ModelNew");
+    tasks.push_back({{std::filesystem::path(path).stem().string(), "reference",
+                      std::move(candidate), std::make_shared<const Problem>(std::move(problem))}});
+  }
+  return tasks;
+}
 
 // The candidates by task, without wrong ones.
 std::vector<std::vector<TaskExample>> ReadCandidates(const Flags& flags) {
@@ -107,17 +127,18 @@ absl::StatusOr<std::vector<Measurement>> JudgeAll(const Flags& flags, worker::Cu
   return measurements;
 }
 
-// None, with a message, if it has no graph figure.
+// None, with a message, if it was not timed.
 std::optional<Timed> TimedOf(const TaskExample& example, const Measurement& measurement) {
   const auto* const ok = std::get_if<MeasuredOk>(&measurement.outcome);
-  if (ok == nullptr || !ok->shapes.front().eager ||
-      !ok->shapes.front().eager->no_graph_reason.empty()) {
+  if (ok == nullptr || !ok->shapes.front().eager) {
     std::printf("%s/%s: %s\n", example.task.c_str(), example.name.c_str(),
                 MeasurementFeedback(measurement).c_str());
     return std::nullopt;
   }
   const ShapeTiming& shape = ok->shapes.front();
-  return Timed{shape.candidate.median_ns, shape.eager->candidate.median_ns, shape.speedup.value};
+  const bool has_graph = shape.eager->no_graph_reason.empty();
+  return Timed{has_graph ? shape.candidate.median_ns : 0, shape.eager->candidate.median_ns,
+               shape.speedup.value};
 }
 
 // One object for each candidate of a task.
@@ -147,18 +168,38 @@ struct Agreement {
 };
 
 absl::Status Agree(const Flags& flags, worker::CudaTarget& target, std::ofstream& file) {
+  std::vector<std::vector<TaskExample>> tasks;
+  if (flags.tasks.empty()) {
+    tasks = ReadCandidates(flags);
+  } else {
+    KC_ASSIGN_OR_RETURN(tasks, ReadReferences(flags.tasks));
+  }
+  absl::Status failed;  // of the last task that cannot be judged
   Agreement eager;
   Agreement not_bound_by_host;
   Agreement graph;
   std::printf("%-36s %10s %10s %10s %12s %12s\n", "candidate", "graph us", "eager us", "mean us",
               "eager/mean", "graph/median");
-  for (const std::vector<TaskExample>& task : ReadCandidates(flags)) {
+  for (const std::vector<TaskExample>& task : tasks) {
     std::vector<TaskExample> measured;
     std::vector<Timed> ours;
-    KC_ASSIGN_OR_RETURN(const std::vector<Measurement> measurements, JudgeAll(flags, target, task));
+    const absl::StatusOr<std::vector<Measurement>> measurements = JudgeAll(flags, target, task);
+    if (!measurements.ok()) {
+      failed = measurements.status();
+      std::printf("%s: %s\n", task.front().task.c_str(), failed.ToString().c_str());
+      continue;
+    }
     for (size_t i = 0; i < task.size(); ++i) {
-      const std::optional<Timed> timed = TimedOf(task[i], measurements[i]);
+      const std::optional<Timed> timed = TimedOf(task[i], (*measurements)[i]);
       if (!timed) continue;
+      if (flags.kernelbench.empty()) {
+        std::printf("%-36s %10.2f %10.2f   speedup %.3f, preparation %.1f s\n",
+                    task[i].task.c_str(), timed->graph_ns / 1000, timed->eager_ns / 1000,
+                    timed->speedup,
+                    static_cast<double>((*measurements)[i].preparation_time_ns) / 1e9);
+        std::fflush(stdout);
+        continue;
+      }
       measured.push_back(task[i]);
       ours.push_back(*timed);
     }
@@ -175,7 +216,9 @@ absl::Status Agree(const Flags& flags, worker::CudaTarget& target, std::ofstream
       const double graph_ratio = ours[i].graph_ns / harness[i].at("median_ns").get<double>();
       eager.Add(ratio);
       if (ours[i].graph_ns >= kLeastRepeatedNs) graph.Add(graph_ratio);
-      if (ours[i].eager_ns <= (1 + kHostShare) * ours[i].graph_ns) not_bound_by_host.Add(ratio);
+      if (ours[i].graph_ns == 0 || ours[i].eager_ns <= (1 + kHostShare) * ours[i].graph_ns) {
+        not_bound_by_host.Add(ratio);
+      }
       std::printf("%-36s %10.2f %10.2f %10.2f %12.3f %12.3f\n", name.c_str(),
                   ours[i].graph_ns / 1000, ours[i].eager_ns / 1000, mean_ns / 1000, ratio,
                   graph_ratio);
@@ -191,10 +234,12 @@ absl::Status Agree(const Flags& flags, worker::CudaTarget& target, std::ofstream
            << std::endl;
     }
   }
+  if (flags.kernelbench.empty()) return failed;
   graph.Print("graph time of 20 us and more, and KernelBench's median");
   eager.Print("eager time and KernelBench's mean");
-  not_bound_by_host.Print("the same, where the eager time is within 10% of the graph's");
-  return absl::OkStatus();
+  not_bound_by_host.Print(
+      "the same, where the eager time is within 10% of the graph's, or there is no graph");
+  return failed;
 }
 
 std::string KernelBenchVerdict(const Json& result) {
@@ -324,6 +369,8 @@ int main(int argc, char** argv) {
       app.add_option("--repeat", flags.repeat, "Measurements of each candidate, in new processes");
   app.add_flag("--quiet", flags.quiet, "Loads no other candidates meanwhile")->needs(repeat);
   app.add_flag("--final", flags.final_level, "Measures at the final level")->needs(repeat);
+  app.add_option("--tasks", flags.tasks, "Files in KernelBench's form, whose reference is judged")
+      ->excludes(repeat);
   auto* const kernelbench =
       app.add_option("--kernelbench", flags.kernelbench, "Clone of KernelBench's repository");
   app.add_flag("--verdicts", flags.verdicts, "Compares verdicts, also of wrong candidates")
@@ -331,8 +378,8 @@ int main(int argc, char** argv) {
       ->excludes(repeat);
   app.add_option("--json", flags.json, "File to append a line for each candidate to");
   CLI11_PARSE(app, argc, argv);
-  if (flags.repeat == 0 && flags.kernelbench.empty()) {
-    std::fprintf(stderr, "--kernelbench or --repeat is needed\n");
+  if (flags.repeat == 0 && flags.kernelbench.empty() && flags.tasks.empty()) {
+    std::fprintf(stderr, "--kernelbench, --tasks or --repeat is needed\n");
     return 2;
   }
   const absl::Status status = kernelcast::testing::Run(flags);

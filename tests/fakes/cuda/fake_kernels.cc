@@ -154,11 +154,13 @@ double Largest(DataType dtype) {
 
 void Describe(DataType dtype, const Parameters& parameters) {
   const auto n = parameters.Get<int64_t>(1);
-  auto* const values = As<double>(parameters.Memory(parameters.Get<CUdeviceptr>(0), 8 * n, true));
+  const bool wide = parameters.Get<int32_t>(3) != 0;
+  std::byte* const values =
+      parameters.Memory(parameters.Get<CUdeviceptr>(0), (wide ? 8 : 4) * n, true);
   auto* const statistics = As<worker::ExpectedStatistics>(
       parameters.Memory(parameters.Get<CUdeviceptr>(2), sizeof(worker::ExpectedStatistics), true));
   for (int64_t i = 0; i < n; ++i) {
-    double& value = values[i];
+    double value = wide ? As<double>(values)[i] : As<float>(values)[i];
     if (std::isnan(value)) {
       ++statistics->nan;
       continue;
@@ -167,6 +169,11 @@ void Describe(DataType dtype, const Parameters& parameters) {
       value = std::clamp(value, -448.0, 448.0);
     } else if (std::abs(value) >= Largest(dtype)) {
       value = value > 0 ? HUGE_VAL : -HUGE_VAL;
+    }
+    if (wide) {
+      As<double>(values)[i] = value;
+    } else {
+      As<float>(values)[i] = static_cast<float>(value);
     }
     if (std::isinf(value)) continue;
     statistics->squares += value * value;
@@ -179,7 +186,11 @@ void Compare(DataType dtype, const Parameters& parameters) {
   const auto rule = parameters.Get<worker::ComparisonRule>(3);
   const auto poison = parameters.Get<uint32_t>(4);
   const auto size = static_cast<size_t>(SizeBytes(dtype));
-  const auto kept = static_cast<size_t>(IsFloat(dtype) ? 8 : size);
+  const bool wide = parameters.Get<int32_t>(6) != 0;
+  const DataType kept_dtype = !IsFloat(dtype) ? dtype
+                              : wide          ? DataType::kFloat64
+                                              : DataType::kFloat32;
+  const auto kept = static_cast<size_t>(SizeBytes(kept_dtype));
   const auto bytes = static_cast<size_t>(n) * size;
   const std::span<const std::byte> got(
       parameters.Memory(parameters.Get<CUdeviceptr>(0), static_cast<int64_t>(bytes), false), bytes);
@@ -193,7 +204,7 @@ void Compare(DataType dtype, const Parameters& parameters) {
   std::memcpy(pattern + 4, &poison, 4);
   for (int64_t i = 0; i < n; ++i) {
     const double g = worker::ElementAt(dtype, got, i);
-    const double e = worker::ElementAt(IsFloat(dtype) ? DataType::kFloat64 : dtype, expected, i);
+    const double e = worker::ElementAt(kept_dtype, expected, i);
     bool agrees = g == e && (rule.infinities == 0 || (rule.infinities == 1 && e < 0));
     result->nonzero += g != 0 ? 1 : 0;
     if (std::isfinite(g) && std::isfinite(e)) {

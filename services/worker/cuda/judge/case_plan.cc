@@ -21,26 +21,41 @@ double CasePlan::MemoryBytes(const Problem& problem) const {
       const DataType dtype = problem.outputs[i].dtype;
       const auto of_output = static_cast<double>(at.outputs[i].bytes);
       // The outputs of both sides, and the expected ones.
-      const double widened = IsFloat(dtype) ? 8.0 / static_cast<double>(SizeBytes(dtype)) : 1;
+      const double widened =
+          static_cast<double>(SizeBytes(KeptType(dtype, problem.task.has_value()))) /
+          static_cast<double>(SizeBytes(dtype));
       bytes += (2 + expected * widened) * of_output;
     }
   };
   for (const CheckCase& check : check_cases) {
-    add(cases[check.index], 1, 1);
+    if (!check.values) add(cases[check.index], 1, 1);
   }
   for (const BenchShape& shape : bench_shapes) {
     for (const size_t slot : shape.slots) {
       add(cases[slot], 3, kBanks);
     }
   }
-  return bytes;
+  if (!problem.task) return bytes;
+  double of_call = 0;
+  for (const Case& at : cases) {
+    double sum = 0;
+    for (const auto* places : {&at.inputs, &at.outputs}) {
+      for (const Place& place : *places) sum += static_cast<double>(place.bytes);
+    }
+    of_call = std::max(of_call, sum);
+  }
+  return bytes + 2 * of_call;
 }
 
-absl::StatusOr<CasePlan> PlanCases(const Problem& problem, const PythonTaskPrograms* task,
-                                   const MeasureOptions& options, SecretRandom& shapes_random) {
+namespace {
+
+absl::StatusOr<CasePlan> Plan(const Problem& problem, const PythonTaskPrograms* task,
+                              const MeasureOptions& options, SecretRandom& shapes_random,
+                              bool saves_memory) {
   const ProblemTarget& target = problem.targets.find(kCudaTargetName)->second;
   const CallTensors tensors(problem, task);
   CasePlan plan;
+  plan.saves_memory = saves_memory;
   const auto add_case = [&](const AxisValues& axes, std::string distribution,
                             uint64_t& outputs_end) -> absl::StatusOr<size_t> {
     CasePlan::Case added;
@@ -67,6 +82,9 @@ absl::StatusOr<CasePlan> PlanCases(const Problem& problem, const PythonTaskProgr
                                     ? task->CorrectnessCases(options.min_seeds)
                                     : CorrectnessCases(problem, target, options, shapes_random);
   for (CaseSpec& spec : specs) {
+    const bool is_bench =
+        std::ranges::find(target.bench_shapes, spec.axes) != target.bench_shapes.end();
+    if (saves_memory && is_bench) continue;
     CasePlan::CheckCase check;
     KC_ASSIGN_OR_RETURN(check.index, add_case(spec.axes, spec.distribution(), plan.outputs_bytes));
     plan.check_cases.push_back(std::move(check));
@@ -90,7 +108,8 @@ absl::StatusOr<CasePlan> PlanCases(const Problem& problem, const PythonTaskProgr
     }
     KC_ASSIGN_OR_RETURN(const auto outputs, tensors.Outputs(axes));
     for (const TensorLayout& layout : outputs) {
-      const int64_t expected = IsFloat(layout.dtype) ? layout.elements() * 8 : layout.bytes();
+      const int64_t expected =
+          layout.elements() * SizeBytes(KeptType(layout.dtype, task != nullptr));
       set_bytes += 2 * layout.bytes() + static_cast<int64_t>(CasePlan::kBanks) * expected;
     }
     const int64_t affordable = options.input_sets_bytes / std::max<int64_t>(1, set_bytes) /
@@ -103,12 +122,18 @@ absl::StatusOr<CasePlan> PlanCases(const Problem& problem, const PythonTaskProgr
       return absl::FailedPreconditionError(absl::StrCat("the problem has ", problem.outputs.size(),
                                                         " outputs, too many for a runner"));
     }
-    const int64_t sets = std::clamp<int64_t>(affordable, 1, most);
+    const int64_t sets = saves_memory ? 1 : std::clamp<int64_t>(affordable, 1, most);
     for (int64_t i = 0; i < sets; ++i) {
       KC_ASSIGN_OR_RETURN(const size_t index, add_case(axes, "declared", plan.outputs_bytes));
       shape.slots.push_back(index);
     }
     shape.sets.resize(static_cast<size_t>(sets));
+    if (saves_memory) {
+      for (const CasePlan::Bank bank : {CasePlan::kBase, CasePlan::kAltered, CasePlan::kOther}) {
+        plan.check_cases.push_back(
+            {shape.slots.front(), {}, CasePlan::BankOfShape{plan.bench_shapes.size(), bank}});
+      }
+    }
     plan.bench_shapes.push_back(std::move(shape));
   }
   // One extra program does nothing, to measure the overhead of a call.
@@ -120,6 +145,18 @@ absl::StatusOr<CasePlan> PlanCases(const Problem& problem, const PythonTaskProgr
                      cuda_runner::kMaxRuns));
   }
   return plan;
+}
+
+}  // namespace
+
+absl::StatusOr<CasePlan> PlanCases(const Problem& problem, const PythonTaskPrograms* task,
+                                   const MeasureOptions& options, uint64_t device_bytes,
+                                   SecretRandom& shapes_random) {
+  KC_ASSIGN_OR_RETURN(CasePlan plan, Plan(problem, task, options, shapes_random, false));
+  if (task == nullptr || plan.MemoryBytes(problem) <= static_cast<double>(device_bytes) / 2) {
+    return plan;
+  }
+  return Plan(problem, task, options, shapes_random, true);
 }
 
 }  // namespace kernelcast::worker

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,9 +55,16 @@ struct CasePlan {
     std::vector<uint64_t> seeds;
     std::vector<CudaExpected> expected;
   };
+  // Values of a bench shape that serve as a correctness case, in the shape's first slot.
+  struct BankOfShape {
+    size_t shape = 0;  // index in bench_shapes
+    Bank bank = kBase;
+  };
   struct CheckCase {
     size_t index = 0;
     std::vector<CudaExpected> expected;
+    // None: the case has a place and values of its own.
+    std::optional<BankOfShape> values = std::nullopt;
   };
   struct BenchShape {
     AxisValues axes;
@@ -69,24 +77,30 @@ struct CasePlan {
   // Bytes before and after each output.
   static constexpr int64_t kGuardBytes = 4096;
 
-  // Device memory that inputs, outputs and expected outputs need. In floating point, because the
-  // sum of legal sizes may overflow.
+  // Device memory that inputs, outputs and expected outputs need, and for a Python task the copies
+  // of a call's tensors that the processes of both sides make. In floating point, because the sum
+  // of legal sizes may overflow.
   double MemoryBytes(const Problem& problem) const;
 
   std::vector<Case> cases;
-  std::vector<CaseSpec> check_specs;  // by index in check_cases
+  // Of the check cases with values of their own, which come first in check_cases.
+  std::vector<CaseSpec> check_specs;
   std::vector<CheckCase> check_cases;
+  // Whether correctness cases of bench shapes use the values of their banks, to need less memory.
+  bool saves_memory = false;
   std::vector<BenchShape> bench_shapes;
   uint64_t inputs_bytes = 0;
   uint64_t outputs_bytes = 0;
 };
 
 // Chooses the shapes of correctness cases by `shapes_random`, or as a Python task lists them, and
-// the number of input sets by the options. `task` is null for other problems. FAILED_PRECONDITION:
+// the number of input sets by the options. `task` is null for other problems. The plan of a task
+// saves memory if it would otherwise need more than half of `device_bytes`. FAILED_PRECONDITION:
 // the problem has more calls or outputs than a runner takes.
 [[nodiscard]] absl::StatusOr<CasePlan> PlanCases(const Problem& problem,
                                                  const PythonTaskPrograms* task,
                                                  const MeasureOptions& options,
+                                                 uint64_t device_bytes,
                                                  SecretRandom& shapes_random);
 
 }  // namespace kernelcast::worker

@@ -36,6 +36,11 @@ class CorrectnessCheck {
  private:
   using Checks = std::span<const CudaPreparedProblem::CheckCase>;
 
+  // Calls the cases twice, as the class does.
+  bool CallTwice(Checks checks);
+  // Puts the values of a case without a place of its own into the inputs, and the others back.
+  bool PutValues(const CudaPreparedProblem::CheckCase& check);
+  bool PutBackValues(const CudaPreparedProblem::CheckCase& check);
   // Calls each case once on outputs that hold the pattern, and verifies outputs and inputs.
   bool CallAndVerify(Checks checks, uint32_t pattern, bool finite_first);
   // Calls each case once on hostile memory, alternating between NaN and finite values.

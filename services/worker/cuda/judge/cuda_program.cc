@@ -73,7 +73,7 @@ absl::StatusOr<PlannedProgram> PlanProgram(const Problem& problem, const CudaPro
 }
 
 absl::StatusOr<Program> PlanCall(const CallTensors& tensors, const CasePlan::Case& at,
-                                 const OutputPlaces& outputs, bool wide) {
+                                 const OutputPlaces& outputs, bool expected) {
   Program call;
   call.task_case = static_cast<uint32_t>(at.task_case);
   KC_ASSIGN_OR_RETURN(const auto inputs, tensors.Inputs(at.axes));
@@ -83,7 +83,7 @@ absl::StatusOr<Program> PlanCall(const CallTensors& tensors, const CasePlan::Cas
   }
   KC_ASSIGN_OR_RETURN(auto layouts, tensors.Outputs(at.axes));
   for (size_t i = 0; i < layouts.size(); ++i) {
-    if (wide && IsFloat(layouts[i].dtype)) layouts[i].dtype = DataType::kFloat64;
+    if (expected) layouts[i].dtype = KeptType(layouts[i].dtype, /*python_task=*/true);
     KC_ASSIGN_OR_RETURN(call.outputs.emplace_back(),
                         TensorRecordOf(layouts[i], outputs.arena, outputs.places[i].offset));
   }

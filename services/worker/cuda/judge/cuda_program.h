@@ -44,10 +44,11 @@ struct PlannedProgram {
                                                          const CasePlan::Case& at,
                                                          const OutputPlaces& outputs);
 
-// One call of host code. `wide`: floating-point outputs are float64.
+// One call of host code. `expected`: outputs have the type in which expected values are kept.
 [[nodiscard]] absl::StatusOr<cuda_runner::Program> PlanCall(const CallTensors& tensors,
                                                             const CasePlan::Case& at,
-                                                            const OutputPlaces& outputs, bool wide);
+                                                            const OutputPlaces& outputs,
+                                                            bool expected);
 
 }  // namespace kernelcast::worker
 

@@ -13,6 +13,11 @@ ComparisonRule CudaExpected::Rule() const {
           .infinities = static_cast<int32_t>(tolerance.infinities)};
 }
 
+DataType KeptType(DataType dtype, bool python_task) {
+  if (!IsFloat(dtype)) return dtype;
+  return python_task && dtype != DataType::kFloat64 ? DataType::kFloat32 : DataType::kFloat64;
+}
+
 CudaVerdict JudgeComparison(const CudaExpected& expected, const TensorComparison& comparison,
                             bool poisoned) {
   CudaVerdict verdict;

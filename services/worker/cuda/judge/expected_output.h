@@ -13,15 +13,21 @@ namespace kernelcast::worker {
 // Expected value of an output, in device memory that no runner can access.
 struct CudaExpected {
   DataType dtype = DataType::kFloat32;
+  DataType kept = DataType::kFloat64;  // of `values`; see KeptType
   Tolerance tolerance;
   int64_t count = 0;
-  CUdeviceptr values = 0;  // doubles, or elements of the integer type
+  CUdeviceptr values = 0;
   double rms = 0;
   double norm = 0;
   double absolute = 0;  // atol, scaled
 
   ComparisonRule Rule() const;
 };
+
+// The type in which expected values of an output are kept. Floating point: an oracle in CUDA
+// computes in float64; a Python task's oracle yields values of `dtype`, which float32 holds unless
+// `dtype` is float64.
+DataType KeptType(DataType dtype, bool python_task);
 
 // Verdict on a candidate's output; see CompareTensor.
 struct CudaVerdict {

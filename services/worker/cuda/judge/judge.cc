@@ -124,7 +124,10 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
                         .compute = std::string(ComputePeak(judgement_.prepared().problem()))});
   }
   if (judgement_.prepared().task() != nullptr) graphs_ = results_;
-  no_graphs_.resize(graphs_.size());
+  // Graphs keep the memory of their calls, in addition to that of eager calls.
+  no_graphs_.resize(graphs_.size(), judgement_.prepared().saves_memory()
+                                        ? "the task's tensors leave too little memory"
+                                        : "");
   sessions_.resize(results_.size());
   timer_.Begin();
   bool going = LoadedAhead(judgement_) && verifier_.Reserve() && check_.Reserve();

@@ -64,6 +64,11 @@ template <class T> __device__ bool IsPoison(T value, long long i, unsigned poiso
   else return *reinterpret_cast<const u64*>(&value) == ((u64)poison << 32 | poison);
 }
 
+// An expected value: a double if `wide`, else a float.
+__device__ double Kept(const void* values, bool wide, long long i) {
+  return wide ? ((const double*)values)[i] : ((const float*)values)[i];
+}
+
 // The relative bound has a floor, as the rule that takes the larger bound does.
 __device__ double Bound(const Rule& rule, double expected) {
   const double magnitude = fabs(expected);
@@ -88,14 +93,14 @@ __device__ double ToDouble(__nv_fp8_e4m3 v) { return float(v); }
 __device__ double ToDouble(__nv_fp8_e5m2 v) { return float(v); }
 
 template <class T>
-__device__ void CompareReal(const T* got, const double* expected, long long count, Rule rule,
-                            unsigned poison, Comparison* result) {
+__device__ void CompareReal(const T* got, const void* expected, bool wide, long long count,
+                            Rule rule, unsigned poison, Comparison* result) {
   double error_squares = 0;
   u64 intolerable = 0, nonzero = 0;
   const long long stride = (long long)gridDim.x * blockDim.x;
   for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
     const T held = got[i];
-    const double g = ToDouble(held), e = expected[i];
+    const double g = ToDouble(held), e = Kept(expected, wide, i);
     const bool g_finite = isfinite(g), e_finite = isfinite(e);
     bool agrees;
     if (g_finite && e_finite) {
@@ -119,9 +124,9 @@ __device__ void CompareReal(const T* got, const double* expected, long long coun
 }
 
 #define COMPARE(NAME, T)                                                                           \
-  extern "C" __global__ void compare_##NAME(const T* g, const double* e, long long n, Rule r,     \
-                                            unsigned p, Comparison* c) {                          \
-    CompareReal<T>(g, e, n, r, p, c);                                                              \
+  extern "C" __global__ void compare_##NAME(const T* g, const void* e, long long n, Rule r,       \
+                                            unsigned p, Comparison* c, int wide) {                \
+    CompareReal<T>(g, e, wide, n, r, p, c);                                                        \
   }
 COMPARE(float64, double)
 COMPARE(float32, float)
@@ -146,15 +151,17 @@ template <class T> __device__ double Saturate(double v) {
 // Without infinities: conversions stop at the largest value.
 template <> __device__ double Saturate<__nv_fp8_e4m3>(double v) { return fmin(fmax(v, -448.0), 448.0); }
 
-template <class T> __device__ void DescribeAs(double* values, long long count, Statistics* statistics) {
+template <class T>
+__device__ void DescribeAs(void* values, bool wide, long long count, Statistics* statistics) {
   double squares = 0;
   u64 finite = 0, nan = 0;
   const long long stride = (long long)gridDim.x * blockDim.x;
   for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
-    const double v = values[i];
+    const double v = Kept(values, wide, i);
     if (isnan(v)) { ++nan; continue; }
     const double held = Saturate<T>(v);
-    if (held != v) values[i] = held;
+    if (held != v && wide) ((double*)values)[i] = held;
+    if (held != v && !wide) ((float*)values)[i] = (float)held;
     if (isinf(held)) continue;
     squares += held * held;
     ++finite;
@@ -166,8 +173,8 @@ template <class T> __device__ void DescribeAs(double* values, long long count, S
 }
 
 #define DESCRIBE(NAME, T)                                                                          \
-  extern "C" __global__ void describe_##NAME(double* v, long long n, Statistics* s) {             \
-    DescribeAs<T>(v, n, s);                                                                        \
+  extern "C" __global__ void describe_##NAME(void* v, long long n, Statistics* s, int wide) {     \
+    DescribeAs<T>(v, wide, n, s);                                                                  \
   }
 DESCRIBE(float64, double)
 DESCRIBE(float32, float)
@@ -191,7 +198,7 @@ __device__ void CompareWhole(const T* got, const T* expected, long long count, R
 
 #define WHOLE(NAME, T)                                                                             \
   extern "C" __global__ void compare_##NAME(const T* g, const T* e, long long n, Rule r,          \
-                                            unsigned p, Comparison* c) {                          \
+                                            unsigned p, Comparison* c, int) {                     \
     CompareWhole<T>(g, e, n, r, p, c);                                                             \
   }
 WHOLE(int64, long long)
@@ -292,11 +299,12 @@ absl::Status JudgeKernels::Fill(CUdeviceptr at, const void* content, size_t byte
                        "copying to the device");
 }
 
-absl::Status JudgeKernels::Describe(DataType dtype, CUdeviceptr values, int64_t count,
-                                    CUdeviceptr statistics) {
+absl::Status JudgeKernels::Describe(DataType dtype, DataType kept, CUdeviceptr values,
+                                    int64_t count, CUdeviceptr statistics) {
   const ExpectedStatistics zero;
   KC_RETURN_IF_ERROR(Fill(statistics, &zero, sizeof(zero)));
-  void* parameters[] = {&values, &count, &statistics};
+  int32_t wide = kept == DataType::kFloat64 ? 1 : 0;
+  void* parameters[] = {&values, &count, &statistics, &wide};
   return Launch(DescribeName(dtype), count, parameters);
 }
 
@@ -304,7 +312,8 @@ absl::Status JudgeKernels::Compare(const Comparison& comparison) {
   const TensorComparison zero;
   KC_RETURN_IF_ERROR(Fill(comparison.result, &zero, sizeof(zero)));
   Comparison c = comparison;
-  void* parameters[] = {&c.got, &c.expected, &c.count, &c.rule, &c.poison, &c.result};
+  int32_t wide = c.kept == DataType::kFloat64 ? 1 : 0;
+  void* parameters[] = {&c.got, &c.expected, &c.count, &c.rule, &c.poison, &c.result, &wide};
   return Launch(CompareName(c.dtype), c.count, parameters);
 }
 

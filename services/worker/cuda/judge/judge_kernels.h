@@ -73,19 +73,21 @@ class JudgeKernels {
   JudgeKernels(const JudgeKernels&) = delete;
   JudgeKernels& operator=(const JudgeKernels&) = delete;
 
-  // `values` are `count` doubles. Values beyond the range of `dtype` become infinite, as they do in
-  // a correct candidate. The others are counted in `statistics` on the device, which is zeroed
-  // first.
-  [[nodiscard]] absl::Status Describe(DataType dtype, CUdeviceptr values, int64_t count,
-                                      CUdeviceptr statistics);
+  // `values` are `count` elements of `kept`, which is float32 or float64. Values beyond the range
+  // of `dtype` become infinite, as they do in a correct candidate. The others are counted in
+  // `statistics` on the device, which is zeroed first.
+  [[nodiscard]] absl::Status Describe(DataType dtype, DataType kept, CUdeviceptr values,
+                                      int64_t count, CUdeviceptr statistics);
 
-  // Compares `count` elements of `dtype` with doubles (floating-point types) or elements of the
-  // same type (integers) by |got - expected| <= absolute + rtol * |expected|, or by another rule.
+  // Compares `count` elements of `dtype` with elements of `kept`, which is float32 or float64 for
+  // floating-point types and `dtype` for integers, by
+  // |got - expected| <= absolute + rtol * |expected|, or by another rule.
   // NaN agrees with nothing, an infinity only with the same infinity. `poison` is the word that the
   // output was filled with. `result` points to a TensorComparison on the device, which is reset
   // first.
   struct Comparison {
     DataType dtype = DataType::kFloat32;
+    DataType kept = DataType::kFloat64;
     CUdeviceptr got = 0;
     CUdeviceptr expected = 0;
     int64_t count = 0;

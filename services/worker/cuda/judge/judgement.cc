@@ -91,9 +91,10 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
   }
   if (hosted() && answer.end == End::kGone) {
     const ChildExit& exit = answer.exit;
-    crash.cause = exit.output_limit  ? Crash::Cause::kOutputLimit
-                  : exit.signal != 0 ? Crash::Cause::kSignal
-                                     : Crash::Cause::kExit;
+    crash.cause = exit.output_limit       ? Crash::Cause::kOutputLimit
+                  : exit.signal != 0      ? Crash::Cause::kSignal
+                  : answer.lacks_memory() ? Crash::Cause::kMemoryLimit
+                                          : Crash::Cause::kExit;
     crash.signal = exit.signal;
     crash.exit_code = exit.exit_code;
     crash.output_tail = exit.output;

@@ -41,6 +41,7 @@ bool OutputVerifier::Verify(const std::vector<Look>& looks, const Calls& calls) 
     const CudaExpected& expected = *look.expected;
     if (!judgement_.Must(judgement_.kernels().Compare(
             {.dtype = expected.dtype,
+             .kept = expected.kept,
              .got = judgement_.prepared().memory().OutputAddress(
                  judgement_.OutputsOf(calls.side), cases[look.index].outputs[look.output]),
              .expected = expected.values,
@@ -123,11 +124,10 @@ bool OutputVerifier::Wrong(const Look& look, const TensorComparison& comparison,
   wrong.normwise_error = RoundForReport(verdict.normwise_error);
   if (comparison.mismatches > 0) {
     wrong.index = comparison.first;
-    const DataType kept = IsFloat(expected.dtype) ? DataType::kFloat64 : expected.dtype;
     std::array<std::byte, 8> got{};
     std::array<std::byte, 8> right{};
     const auto got_bytes = static_cast<size_t>(SizeBytes(expected.dtype));
-    const auto right_bytes = static_cast<size_t>(SizeBytes(kept));
+    const auto right_bytes = static_cast<size_t>(SizeBytes(expected.kept));
     const CudaApi& api = judgement_.device().api();
     const CUdeviceptr output = judgement_.prepared().memory().OutputAddress(
         judgement_.OutputsOf(Side::kCandidate), at.outputs[look.output]);
@@ -143,7 +143,7 @@ bool OutputVerifier::Wrong(const Look& look, const TensorComparison& comparison,
       return false;
     }
     wrong.got = ElementAt(expected.dtype, got, 0);
-    wrong.expected = ElementAt(kept, right, 0);
+    wrong.expected = ElementAt(expected.kept, right, 0);
     RoundForReport(wrong.got, wrong.expected);
   }
   if (timed && comparison.mismatches > 0 && comparison.unwritten == comparison.mismatches) {

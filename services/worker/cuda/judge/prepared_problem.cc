@@ -1,7 +1,6 @@
 #include "services/worker/cuda/judge/prepared_problem.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -19,12 +18,10 @@ namespace kernelcast::worker {
 namespace {
 
 using cuda_runner::PoisonRecord;
-using cuda_runner::Program;
 using cuda_runner::RunRecord;
 
 constexpr int64_t kReferenceLoadLimitNs = 30'000'000'000;
 constexpr int kReferenceCalls = 3;
-constexpr const char* kOracleText = "the problem's oracle";
 
 }  // namespace
 
@@ -101,9 +98,10 @@ absl::Status CudaPreparedProblem::PlanReference() {
 }
 
 absl::Status CudaPreparedProblem::Arrange() {
-  KC_ASSIGN_OR_RETURN(plan_, PlanCases(problem_, task_.get(), options_, shapes_random_));
-  const double bytes = plan_.MemoryBytes(problem_);
   KC_ASSIGN_OR_RETURN(const DeviceMemory device, device_.Memory());
+  KC_ASSIGN_OR_RETURN(
+      plan_, PlanCases(problem_, task_.get(), options_, device.total_bytes, shapes_random_));
+  const double bytes = plan_.MemoryBytes(problem_);
   const std::string text = absl::StrFormat(
       "the problem's inputs, outputs and expected outputs need %.0f bytes of device memory", bytes);
   if (bytes > static_cast<double>(device.total_bytes)) {
@@ -178,7 +176,7 @@ absl::Status CudaPreparedProblem::DrawInput(size_t input, const CaseSpec& spec, 
 }
 
 absl::Status CudaPreparedProblem::FillInputs(const CancelToken& cancel) {
-  for (size_t i = 0; i < plan_.check_cases.size(); ++i) {
+  for (size_t i = 0; i < plan_.check_specs.size(); ++i) {
     KC_RETURN_IF_ERROR(cancel.Check());
     const Case& at = plan_.cases[plan_.check_cases[i].index];
     for (size_t t = 0; t < at.inputs.size(); ++t) {
@@ -203,6 +201,7 @@ absl::Status CudaPreparedProblem::FillInputs(const CancelToken& cancel) {
 absl::Status CudaPreparedProblem::FillTaskInputs(CudaTaskInputs& drawn, const CancelToken& cancel) {
   const size_t tensors = problem_.inputs.size();
   for (const CheckCase& check : plan_.check_cases) {
+    if (check.values) continue;
     const Case& at = plan_.cases[check.index];
     KC_RETURN_IF_ERROR(drawn.Draw(at.task_case, values_random_.Next(), cancel));
     for (size_t t = 0; t < tensors; ++t) {
@@ -222,161 +221,6 @@ absl::Status CudaPreparedProblem::FillTaskInputs(CudaTaskInputs& drawn, const Ca
     }
   }
   return device_.Synchronize();
-}
-
-absl::StatusOr<std::vector<CudaExpected>> CudaPreparedProblem::PlaceExpected(
-    const AxisValues& axes, std::vector<Place>& places, uint64_t& end) const {
-  KC_ASSIGN_OR_RETURN(const auto layouts, Tensors().Outputs(axes));
-  std::vector<CudaExpected> all;
-  for (size_t i = 0; i < layouts.size(); ++i) {
-    CudaExpected expected;
-    expected.dtype = layouts[i].dtype;
-    KC_ASSIGN_OR_RETURN(expected.tolerance, Tensors().ToleranceOf(i, axes));
-    expected.count = layouts[i].elements();
-    const auto bytes =
-        static_cast<uint64_t>(IsFloat(expected.dtype) ? expected.count * 8 : layouts[i].bytes());
-    places.push_back({end, bytes});
-    end = AlignTensor(end + bytes);
-    all.push_back(expected);
-  }
-  return all;
-}
-
-// The oracle may hang or crash a context like any other program. It therefore runs in the runner,
-// before any candidate, and its outputs are unmapped before a candidate runs.
-absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunner& runner,
-                                            const CancelToken& cancel) {
-  const CudaApi& api = device_.api();
-  uint64_t end = 0;
-  // By bank; the check cases are in the first one.
-  std::array<std::vector<OracleCall>, CasePlan::kBanks> calls;
-  const auto add = [&](size_t bank, const Case& at,
-                       std::vector<CudaExpected>& expected) -> absl::Status {
-    OracleCall& call = calls[bank].emplace_back(OracleCall{&at, &expected, {}});
-    KC_ASSIGN_OR_RETURN(expected, PlaceExpected(at.axes, call.places, end));
-    return absl::OkStatus();
-  };
-  for (CheckCase& check : plan_.check_cases) {
-    KC_RETURN_IF_ERROR(add(kBase, plan_.cases[check.index], check.expected));
-  }
-  for (size_t bank = 0; bank < CasePlan::kBanks; ++bank) {
-    for (BenchShape& shape : plan_.bench_shapes) {
-      for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
-        KC_RETURN_IF_ERROR(
-            add(bank, plan_.cases[shape.slots[slot]], shape.sets[slot][bank].expected));
-      }
-    }
-  }
-  KC_ASSIGN_OR_RETURN(expected_, SharedArena::Create(device_, end));
-  // Elements that the oracle does not write stay NaN, which is detected below.
-  KC_RETURN_IF_ERROR(device_.Check(
-      api.MemsetD8Async(expected_.address(), 0xff, expected_.bytes(), device_.stream()),
-      "filling outputs"));
-  KC_RETURN_IF_ERROR(
-      AnswerStatus(api, runner.Map(kExpected, expected_.fd(), expected_.bytes(), true, cancel),
-                   cancel, "mapping memory"));
-  if (oracle.host_launched()) {
-    KC_RETURN_IF_ERROR(LoadTaskProgram(runner, oracle.object, "oracle", cancel));
-  } else {
-    KC_ASSIGN_OR_RETURN(const CudaRunner::Answer loaded,
-                        runner.Load(cuda_runner::kCandidate, oracle.cubin, oracle.KernelNames(),
-                                    kReferenceLoadLimitNs, cancel));
-    KC_RETURN_IF_ERROR(AnswerStatus(api, loaded, cancel, kOracleText));
-  }
-
-  std::vector<Program> programs;
-  uint64_t workspace_bytes = 0;
-  for (const std::vector<OracleCall>& of_bank : calls) {
-    for (const OracleCall& call : of_bank) {
-      if (oracle.host_launched()) {
-        KC_ASSIGN_OR_RETURN(programs.emplace_back(),
-                            PlanCall(Tensors(), *call.at, {kExpected, call.places}, /*wide=*/true));
-        continue;
-      }
-      auto program = PlanProgram(problem_, oracle, *call.at, {kExpected, call.places});
-      if (!program.ok()) {
-        return absl::FailedPreconditionError(
-            absl::StrCat(kOracleText, ": ", program.status().message()));
-      }
-      programs.push_back(std::move(program->program));
-      workspace_bytes = std::max(workspace_bytes, program->workspace_bytes);
-    }
-  }
-  KC_RETURN_IF_ERROR(memory_.ReserveScratch(workspace_bytes, runner, cancel));
-
-  for (size_t bank = 0, first = 0; bank < CasePlan::kBanks; first += calls[bank].size(), ++bank) {
-    for (const BenchShape& shape : plan_.bench_shapes) {
-      KC_RETURN_IF_ERROR(PutBank(shape, static_cast<Bank>(bank)));
-    }
-    KC_RETURN_IF_ERROR(device_.Synchronize());
-    // A runner takes a limited number of programs, so set those of each bank separately.
-    KC_ASSIGN_OR_RETURN(const CudaRunner::Answer taken,
-                        runner.SetPrograms(cuda_runner::kCandidate,
-                                           std::span(programs).subspan(first, calls[bank].size()),
-                                           kReferenceLoadLimitNs, cancel));
-    KC_RETURN_IF_ERROR(AnswerStatus(api, taken, cancel, kOracleText));
-    for (size_t i = 0; i < calls[bank].size(); ++i) {
-      const RunRecord record{cuda_runner::kCandidate, static_cast<uint32_t>(i)};
-      KC_RETURN_IF_ERROR(
-          AnswerStatus(api, runner.Run({&record, 1}, options_.problem_call_limit_ns, cancel),
-                       cancel, OracleText(calls[bank][i]), absl::StatusCode::kFailedPrecondition));
-    }
-    KC_RETURN_IF_ERROR(DescribeExpected(calls[bank]));
-  }
-  for (const BenchShape& shape : plan_.bench_shapes) {
-    KC_RETURN_IF_ERROR(PutBank(shape, kBase));
-  }
-  KC_RETURN_IF_ERROR(device_.Synchronize());
-  KC_RETURN_IF_ERROR(
-      AnswerStatus(api, runner.Unload(cuda_runner::kCandidate, cancel), cancel, "unloading"));
-  return AnswerStatus(api, runner.Unmap(kExpected, cancel), cancel, "unmapping memory");
-}
-
-std::string CudaPreparedProblem::OracleText(const OracleCall& call) {
-  return absl::StrCat(kOracleText, " (", ShapeText(call.at->axes), ", ", call.at->distribution,
-                      ")");
-}
-
-absl::Status CudaPreparedProblem::DescribeExpected(std::span<const OracleCall> calls) {
-  // Process all calls together: separate allocations and synchronisations would dominate the time.
-  const size_t outputs = problem_.outputs.size();
-  std::vector<ExpectedStatistics> found(calls.size() * outputs);
-  const size_t bytes = found.size() * sizeof(ExpectedStatistics);
-  KC_ASSIGN_OR_RETURN(const DeviceBuffer statistics, DeviceBuffer::Allocate(device_, bytes));
-  for (size_t c = 0; c < calls.size(); ++c) {
-    for (size_t i = 0; i < outputs; ++i) {
-      CudaExpected& output = (*calls[c].expected)[i];
-      output.values = expected_.address() + calls[c].places[i].offset;
-      if (!IsFloat(output.dtype)) continue;
-      KC_RETURN_IF_ERROR(
-          kernels_.Describe(output.dtype, output.values, output.count,
-                            statistics.address() + (c * outputs + i) * sizeof(ExpectedStatistics)));
-    }
-  }
-  KC_RETURN_IF_ERROR(device_.Check(
-      device_.api().MemcpyDtoHAsync(found.data(), statistics.address(), bytes, device_.stream()),
-      "reading statistics"));
-  KC_RETURN_IF_ERROR(device_.Synchronize());
-  for (size_t c = 0; c < calls.size(); ++c) {
-    for (size_t i = 0; i < outputs; ++i) {
-      CudaExpected& output = (*calls[c].expected)[i];
-      if (!IsFloat(output.dtype)) {
-        output.absolute = output.tolerance.atol;
-        continue;
-      }
-      const ExpectedStatistics& of = found[c * outputs + i];
-      if (of.nan > 0) {
-        return absl::FailedPreconditionError(
-            absl::StrCat(OracleText(calls[c]), " yields ", of.nan, " NaN in output ",
-                         problem_.outputs[i].name, ", which no candidate can match"));
-      }
-      output.norm = std::sqrt(of.squares);
-      output.rms = of.finite > 0 ? output.norm / std::sqrt(static_cast<double>(of.finite)) : 0;
-      output.absolute =
-          output.tolerance.atol * (output.tolerance.scaled ? std::max(1.0, output.rms) : 1);
-    }
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<CudaPreparedProblem::Programs> CudaPreparedProblem::MakeCalls(Arena outputs) const {
@@ -501,6 +345,16 @@ absl::Status CudaPreparedProblem::PutBank(const BenchShape& shape, Bank bank) {
   return absl::OkStatus();
 }
 
+absl::Status CudaPreparedProblem::PutValues(const CheckCase& check) {
+  if (!check.values || check.values->bank == kBase) return absl::OkStatus();
+  return PutBank(plan_.bench_shapes[check.values->shape], check.values->bank);
+}
+
+absl::Status CudaPreparedProblem::PutBackValues(const CheckCase& check) {
+  if (!check.values || check.values->bank == kBase) return absl::OkStatus();
+  return PutBank(plan_.bench_shapes[check.values->shape], kBase);
+}
+
 void CudaPreparedProblem::AddPoisons(Arena outputs, size_t index, uint32_t pattern,
                                      std::vector<PoisonRecord>& poisons) const {
   for (const Place& place : plan_.cases[index].outputs) {
@@ -549,6 +403,7 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
     for (size_t i = 0; i < expected.size(); ++i) {
       KC_RETURN_IF_ERROR(
           kernels_.Compare({.dtype = expected[i].dtype,
+                            .kept = expected[i].kept,
                             .got = memory_.OutputAddress(kReferenceOutputs, at.outputs[i]),
                             .expected = expected[i].values,
                             .count = expected[i].count,
@@ -578,7 +433,9 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
     return absl::OkStatus();
   };
   for (const CheckCase& check : plan_.check_cases) {
+    KC_RETURN_IF_ERROR(PutValues(check));
     KC_RETURN_IF_ERROR(run(check.index, check.expected));
+    KC_RETURN_IF_ERROR(PutBackValues(check));
   }
   for (BenchShape& shape : plan_.bench_shapes) {
     for (size_t slot = 0; slot < shape.slots.size(); ++slot) {

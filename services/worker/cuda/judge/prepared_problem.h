@@ -85,6 +85,8 @@ class CudaPreparedProblem {
   const std::vector<Case>& cases() const { return plan_.cases; }
   const std::vector<CheckCase>& check_cases() const { return plan_.check_cases; }
   const std::vector<BenchShape>& bench_shapes() const { return plan_.bench_shapes; }
+  // Whether the device has little memory for anything else.
+  bool saves_memory() const { return plan_.saves_memory; }
   // Where the time of Make went.
   struct Times {
     int64_t arrange_ns = 0;
@@ -121,6 +123,9 @@ class CudaPreparedProblem {
                                            const CancelToken& cancel);
   // Enqueues copies of the values of a bank to the inputs of a shape on the device's stream.
   [[nodiscard]] absl::Status PutBank(const BenchShape& shape, Bank bank);
+  // The same for a correctness case that has no place of its own, and the base bank again.
+  [[nodiscard]] absl::Status PutValues(const CheckCase& check);
+  [[nodiscard]] absl::Status PutBackValues(const CheckCase& check);
   // Hash of all inputs. Waits for the result. Device code cannot change inputs.
   [[nodiscard]] absl::StatusOr<uint64_t> InputsFingerprint();
   // Of the outputs of a case, with up to 7 bytes after each.

@@ -76,8 +76,10 @@ absl::Status TaskStatus(const CudaRunner& runner, const CudaRunner::Answer& answ
   if (answer.end == CudaRunner::End::kStopped) return cancel.Check();
   const std::string printed =
       SanitizeUtf8(std::string(TruncateUtf8Front(runner.output(), kKeptOutputBytes)));
-  return UnsupportedTask(absl::StrCat("failed (", stage, "): ", CudaRunner::FailureText(answer),
-                                      printed.empty() ? "" : "; ", printed));
+  const absl::Status failed =
+      UnsupportedTask(absl::StrCat("failed (", stage, "): ", CudaRunner::FailureText(answer),
+                                   printed.empty() ? "" : "; ", printed));
+  return answer.lacks_memory() ? absl::ResourceExhaustedError(failed.message()) : failed;
 }
 
 absl::StatusOr<cuda_runner::TensorRecord> TensorRecordOf(const TensorLayout& layout, uint32_t arena,

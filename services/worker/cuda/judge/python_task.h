@@ -21,7 +21,8 @@
 
 namespace kernelcast::worker {
 
-// Status for an answer of a process that runs a task's own code.
+// Status for an answer of a process that runs a task's own code. RESOURCE_EXHAUSTED: the device had
+// too little memory for it.
 [[nodiscard]] absl::Status TaskStatus(const CudaRunner& runner, const CudaRunner::Answer& answer,
                                       const std::string& stage, const CancelToken& cancel);
 
@@ -35,7 +36,8 @@ namespace kernelcast::worker {
 [[nodiscard]] CudaRunnerOptions OptionsFor(const std::string& program, CudaRunnerOptions python);
 
 // Starts a process with a program of the task. FAILED_PRECONDITION: the program fails; the message
-// has what it printed. `stage` names it.
+// has what it printed. RESOURCE_EXHAUSTED: the device has too little memory for it. `stage` names
+// it.
 [[nodiscard]] absl::Status LoadTaskProgram(CudaRunner& runner, const std::string& program,
                                            const std::string& stage, const CancelToken& cancel);
 

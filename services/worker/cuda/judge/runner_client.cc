@@ -31,6 +31,8 @@ using cuda_runner::Request;
 constexpr int kPollMs = 20;
 constexpr int64_t kMaxOutputBytes = 4 << 20;
 constexpr int64_t kReapLimitNs = 10'000'000'000;
+// LACKS_MEMORY in cuda_runner.py
+constexpr int kLacksMemoryExitCode = 12;
 
 constexpr const char* kVisibleDevices = "CUDA_VISIBLE_DEVICES";
 
@@ -147,6 +149,10 @@ absl::Status CudaRunner::AwaitStart(const CancelToken& cancel) {
                      child_->output().empty() ? "" : "; ", child_->output()));
   }
   return absl::OkStatus();
+}
+
+bool CudaRunner::Answer::lacks_memory() const {
+  return end == End::kGone && exit.signal == 0 && exit.exit_code == kLacksMemoryExitCode;
 }
 
 CudaRunner::~CudaRunner() { close(socket_); }

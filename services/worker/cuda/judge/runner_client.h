@@ -70,6 +70,8 @@ class CudaRunner {
     // How the process ended, if it did.
     ChildExit exit = {};
     bool ok() const { return end == End::kDone; }
+    // Whether a Python program found too little memory on the device. Its own word.
+    bool lacks_memory() const;
   };
 
   // UNAVAILABLE: the process or its context could not be created; the message says why. The process

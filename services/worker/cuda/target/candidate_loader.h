@@ -23,7 +23,8 @@ namespace kernelcast::worker {
 // needs no timing lease. Thread-safe.
 class CandidateLoader {
  public:
-  // Candidates that are loaded but not yet measured hold device memory: about this much each.
+  // Candidates that are loaded but not yet measured hold device memory: about this much each. Those
+  // that need more must not be expected.
   static constexpr uint64_t kLoadedBytes = uint64_t{4} << 30;
   static constexpr int64_t kForgetNs = 60'000'000'000;
 

@@ -122,7 +122,13 @@ absl::StatusOr<PythonTaskPrograms> CudaMeasurer::Describe(const Problem& problem
                                                           const CancelToken& cancel) {
   FinishCandidate();
   KC_ASSIGN_OR_RETURN(CudaDevice* const device, OpenDevice());
-  return DescribeTask(problem, *device, options_.python, cancel);
+  for (;;) {
+    auto described = DescribeTask(problem, *device, options_.python, cancel);
+    if (!absl::IsResourceExhausted(described.status()) || prepared_.empty()) return described;
+    // Other problems use the memory, which the runner has mapped too.
+    DropRunner();
+    prepared_.pop_back();
+  }
 }
 
 absl::StatusOr<CudaDevice*> CudaMeasurer::OpenDevice() {
@@ -326,7 +332,8 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
     }
   }
   if (programs.task != nullptr && outcome.ok() && std::holds_alternative<MeasuredOk>(*outcome) &&
-      spec.level == MeasureLevel::kScreen && runner_ != nullptr && runner_->alive()) {
+      spec.level == MeasureLevel::kScreen && runner_ != nullptr && runner_->alive() &&
+      !(*prepared)->saves_memory()) {
     EndOnThread(**prepared);
     times_.end_ns += clock_.MonotonicNs() - judged_ns;
     return outcome;

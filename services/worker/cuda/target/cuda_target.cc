@@ -448,6 +448,8 @@ std::optional<size_t> CudaTarget::Expect(const Problem& problem, const Candidate
     const auto found = tasks_.find(problem.problem_id);
     if (found == tasks_.end()) return std::nullopt;
     task = found->second;
+    // Loading makes the tensors of a call, and may use as much again for intermediate results.
+    if (2 * task->MostCallBytes() > CandidateLoader::kLoadedBytes) return std::nullopt;
     size_t least = SIZE_MAX;
     for (size_t i = 0; i < devices_.size(); ++i) {
       const Device& device = *devices_[i];

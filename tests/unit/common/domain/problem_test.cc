@@ -56,23 +56,23 @@ TEST_CASE("Tensor shapes follow the axes", "[problem]") {
 }
 
 TEST_CASE("Tensors have a bounded number of elements", "[problem]") {
-  CHECK(TensorShape(Tensor({"rows", "cols"}), {{"rows", 1 << 14}, {"cols", 1 << 14}}).ok());
+  CHECK(TensorShape(Tensor({"rows", "cols"}), {{"rows", 1 << 17}, {"cols", 1 << 16}}).ok());
   CHECK_THAT(std::string(
-                 TensorShape(Tensor({"rows", "cols"}), {{"rows", 1 << 14}, {"cols", (1 << 14) + 1}})
+                 TensorShape(Tensor({"rows", "cols"}), {{"rows", 1 << 17}, {"cols", (1 << 16) + 1}})
                      .status()
                      .message()),
-             Equals("x.shape: 16384 x 16385 is more than 268435456 elements"));
+             Equals("x.shape: 131072 x 65537 is more than 8589934592 elements"));
   const int64_t huge = int64_t{1} << 40;
   // Products that fit in 64 bits once they wrap.
   CHECK_THAT(std::string(TensorShape(Tensor({"rows", "rows", "rows", "rows"}), {{"rows", huge}})
                              .status()
                              .message()),
-             Equals("x.shape: 1099511627776 is more than 268435456 elements"));
+             Equals("x.shape: 1099511627776 is more than 8589934592 elements"));
   const int64_t wide = int64_t{1} << 28;
   CHECK_THAT(std::string(TensorShape(Tensor({"rows", "rows", "rows", "rows"}), {{"rows", wide}})
                              .status()
                              .message()),
-             Equals("x.shape: 268435456 x 268435456 is more than 268435456 elements"));
+             Equals("x.shape: 268435456 x 268435456 is more than 8589934592 elements"));
   CHECK_FALSE(TensorShape(Tensor({"rows * rows"}), {{"rows", huge}}).ok());
 }
 

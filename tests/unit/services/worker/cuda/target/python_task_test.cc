@@ -7,12 +7,14 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "tests/fakes/cuda/fake_cuda.h"
 #include "tests/unit/services/worker/cuda/target/task_subject.h"
 
 namespace kernelcast::worker {
 namespace {
 
 using testing::CheckRight;
+using testing::FakeCuda;
 using testing::TaskSubject;
 
 const char* const kTask = R"(
@@ -141,6 +143,95 @@ TEST_CASE("A Python candidate is checked while the process of the last one ends"
   // A task is described when nothing runs any more.
   REQUIRE(subject.Take(MakeTask(kTask)).ok());
   CHECK(subject.held() == 0);
+}
+
+// Inputs and outputs of 4 MiB each.
+const char* const kLargeTask = R"(
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.randn(1024, 1024)]
+
+def get_init_inputs():
+    return []
+)";
+
+std::string LargeModelNew(const std::string& body, const std::string& before = "") {
+  return absl::StrCat("import torch\nimport torch.nn as nn\n", before,
+                      "class ModelNew(nn.Module):\n    def forward(self, x):\n", body, "\n");
+}
+
+TEST_CASE("A task whose checks do not fit the device is checked on the values of its bench shape") {
+  if (!testing::HaveTaskPython()) return;
+  TaskSubject subject;
+  FakeCuda::Instance().set_memory_bytes(uint64_t{160} << 20);
+  REQUIRE(subject.Take(MakeTask(kLargeTask)).ok());
+  const std::string right = LargeModelNew("        return x.clamp(min=0)");
+  CheckRight(subject.Measure(right));
+  const int arenas = FakeCuda::Instance().calls("MemCreate");
+  const auto cause = [&](const std::string& body, const std::string& before = "") {
+    return subject.MeasureAs<WrongResult>(LargeModelNew(body, before)).cause;
+  };
+  CHECK(cause("        return x.clone()") == WrongResult::Cause::kValue);
+  // Right for the first values only.
+  CHECK(cause(R"(
+        global first
+        if first is None and float(x.abs().sum()) > 0 and calls > 0:
+            first = torch.relu(x)
+        calls_up()
+        return torch.relu(x) if first is None else first)",
+              R"(
+first, calls = None, 0
+def calls_up():
+    global calls
+    calls += 1
+)") == WrongResult::Cause::kValue);
+  // Wrong for one element of the last values. Loading draws others.
+  CHECK(cause(R"(
+        global seen
+        seen.add(float(x[0, 0]))
+        out = torch.relu(x)
+        if len(seen) > 2:
+            out[5, 5] += 1
+        return out)",
+              "seen = set()\n") == WrongResult::Cause::kValue);
+  // The inputs are as they were, so that nothing was prepared again.
+  CheckRight(subject.Measure(right));
+  CHECK(FakeCuda::Instance().calls("MemCreate") == arenas);
+  CheckRight(subject.MeasureLoaded(right));
+  CheckRight(subject.MeasureLoaded(right));
+}
+
+TEST_CASE("A candidate that lacks device memory may take that of other problems") {
+  if (!testing::HaveTaskPython()) return;
+  TaskSubject subject;
+  const std::string source = "        raise torch.cuda.OutOfMemoryError('tried to allocate 9 GiB')";
+  const auto used_bytes = [] {
+    size_t free_bytes = 0;
+    size_t total = 0;
+    REQUIRE(FakeCuda::Api().MemGetInfo(&free_bytes, &total) == CUDA_SUCCESS);
+    return total - free_bytes;
+  };
+  REQUIRE(subject.Take(MakeTask(kLargeTask)).ok());
+  CheckRight(subject.Measure(LargeModelNew("        return torch.relu(x)")));
+  const size_t large_bytes = used_bytes();
+  REQUIRE(subject.Take(MakeTask(kTask)).ok());
+  const auto crash = subject.MeasureAs<Crash>(ModelNew(source));
+  CHECK(crash.cause == Crash::Cause::kMemoryLimit);
+  CHECK_THAT(crash.output_tail, Catch::Contains("tried to allocate 9 GiB"));
+  CHECK(used_bytes() < large_bytes / 2);
+  // A reference for which nothing can be freed.
+  std::string task = kLargeTask;
+  const std::string call = "return torch.relu(x)";
+  task.replace(task.find(call), call.size(), "raise torch.cuda.OutOfMemoryError('too large')");
+  const absl::Status refused = subject.Take(MakeTask(task));
+  CHECK(absl::IsResourceExhausted(refused));
+  CHECK_THAT(std::string(refused.message()), Catch::Contains("too large"));
 }
 
 #if defined(KERNELCAST_HAS_CUPTI_HEADERS)

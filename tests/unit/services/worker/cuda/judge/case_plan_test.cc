@@ -1,0 +1,76 @@
+#include "services/worker/cuda/judge/case_plan.h"
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr int64_t kElements = int64_t{1} << 31;
+constexpr double kTensorBytes = 4.0 * kElements;
+
+// A task with one input and one output of 2^31 elements of float32 and float16.
+PythonTaskPrograms LargeTask() {
+  const auto problem = ParseProblem({{"task.py",
+                                      "class Model(nn.Module):\n    pass\n"
+                                      "def get_inputs():\n    pass\n"
+                                      "def get_init_inputs():\n    pass\n"}});
+  INFO(problem.status().ToString());
+  REQUIRE(problem.ok());
+  const std::string shape = absl::StrCat("[", kElements / 2, ", 2]");
+  auto task = PythonTaskPrograms::Read(
+      *problem, absl::StrCat(R"({"cases": [{"case": {}, "written": [], "single": true, "inputs": )",
+                             R"([{"dtype": "float32", "shape": )", shape, "}], ",
+                             R"("outputs": [{"dtype": "float16", "shape": )", shape, "}]}]}"));
+  INFO(task.status().ToString());
+  REQUIRE(task.ok());
+  return *std::move(task);
+}
+
+CasePlan Plan(const PythonTaskPrograms& task, double device_bytes) {
+  SecretRandom random("shapes");
+  auto plan = PlanCases(task.problem(), &task, CudaMeasureOptions(),
+                        static_cast<uint64_t>(device_bytes), random);
+  REQUIRE(plan.ok());
+  return *std::move(plan);
+}
+
+TEST_CASE("A task's checks have values of their own where the device has room for them") {
+  const PythonTaskPrograms task = LargeTask();
+  // Five checks and a bench shape, whose inputs are kept three times, whose outputs are held for
+  // both sides, and whose expected outputs, as float32, are kept three times. The processes of both
+  // sides have an input and an output each.
+  const double bytes = (5 + 3 + 2) * kTensorBytes + (6 + 1) * kTensorBytes + (5 + 3) * kTensorBytes;
+  const CasePlan plan = Plan(task, 2 * bytes);
+  CHECK(plan.MemoryBytes(task.problem()) == bytes);
+  CHECK_FALSE(plan.saves_memory);
+  CHECK(plan.check_cases.size() == 5);
+  CHECK(plan.check_specs.size() == 5);
+  CHECK(plan.cases.size() == 6);
+  for (const CasePlan::CheckCase& check : plan.check_cases) CHECK_FALSE(check.values);
+}
+
+TEST_CASE("A task's checks share the memory of the bench shape where they need half the device") {
+  const PythonTaskPrograms task = LargeTask();
+  const CasePlan plan = Plan(task, 49 * kTensorBytes);
+  CHECK(plan.saves_memory);
+  CHECK(plan.MemoryBytes(task.problem()) ==
+        (3 + 2) * kTensorBytes + (1 + 1) * kTensorBytes + 3 * kTensorBytes);
+  CHECK(plan.check_specs.empty());
+  REQUIRE(plan.cases.size() == 1);
+  CHECK(plan.inputs_bytes == static_cast<uint64_t>(kTensorBytes));
+  REQUIRE(plan.check_cases.size() == 3);
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(plan.check_cases[i].index == 0);
+    REQUIRE(plan.check_cases[i].values);
+    CHECK(plan.check_cases[i].values->shape == 0);
+    CHECK(plan.check_cases[i].values->bank == i);
+  }
+}
+
+}  // namespace
+}  // namespace kernelcast::worker
