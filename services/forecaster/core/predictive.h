@@ -17,6 +17,11 @@ inline constexpr StudentT kPrior = {0.0, 1.3, 3.0};
 // Standard deviation, or the scale if the variance is infinite.
 double StandardDeviation(const StudentT& distribution);
 
+// With the mean of the mixture of two distributions, of which `first` has this weight. Its scale
+// squared is the mean of theirs, plus the variance of the locations, so that it is as wide as the
+// mixture or wider. The tails are those of the heavier one.
+StudentT Mixture(const StudentT& first, const StudentT& second, double weight);
+
 }  // namespace kernelcast::forecaster
 
 #endif  // KERNELCAST_SERVICES_FORECASTER_CORE_PREDICTIVE_H_

@@ -54,7 +54,7 @@ class EmbeddedBackend final : public Backend {
   static constexpr std::string_view kName = "embedded";
   // Must change when the same labels would give different forecasts.
   static constexpr std::string_view kVersion =
-      "embedded/6+embedded-cpu/1+embedded-cuda/1+embedded-sim/1+embedded-cuda-failures/2";
+      "embedded/7+embedded-cpu/1+embedded-cuda/1+embedded-sim/1+embedded-cuda-failures/2";
 
   explicit EmbeddedBackend(EmbeddedOptions options);
   // Ends training at the next opportunity. Labels not handled yet are dropped.

@@ -148,7 +148,8 @@ GaussianProcess GaussianProcess::Fit(std::span<const SpacePosition> points,
 
   MarginalLikelihood likelihood(points, values);
   Adaptation(likelihood, prior.rate()).Adapt(process.kernel_);
-  if (!likelihood.Factor(process.kernel_)) return process;  // same as without points
+  process.cost_ = likelihood.Cost(process.kernel_, prior.rate());
+  if (!std::isfinite(process.cost_)) return process;  // same as without points
   Yield();
   const auto size = static_cast<Eigen::Index>(n);
   const Eigen::MatrixXd inverse = Square(likelihood.factor(), n)

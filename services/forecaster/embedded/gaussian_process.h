@@ -32,11 +32,15 @@ class GaussianProcess {
   // The same for the share taught by the labels of another device model.
   double taught_share() const { return taught_share_; }
 
+  // Negative log marginal likelihood of the values, under the adapted weights.
+  double cost() const { return cost_; }
+
   // Leave-one-out prediction for each point.
   const std::vector<StudentT>& LeaveOneOut() const { return leave_one_out_; }
 
  private:
   ProcessPrior kernel_;  // the prior, adapted
+  double cost_ = 0;
   double slope_ = 0;
   double taught_share_ = 0;
   PositionTable points_;

@@ -62,13 +62,15 @@ ProblemModel::Expected ProblemModel::ExpectedOf(const CandidateFeatures& feature
   if (features.is_recorded) {
     const double slope = simulates ? shared_->simulated_slope() : SharedModel::kUsualSlope;
     const double claimed = features.simulation[0];
-    return {slope * claimed, std::hypot(kRecordedError, kClaimError * claimed) / scale};
+    const double width = std::hypot(kRecordedError, kClaimError * claimed) / scale;
+    return {slope * claimed, width, width};
   }
   if (shared_ != nullptr && shared_->Covers(features)) {
-    return {shared_->trust() * shared_->Predict(features), shared_->Width(features)};
+    return {shared_->trust() * shared_->Predict(features), shared_->Width(features), 1};
   }
   // Errors of simulations say nothing about candidates without one.
-  return {0, simulates ? kPrior.scale / scale : 1};
+  const double width = simulates ? kPrior.scale / scale : 1;
+  return {0, width, width};
 }
 
 ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
@@ -120,7 +122,7 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
                            (prior.weights.Variance() + prior.noise) / (prior.scale * prior.scale);
   }
   model.process_ =
-      GaussianProcess::Fit(positions, std::span<const double>(residuals).subspan(skipped), prior);
+      ProcessMixture::Fit(positions, std::span<const double>(residuals).subspan(skipped), prior);
   if (n < kLeastRowsForEnsemble) return model;
 
   for (const TrainingRow* row : correct) {
@@ -181,6 +183,7 @@ SpacePosition ProblemModel::Position(const TunableEncoder& encoder,
   const Expected expected = ExpectedOf(features);
   position.predicted = expected.log2_speedup;
   position.width = expected.width;
+  position.plain_width = expected.plain_width;
   if (other_ != nullptr && other_->process_.has_value()) {
     position.taught = other_->Residual(other_->Position(encoder, features), features).location;
   }
@@ -189,19 +192,12 @@ SpacePosition ProblemModel::Position(const TunableEncoder& encoder,
 
 StudentT ProblemModel::Residual(const SpacePosition& position,
                                 const CandidateFeatures& features) const {
-  StudentT out = process_->Predict(position);
-  if (!ensemble_.has_value()) return out;
-  // Moments of the mixture of the two.
+  const StudentT by_process = process_->Predict(position);
+  if (!ensemble_.has_value()) return by_process;
   StudentT other = ensemble_->Predict(EnsembleRow(features, ensemble_columns_));
   other.location += process_->slope() * position.predicted;
   other.location += process_->taught_share() * position.taught;
-  const double w = process_weight_;
-  const double gap = out.location - other.location;
-  out.scale = std::sqrt(w * out.scale * out.scale + (1 - w) * other.scale * other.scale +
-                        w * (1 - w) * gap * gap);
-  out.location = w * out.location + (1 - w) * other.location;
-  out.degrees_of_freedom = std::min(out.degrees_of_freedom, other.degrees_of_freedom);
-  return out;
+  return Mixture(by_process, other, process_weight_);
 }
 
 ProblemModel::Prediction ProblemModel::Predict(const TunableEncoder& encoder,

@@ -11,7 +11,7 @@
 #include "services/forecaster/core/tunable_encoder.h"
 #include "services/forecaster/embedded/boosted_ensemble.h"
 #include "services/forecaster/embedded/failure_model.h"
-#include "services/forecaster/embedded/gaussian_process.h"
+#include "services/forecaster/embedded/process_mixture.h"
 #include "services/forecaster/embedded/shared_model.h"
 #include "services/forecaster/embedded/training_row.h"
 
@@ -75,16 +75,17 @@ class ProblemModel {
   Prediction Predict(const TunableEncoder& encoder, const CandidateFeatures& features) const;
 
   uint64_t labels() const { return labels_; }
-  // Weight of the Gaussian process relative to the ensemble. For tests and logs.
+  // Weight of the Gaussian processes relative to the ensemble. For tests and logs.
   double process_weight() const { return process_weight_; }
 
  private:
-  // Log2 speedup predicted without labels, and the width of its errors as in SpacePosition. For
+  // Log2 speedup predicted without labels, and the widths of its errors as in SpacePosition. For
   // recorded candidates the prediction is the simulated one; for others that the shared model does
   // not cover, 0.
   struct Expected {
     double log2_speedup = 0;
     double width = 1;
+    double plain_width = 1;
   };
   Expected ExpectedOf(const CandidateFeatures& features) const;
   // Position with `predicted` and `taught` set.
@@ -95,7 +96,7 @@ class ProblemModel {
   uint64_t labels_ = 0;
   std::shared_ptr<const SharedModel> shared_;
   std::shared_ptr<const ProblemModel> other_;  // of another device model; may be null
-  std::optional<GaussianProcess> process_;
+  std::optional<ProcessMixture> process_;
   std::optional<BoostedEnsemble> ensemble_;
   size_t ensemble_columns_ = 0;
   double process_weight_ = 1;

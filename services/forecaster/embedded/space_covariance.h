@@ -23,9 +23,11 @@ struct SpacePosition {
   double taught = 0;
   // Size of the errors, relative to those at familiar positions.
   double width = 1;
+  // The same if errors do not grow with novelty.
+  double plain_width = 1;
 };
 
-// Leaves `predicted`, `taught` and `width` at their defaults.
+// Leaves `predicted`, `taught` and the widths at their defaults.
 SpacePosition PositionOf(const TunableEncoder& encoder, const CandidateFeatures& features);
 
 // Matern correlation with smoothness 3/2 at a distance in units of the length.
