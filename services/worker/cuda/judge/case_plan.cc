@@ -129,7 +129,8 @@ absl::StatusOr<CasePlan> Plan(const Problem& problem, const PythonTaskPrograms* 
     }
     shape.sets.resize(static_cast<size_t>(sets));
     if (saves_memory) {
-      for (const CasePlan::Bank bank : {CasePlan::kBase, CasePlan::kAltered, CasePlan::kOther}) {
+      // A candidate that remembers results is found out on values that no check has shown to it.
+      for (const CasePlan::Bank bank : {CasePlan::kBase, CasePlan::kAltered}) {
         plan.check_cases.push_back(
             {shape.slots.front(), {}, CasePlan::BankOfShape{plan.bench_shapes.size(), bank}});
       }

@@ -55,7 +55,8 @@ struct CasePlan {
     std::vector<uint64_t> seeds;
     std::vector<CudaExpected> expected;
   };
-  // Values of a bench shape that serve as a correctness case, in the shape's first slot.
+  // Values of a bench shape that serve as a correctness case, in the shape's first slot. Never
+  // those of kOther.
   struct BankOfShape {
     size_t shape = 0;  // index in bench_shapes
     Bank bank = kBase;

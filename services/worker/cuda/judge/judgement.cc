@@ -63,6 +63,15 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
     case End::kTooLarge:
     case End::kFailed: break;
   }
+  if (side == Side::kReference && answer.lacks_memory()) {
+    // Without the candidate it had enough.
+    Crash crash;
+    crash.cause = Crash::Cause::kMemoryLimit;
+    crash.stage = stage;
+    crash.output_tail =
+        "next to the candidate, the device has too little memory for the reference\n";
+    return Settle(std::move(crash));
+  }
   std::string text = CudaRunner::FailureText(answer);
   absl::Status driver;
   if (answer.end == End::kFailed && answer.reply.failure == cuda_runner::Failure::kDriver) {

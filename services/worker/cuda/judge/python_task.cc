@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/secret_random.h"
@@ -29,6 +30,7 @@ constexpr size_t kKeptOutputBytes = 4096;
 // Of a checker, for its reason.
 constexpr int64_t kMessageBytes = 1024;
 constexpr const char* kCheckStage = "check_implementation";
+constexpr const char* kLacksMemoryUrl = "kernelcast.lacks_device_memory";
 
 TensorLayout Bytes(int64_t bytes, DataType dtype) {
   TensorLayout layout;
@@ -76,10 +78,15 @@ absl::Status TaskStatus(const CudaRunner& runner, const CudaRunner::Answer& answ
   if (answer.end == CudaRunner::End::kStopped) return cancel.Check();
   const std::string printed =
       SanitizeUtf8(std::string(TruncateUtf8Front(runner.output(), kKeptOutputBytes)));
-  const absl::Status failed =
+  absl::Status failed =
       UnsupportedTask(absl::StrCat("failed (", stage, "): ", CudaRunner::FailureText(answer),
                                    printed.empty() ? "" : "; ", printed));
-  return answer.lacks_memory() ? absl::ResourceExhaustedError(failed.message()) : failed;
+  if (answer.lacks_memory()) failed.SetPayload(kLacksMemoryUrl, absl::Cord());
+  return failed;
+}
+
+bool LacksDeviceMemory(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) || status.GetPayload(kLacksMemoryUrl).has_value();
 }
 
 absl::StatusOr<cuda_runner::TensorRecord> TensorRecordOf(const TensorLayout& layout, uint32_t arena,

@@ -21,8 +21,7 @@
 
 namespace kernelcast::worker {
 
-// Status for an answer of a process that runs a task's own code. RESOURCE_EXHAUSTED: the device had
-// too little memory for it.
+// Status for an answer of a process that runs a task's own code.
 [[nodiscard]] absl::Status TaskStatus(const CudaRunner& runner, const CudaRunner::Answer& answer,
                                       const std::string& stage, const CancelToken& cancel);
 
@@ -35,9 +34,12 @@ namespace kernelcast::worker {
 // program may use them.
 [[nodiscard]] CudaRunnerOptions OptionsFor(const std::string& program, CudaRunnerOptions python);
 
+// Whether the cause of an error is too little memory on the device: RESOURCE_EXHAUSTED, or a
+// program of a task that failed for that reason.
+bool LacksDeviceMemory(const absl::Status& status);
+
 // Starts a process with a program of the task. FAILED_PRECONDITION: the program fails; the message
-// has what it printed. RESOURCE_EXHAUSTED: the device has too little memory for it. `stage` names
-// it.
+// has what it printed. `stage` names it.
 [[nodiscard]] absl::Status LoadTaskProgram(CudaRunner& runner, const std::string& program,
                                            const std::string& stage, const CancelToken& cancel);
 

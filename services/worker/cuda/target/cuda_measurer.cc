@@ -124,7 +124,7 @@ absl::StatusOr<PythonTaskPrograms> CudaMeasurer::Describe(const Problem& problem
   KC_ASSIGN_OR_RETURN(CudaDevice* const device, OpenDevice());
   for (;;) {
     auto described = DescribeTask(problem, *device, options_.python, cancel);
-    if (!absl::IsResourceExhausted(described.status()) || prepared_.empty()) return described;
+    if (!LacksDeviceMemory(described.status()) || prepared_.empty()) return described;
     // Other problems use the memory, which the runner has mapped too.
     DropRunner();
     prepared_.pop_back();
@@ -225,7 +225,7 @@ absl::StatusOr<CudaPreparedProblem*> CudaMeasurer::Prepare(const Problem& proble
       DropBeyond(prepared_bytes_);
       return made;
     }
-    if (!absl::IsResourceExhausted(made.status()) || prepared_.empty()) {
+    if (!LacksDeviceMemory(made.status()) || prepared_.empty()) {
       return made;
     }
     // Other problems use the memory. Restart the runner too, because it keeps this problem's memory

@@ -191,10 +191,10 @@ def calls_up():
     global calls
     calls += 1
 )") == WrongResult::Cause::kValue);
-  // Wrong for one element of the last values. Loading draws others.
+  // Wrong for one element, on the base values with some replaced. Loading draws others.
   CHECK(cause(R"(
         global seen
-        seen.add(float(x[0, 0]))
+        seen.add(float(x.double().sum()))
         out = torch.relu(x)
         if len(seen) > 2:
             out[5, 5] += 1
@@ -225,12 +225,26 @@ TEST_CASE("A candidate that lacks device memory may take that of other problems"
   CHECK(crash.cause == Crash::Cause::kMemoryLimit);
   CHECK_THAT(crash.output_tail, Catch::Contains("tried to allocate 9 GiB"));
   CHECK(used_bytes() < large_bytes / 2);
+  // A candidate that leaves too little for the reference. By then the reference has been checked.
+  std::string hogged = kTask;
+  const std::string forward = "        return torch.relu(x) * self.weight + n";
+  hogged.replace(hogged.find(forward), forward.size(), R"(
+        global calls
+        calls += 1
+        if calls > 60:
+            raise torch.cuda.OutOfMemoryError('too large')
+        return torch.relu(x) * self.weight + n)");
+  REQUIRE(subject.Take(MakeTask(absl::StrCat("calls = 0\n", hogged))).ok());
+  const auto hog =
+      subject.MeasureAs<Crash>(ModelNew("        return torch.relu(x).mul_(self.weight).add_(n)"));
+  CHECK(hog.cause == Crash::Cause::kMemoryLimit);
+  CHECK_THAT(hog.output_tail, Catch::Contains("too little memory for the reference"));
   // A reference for which nothing can be freed.
   std::string task = kLargeTask;
   const std::string call = "return torch.relu(x)";
   task.replace(task.find(call), call.size(), "raise torch.cuda.OutOfMemoryError('too large')");
   const absl::Status refused = subject.Take(MakeTask(task));
-  CHECK(absl::IsResourceExhausted(refused));
+  CHECK(absl::IsFailedPrecondition(refused));
   CHECK_THAT(std::string(refused.message()), Catch::Contains("too large"));
 }
 
