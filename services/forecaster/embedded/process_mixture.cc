@@ -37,14 +37,13 @@ ProcessMixture ProcessMixture::Fit(std::span<const SpacePosition> points,
     mixture.novelty_weight_ = 1;
     mixture.plain_.reset();
   }
-  const std::vector<StudentT>& left_out =
-      (mixture.novel_ ? mixture.novel_ : mixture.plain_)->LeaveOneOut();
-  mixture.leave_one_out_ = left_out;
-  if (mixture.novel_ && mixture.plain_ && left_out.size() == mixture.plain_->LeaveOneOut().size()) {
-    for (size_t i = 0; i < left_out.size(); ++i) {
-      mixture.leave_one_out_[i] =
-          Mixture(left_out[i], mixture.plain_->LeaveOneOut()[i], mixture.novelty_weight_);
-    }
+  mixture.leave_one_out_ = (mixture.novel_ ? mixture.novel_ : mixture.plain_)->LeaveOneOut();
+  if (mixture.novel_ && mixture.plain_) {
+    std::ranges::transform(mixture.leave_one_out_, mixture.plain_->LeaveOneOut(),
+                           mixture.leave_one_out_.begin(),
+                           [&](const StudentT& novel, const StudentT& plain) {
+                             return Mixture(novel, plain, mixture.novelty_weight_);
+                           });
   }
   return mixture;
 }

@@ -22,7 +22,7 @@ class ProcessMixture {
   static ProcessMixture Fit(std::span<const SpacePosition> points, std::span<const double> values,
                             const ProcessPrior& prior);
 
-  // Mean and variance are those of the mixture.
+  // See Mixture of StudentT.
   StudentT Predict(const SpacePosition& point) const;
 
   // As those of GaussianProcess; means over the mixture.

@@ -11,6 +11,16 @@ constexpr double kSlowestFillBytesPerUs = 5e5;
 
 }  // namespace
 
+std::vector<double> TimesBetween(std::span<const float> values_us, const RequestedCalls& calls) {
+  const size_t skipped = calls.copies ? 1 : 0;
+  const size_t after_last = calls.copies && calls.single ? 1 : 0;
+  std::vector<double> times_us;
+  for (size_t i = calls.first + skipped; i < calls.first + calls.count + after_last; ++i) {
+    times_us.push_back(values_us[2 * i]);
+  }
+  return times_us;
+}
+
 void BetweenCalls::SetReference(std::span<const double> before_us) {
   if (!before_us.empty()) reference_us_ = Median(before_us);
 }

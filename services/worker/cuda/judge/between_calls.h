@@ -1,10 +1,27 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_BETWEEN_CALLS_H_
 #define KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_BETWEEN_CALLS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace kernelcast::worker {
+
+// Which samples of a request are calls, and what is known about them.
+struct RequestedCalls {
+  size_t first = 0;
+  size_t count = 0;
+  // Results of a call are copied before the next call. A sample that does nothing follows the last.
+  bool copies = false;
+  // All requests make one call.
+  bool single = false;
+};
+// The times between calls that count, in microseconds. `values_us` has two values per sample: the
+// time before its program, and of its program. Nothing is copied before the first call, so that its
+// time does not count where results are copied. After the last call no outputs are overwritten, so
+// that this time counts only if no request has others.
+std::vector<double> TimesBetween(std::span<const float> values_us, const RequestedCalls& calls);
 
 // Charges a candidate for work that it has moved from its timed calls to the time between them. The
 // judge's own work there is the same for the candidate and the reference.

@@ -36,15 +36,17 @@ double CasePlan::MemoryBytes(const Problem& problem) const {
     }
   }
   if (!problem.task) return bytes;
-  double of_call = 0;
-  for (const Case& at : cases) {
-    double sum = 0;
-    for (const auto* places : {&at.inputs, &at.outputs}) {
-      for (const Place& place : *places) sum += static_cast<double>(place.bytes);
-    }
-    of_call = std::max(of_call, sum);
+  uint64_t most = 0;
+  for (const Case& at : cases) most = std::max(most, at.bytes());
+  return bytes + 2 * static_cast<double>(most);
+}
+
+uint64_t CasePlan::Case::bytes() const {
+  uint64_t sum = 0;
+  for (const std::vector<Place>* const places : {&inputs, &outputs}) {
+    for (const Place& place : *places) sum += place.bytes;
   }
-  return bytes + 2 * of_call;
+  return sum;
 }
 
 namespace {

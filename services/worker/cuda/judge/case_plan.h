@@ -48,6 +48,9 @@ struct CasePlan {
     std::vector<Place> inputs;
     std::vector<Place> outputs;
     int64_t reference_ns = 0;
+
+    // Size of the inputs and outputs.
+    uint64_t bytes() const;
   };
   struct Set {
     // By input: where its values are stored. For kAltered: the seed of the changes to kBase.

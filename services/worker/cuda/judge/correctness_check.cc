@@ -68,11 +68,7 @@ bool CorrectnessCheck::PutBackValues(const CudaPreparedProblem::CheckCase& check
 bool CorrectnessCheck::RunLargest() {
   const std::vector<Case>& cases = judgement_.prepared().cases();
   const auto bytes = [&](const CudaPreparedProblem::CheckCase& check) {
-    uint64_t sum = 0;
-    for (const auto* places : {&cases[check.index].inputs, &cases[check.index].outputs}) {
-      for (const CudaPreparedProblem::Place& place : *places) sum += place.bytes;
-    }
-    return sum;
+    return cases[check.index].bytes();
   };
   // The first of equals, whose values are in place.
   const auto largest = std::ranges::max_element(judgement_.prepared().check_cases(), {}, bytes);

@@ -163,14 +163,11 @@ std::optional<CudaRunner::Answer> ShapeTimer::RunPlan(const Calls& calls, const 
 std::vector<double> ShapeTimer::CallTimesOf(const CudaRunner::Answer& answer, const Calls& calls,
                                             const Plan& plan) {
   const size_t end = plan.first_call + plan.calls;
-  // No results are copied before the first call of a request. After the last one no outputs are
-  // overwritten, which is the same in all requests if they make one call.
-  const size_t copies = judgement_.prepared().task() != nullptr ? 1 : 0;
-  const size_t after_last = calls.shape.slots.size() == 1 ? copies : 0;
-  std::vector<double> before_us;
-  for (size_t i = plan.first_call + copies; i < end + after_last; ++i) {
-    before_us.push_back(answer.values_us[2 * i]);
-  }
+  const std::vector<double> before_us =
+      TimesBetween(answer.values_us, {.first = plan.first_call,
+                                      .count = plan.calls,
+                                      .copies = judgement_.prepared().task() != nullptr,
+                                      .single = calls.shape.slots.size() == 1});
   double charged_us = 0;
   if (calls.side == Side::kReference) {
     between_.SetReference(before_us);

@@ -21,13 +21,45 @@ TEST_CASE("A candidate is charged for what it does between its calls") {
   CHECK(between.ChargeUs(Times{302}, 50'000'000) == 100);
 }
 
-TEST_CASE("A request that says nothing of the time between calls changes nothing") {
+// The values of calls that take 7 us each, and of what does nothing after the last.
+std::vector<float> Values(const std::vector<float>& before_us) {
+  std::vector<float> values;
+  for (const float time_us : before_us) {
+    values.push_back(time_us);
+    values.push_back(7);
+  }
+  return values;
+}
+
+TEST_CASE("A request of one call says nothing about copies of results between calls") {
+  const auto of = [](const std::vector<float>& before_us) {
+    const std::vector<float> values = Values(before_us);
+    return TimesBetween(values, {.first = 0, .count = before_us.size() - 1, .copies = true});
+  };
   BetweenCalls between;
-  between.SetReference(Times{84, 83, 83});
-  between.SetReference(Times{});
-  CHECK(between.ChargeUs(Times{83, 83, 84}, 0) == 0);
-  CHECK(between.ChargeUs(Times{}, 0) == 0);
-  CHECK(between.ChargeUs(Times{183, 183, 183}, 0) == 100);
+  between.SetReference(of({50, 84, 83, 83, 60}));
+  // As many calls as the judge happens to make do not charge an honest candidate.
+  between.SetReference(of({50, 60}));
+  CHECK(between.ChargeUs(of({50, 83, 83, 84, 60}), 0) == 0);
+  CHECK(between.ChargeUs(of({50, 83, 60}), 0) == 0);
+  CHECK(between.ChargeUs(of({50, 60}), 0) == 0);
+  CHECK(between.ChargeUs(of({50, 183, 183, 183, 60}), 0) == 100);
+}
+
+TEST_CASE("Where all requests make one call, what follows it is charged") {
+  const auto after_us = [](float time_us) {
+    const std::vector<float> values = Values({50, time_us});
+    return TimesBetween(values, {.first = 0, .count = 1, .copies = true, .single = true});
+  };
+  BetweenCalls between;
+  between.SetReference(after_us(60));
+  CHECK(between.ChargeUs(after_us(61), 0) == 0);
+  CHECK(between.ChargeUs(after_us(160), 0) == 100);
+}
+
+TEST_CASE("Before device code every call counts, and what precedes the first does not") {
+  const std::vector<float> values = Values({500, 50, 51, 52});
+  CHECK(TimesBetween(values, {.first = 1, .count = 3}) == Times{50, 51, 52});
 }
 
 }  // namespace

@@ -2,10 +2,10 @@
 
 #include <catch2/catch.hpp>
 #include <cstdint>
-#include <memory>
-#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/described_task.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -13,19 +13,10 @@ namespace {
 constexpr int64_t kElements = int64_t{1} << 31;
 constexpr double kTensorBytes = 4.0 * kElements;
 
-// A task with one input and one output of 2^31 elements of float32 and float16.
+// One input and one output of 2^31 elements, of float32 and float16.
 PythonTaskPrograms LargeTask() {
-  const auto problem = ParseProblem({{"task.py",
-                                      "class Model(nn.Module):\n    pass\n"
-                                      "def get_inputs():\n    pass\n"
-                                      "def get_init_inputs():\n    pass\n"}});
-  INFO(problem.status().ToString());
-  REQUIRE(problem.ok());
-  const std::string shape = absl::StrCat("[", kElements / 2, ", 2]");
-  auto task = PythonTaskPrograms::Read(
-      *problem, absl::StrCat(R"({"cases": [{"case": {}, "written": [], "single": true, "inputs": )",
-                             R"([{"dtype": "float32", "shape": )", shape, "}], ",
-                             R"("outputs": [{"dtype": "float16", "shape": )", shape, "}]}]}"));
+  auto task =
+      testing::DescribedTask(absl::StrCat("[", kElements / 2, ", 2]"), "float32", "float16");
   INFO(task.status().ToString());
   REQUIRE(task.ok());
   return *std::move(task);
