@@ -90,7 +90,8 @@ std::string ProblemId(const std::vector<ProblemFile>& files) {
   return "p_" + hasher.Hex128();
 }
 
-absl::StatusOr<std::vector<int64_t>> TensorShape(const TensorSpec& tensor, const AxisValues& axes) {
+absl::StatusOr<std::vector<int64_t>> TensorShape(const TensorSpec& tensor, const AxisValues& axes,
+                                                 int64_t max_elements) {
   const Variables variables(axes.begin(), axes.end());
   std::vector<int64_t> shape;
   int64_t elements = 1;
@@ -103,10 +104,10 @@ absl::StatusOr<std::vector<int64_t>> TensorShape(const TensorSpec& tensor, const
     }
     shape.push_back(*extent);
     const std::optional<int64_t> product = CheckedMultiply(elements, *extent);
-    if (!product.has_value() || *product > kMaxTensorElements) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(tensor.name, ".shape: ", absl::StrJoin(shape, " x "), " is more than ",
-                       kMaxTensorElements, " elements"));
+    if (!product.has_value() || *product > max_elements) {
+      return absl::InvalidArgumentError(absl::StrCat(tensor.name,
+                                                     ".shape: ", absl::StrJoin(shape, " x "),
+                                                     " is more than ", max_elements, " elements"));
     }
     elements = *product;
   }

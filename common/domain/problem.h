@@ -289,6 +289,9 @@ std::vector<double> BenchWeights(const ProblemTarget& target);
 inline constexpr int64_t kMaxProblemBytes = 3 << 20;
 // Where a problem is measured may have too little memory for several of them.
 inline constexpr int64_t kMaxTensorElements = int64_t{1} << 33;
+// At the corners of the held-out ranges. Shapes are drawn from them, so that the largest should fit
+// on small devices.
+inline constexpr int64_t kMaxHeldOutElements = int64_t{1} << 28;
 
 // "p_" and 32 hex digits over the files, sorted by path.
 std::string ProblemId(const std::vector<ProblemFile>& files);
@@ -306,9 +309,9 @@ std::string ProblemId(const std::vector<ProblemFile>& files);
 [[nodiscard]] absl::StatusOr<std::vector<ProblemFile>> ReadProblemFolder(const std::string& path);
 
 // Sizes of a tensor for the given axes. Each is in [1, 2^40], and their product is at most
-// kMaxTensorElements.
-[[nodiscard]] absl::StatusOr<std::vector<int64_t>> TensorShape(const TensorSpec& tensor,
-                                                               const AxisValues& axes);
+// `max_elements`.
+[[nodiscard]] absl::StatusOr<std::vector<int64_t>> TensorShape(
+    const TensorSpec& tensor, const AxisValues& axes, int64_t max_elements = kMaxTensorElements);
 
 // Tolerance of an output at a shape. INVALID_ARGUMENT: an expression has no value at the shape, or
 // one that is not allowed.

@@ -211,7 +211,8 @@ class ProblemParser {
   // Checks that the problem can run at the shapes. On failure `failed` is the first bad shape; the
   // error has no position. Iterates over tensors in the outer loop, which keeps each tensor's
   // expressions compiled.
-  absl::Status CheckShapes(const std::vector<AxisValues>& shapes, const AxisValues*& failed) const {
+  absl::Status CheckShapes(const std::vector<AxisValues>& shapes, const AxisValues*& failed,
+                           int64_t max_elements = kMaxTensorElements) const {
     const auto each_shape = [&](auto check) {
       for (const AxisValues& shape : shapes) {
         if (absl::Status status = check(shape); !status.ok()) {
@@ -223,8 +224,9 @@ class ProblemParser {
     };
     for (const std::vector<TensorSpec>* tensors : {&problem_.inputs, &problem_.outputs}) {
       for (const TensorSpec& tensor : *tensors) {
-        KC_RETURN_IF_ERROR(each_shape(
-            [&](const AxisValues& shape) { return TensorShape(tensor, shape).status(); }));
+        KC_RETURN_IF_ERROR(each_shape([&](const AxisValues& shape) {
+          return TensorShape(tensor, shape, max_elements).status();
+        }));
         KC_RETURN_IF_ERROR(
             each_shape([&](const AxisValues& shape) { return CheckTensorAt(tensor, shape); }));
       }
@@ -254,7 +256,8 @@ class ProblemParser {
     const Cursor at = top.At("axes");
     const std::vector<AxisValues> shapes = HeldOutCorners(problem_);
     const AxisValues* failed = nullptr;
-    if (const absl::Status status = CheckShapes(shapes, failed); !status.ok()) {
+    if (const absl::Status status = CheckShapes(shapes, failed, kMaxHeldOutElements);
+        !status.ok()) {
       return Error(at, absl::StrCat("the held_out ranges allow ", ShapeName(*failed), ", at which ",
                                     status.message()));
     }

@@ -314,7 +314,8 @@ int Main(int argc, char** argv) {
   app.add_option("--runner", flags.runner,
                  "Program that candidates run in [kernelcast-runner in this program's folder]");
   app.add_option("--memory-limit-bytes", flags.memory_limit_bytes,
-                 "Memory limit of a candidate, in addition to its tensors")
+                 "Memory limit of a candidate, in addition to its tensors; four times as much for "
+                 "Python on a GPU, whose models are constructed on the host")
       ->check(WholeNumberFrom(1, kMostBytes))
       ->capture_default_str();
   app.add_option("--runner-uid", flags.runner_uid,

@@ -1,15 +1,15 @@
 // Python candidates on a GPU: their times and verdicts compared with those of KernelBench, and how
 // well times repeat.
 //
-//   bench_gpu_python_times --kernelbench FOLDER [--only NAME] [--trials 100] [--json FILE]
+//   bench_gpu_python_times [--kernelbench FOLDER] [--only NAME] [--trials 100] [--json FILE]
 //   bench_gpu_python_times --tasks FILE... [--kernelbench FOLDER] ...
 //   bench_gpu_python_times --verdicts --kernelbench FOLDER ...
 //   bench_gpu_python_times --repeat 20 [--quiet] [--final] ...
 //
 // The first form measures each candidate of KernelBench tasks (examples/tasks, and the variants of
 // tests/support/task_examples.h) with our judge, and all candidates of a task right afterwards with
-// eval_kernel_against_ref of a clone of KernelBench's repository. The second does so for other
-// tasks in KernelBench's form, whose own reference is the candidate. The third compares the
+// eval_kernel_against_ref of a clone of KernelBench's repository, if given. The second does so for
+// other tasks in KernelBench's form, whose own reference is the candidate. The third compares the
 // verdicts on these examples and on the candidates of tests/support/gated_silu_candidates.h, which
 // are right, wrong, fail, hang or cheat. The last measures each candidate repeatedly, each time in
 // a new process, and prints the coefficient of variation of the graph figures. Other candidates are
@@ -72,6 +72,7 @@ struct Timed {
   double graph_ns = 0;  // 0: no graphs
   double eager_ns = 0;
   double speedup = 0;
+  double eager_speedup = 0;
 };
 
 // Each task with its reference as the candidate.
@@ -138,7 +139,7 @@ std::optional<Timed> TimedOf(const TaskExample& example, const Measurement& meas
   const ShapeTiming& shape = ok->shapes.front();
   const bool has_graph = shape.eager->no_graph_reason.empty();
   return Timed{has_graph ? shape.candidate.median_ns : 0, shape.eager->candidate.median_ns,
-               shape.speedup.value};
+               shape.speedup.value, shape.eager->speedup.value};
 }
 
 // One object for each candidate of a task.
@@ -194,10 +195,20 @@ absl::Status Agree(const Flags& flags, worker::CudaTarget& target, std::ofstream
       if (!timed) continue;
       if (flags.kernelbench.empty()) {
         std::printf("%-36s %10.2f %10.2f   speedup %.3f, preparation %.1f s\n",
-                    task[i].task.c_str(), timed->graph_ns / 1000, timed->eager_ns / 1000,
-                    timed->speedup,
+                    absl::StrCat(task[i].task, "/", task[i].name).c_str(), timed->graph_ns / 1000,
+                    timed->eager_ns / 1000, timed->speedup,
                     static_cast<double>((*measurements)[i].preparation_time_ns) / 1e9);
         std::fflush(stdout);
+        file << Json{{"bench", "times"},
+                     {"task", task[i].task},
+                     {"candidate", task[i].name},
+                     {"graph_ns", timed->graph_ns},
+                     {"eager_ns", timed->eager_ns},
+                     {"speedup", timed->speedup},
+                     {"eager_speedup", timed->eager_speedup},
+                     {"preparation_ns", (*measurements)[i].preparation_time_ns}}
+                    .dump()
+             << std::endl;
         continue;
       }
       measured.push_back(task[i]);
@@ -371,17 +382,13 @@ int main(int argc, char** argv) {
   app.add_flag("--final", flags.final_level, "Measures at the final level")->needs(repeat);
   app.add_option("--tasks", flags.tasks, "Files in KernelBench's form, whose reference is judged")
       ->excludes(repeat);
-  auto* const kernelbench =
-      app.add_option("--kernelbench", flags.kernelbench, "Clone of KernelBench's repository");
+  auto* const kernelbench = app.add_option("--kernelbench", flags.kernelbench,
+                                           "Clone of KernelBench's repository, to compare with");
   app.add_flag("--verdicts", flags.verdicts, "Compares verdicts, also of wrong candidates")
       ->needs(kernelbench)
       ->excludes(repeat);
   app.add_option("--json", flags.json, "File to append a line for each candidate to");
   CLI11_PARSE(app, argc, argv);
-  if (flags.repeat == 0 && flags.kernelbench.empty() && flags.tasks.empty()) {
-    std::fprintf(stderr, "--kernelbench, --tasks or --repeat is needed\n");
-    return 2;
-  }
   const absl::Status status = kernelcast::testing::Run(flags);
   if (status.ok()) return 0;
   if (absl::IsUnavailable(status)) {

@@ -1,6 +1,7 @@
 #include "services/worker/cuda/judge/judge.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "services/worker/cuda/judge/candidate_loading.h"
 #include "services/worker/cuda/judge/correctness_check.h"
 #include "services/worker/cuda/judge/output_verifier.h"
+#include "services/worker/cuda/judge/python_timing.h"
 #include "services/worker/cuda/judge/shape_timer.h"
 
 namespace kernelcast::worker {
@@ -25,34 +27,9 @@ using cuda_runner::RunRecord;
 using End = CudaRunner::End;
 
 // If the device holds up one call, the kernel looks slow on new values. So this many pairs of
-// processes decide. In each of them all values are new again.
+// processes decide. In each of them all values are new again. They also decide if a graph was
+// slowed.
 constexpr int kRunnersToCharge = 3;
-
-// Two processes that replay the same graph differ by about this: most of it is the same for short
-// graphs and long ones.
-constexpr double kGraphDeviation = 0.005;
-constexpr double kGraphDeviationNs = 500;
-
-// Widens the spread to that of graphs of a reference that takes this long.
-void SpreadGraphs(double reference_ns, MeasureOptions& options) {
-  options.spread.runner_deviation =
-      std::max(options.spread.runner_deviation, kGraphDeviation + kGraphDeviationNs / reference_ns);
-}
-
-// Of calls that the host launches one by one.
-MeasureOptions EagerOptions(MeasureOptions options) {
-  options.spread = SpreadOptions::Cpu();
-  return options;
-}
-
-// Of calls whose graphs are timed precisely.
-PrecisionOptions EagerPrecision(PrecisionOptions precision) {
-  constexpr int64_t kCapNs = 20'000'000;
-  constexpr double kHalfWidth = 0.03;
-  precision.half_width = std::max(precision.half_width, kHalfWidth);
-  precision.cap_ns = std::min(precision.cap_ns, kCapNs);
-  return precision;
-}
 
 // Has the steps of one judgement follow each other, in as many processes as it takes.
 class CudaJudge {
@@ -80,10 +57,8 @@ class CudaJudge {
   // The figures of a Python task: those of graphs where there are any, and eager ones.
   MeasureOutcome ConcludeTask();
 
-  // When timing ends early, for device code and for calls without graphs.
-  BehindRule BehindOf() const;
-  // The same for graphs.
-  BehindRule BehindOfGraphs(double reference_ns) const;
+  // When timing ends early.
+  BehindRule BehindOf(double reference_ns, bool replays) const;
 
   // A shape's timed calls in one process.
   struct TimedSession {
@@ -91,7 +66,8 @@ class CudaJudge {
     double charge;  // factor by which new values made calls slower
     std::string cached;
   };
-  // Whether some process has seen calls on new values that were slower.
+  // Whether some process has seen calls on new values that were slower, or graphs that were slower
+  // than their calls.
   bool Suspects() const;
   // Adds the sessions to the results, charged by each shape's median factor. Convicts if most
   // processes have seen a shape's results reused.
@@ -107,6 +83,8 @@ class CudaJudge {
 
   std::vector<TimedShape> results_;
   std::vector<std::vector<TimedSession>> sessions_;  // by shape
+  std::map<Side, double> graph_call_ns_;             // at the present shape
+  bool slowed_ = false;
   // Of graphs, by shape.
   std::vector<TimedShape> graphs_;
   std::vector<std::string> no_graphs_;  // why there is no figure; empty: there is one
@@ -178,6 +156,7 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
 }
 
 bool CudaJudge::Suspects() const {
+  if (slowed_) return true;
   // What launching costs the host varies too much for small charges.
   const bool counts_charges = judgement_.prepared().task() == nullptr;
   return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& sessions) {
@@ -211,11 +190,18 @@ bool CudaJudge::TimeShape(size_t shape_index) {
   const int64_t start_ns = judgement_.NowNs();
   const bool has_graphs = !graphs_.empty() && no_graphs_[shape_index].empty();
   std::optional<TimingSession> session =
-      has_graphs ? timer_.RunSession(shape_index, EagerPrecision(precision_), {}, result)
-                 : timer_.RunSession(
-                       shape_index, precision_, [this](double) { return BehindOf(); }, result);
+      has_graphs
+          ? timer_.RunSession(shape_index, EagerPrecision(precision_), {}, result)
+          : timer_.RunSession(
+                shape_index, precision_,
+                [this](double reference_ns) { return BehindOf(reference_ns, false); }, result);
   if (!session) {
     return false;
+  }
+  if (has_graphs) {
+    for (const Side side : {Side::kCandidate, Side::kReference}) {
+      slowed_ = slowed_ || IsSlowed(graph_call_ns_[side], session->call_ns(side));
+    }
   }
   const int64_t timed_ns = judgement_.NowNs();
   times_.timing_ns += timed_ns - start_ns;
@@ -274,7 +260,7 @@ bool CudaJudge::TimeGraphs(size_t shape_index) {
   std::string why;
   timer_.set_replays(true);
   const std::optional<TimingSession> session = timer_.RunSession(
-      shape_index, precision_, [this](double reference_ns) { return BehindOfGraphs(reference_ns); },
+      shape_index, precision_, [this](double reference_ns) { return BehindOf(reference_ns, true); },
       result);
   std::optional<NewValuesFound> found;
   if (session) {
@@ -287,6 +273,9 @@ bool CudaJudge::TimeGraphs(size_t shape_index) {
   timer_.set_replays(false);
   times_.graphs_ns += judgement_.NowNs() - start_ns;
   if (found) {
+    for (const Side side : {Side::kCandidate, Side::kReference}) {
+      graph_call_ns_[side] = session->call_ns(side);
+    }
     result.Add(*session, ChargeFor(found->slowdowns));
     return true;
   }
@@ -312,22 +301,19 @@ bool CudaJudge::GiveUpGraphs(const CudaPreparedProblem::BenchShape& shape, std::
          judgement_.Must(judgement_.device().Synchronize()) && judgement_.NoteInputs();
 }
 
-BehindRule CudaJudge::BehindOf() const {
+BehindRule CudaJudge::BehindOf(double reference_ns, bool replays) const {
   const std::string& problem_id = judgement_.prepared().problem().problem_id;
-  return {judgement_.spec().StopBelow(results_.size()),
-          graphs_.empty() ? spread_.Of(problem_id)
-                          : RunnerSpread(EagerOptions(judgement_.options()).spread).Of(problem_id)};
-}
-
-BehindRule CudaJudge::BehindOfGraphs(double reference_ns) const {
-  MeasureOptions options = judgement_.options();
-  SpreadGraphs(reference_ns, options);
-  return {judgement_.spec().StopBelow(results_.size()),
-          RunnerSpread(options.spread).Of(judgement_.prepared().problem().problem_id)};
+  const double below = judgement_.spec().StopBelow(results_.size());
+  if (judgement_.prepared().task() == nullptr) return {below, spread_.Of(problem_id)};
+  SpreadOptions spread = judgement_.options().spread;
+  (replays ? SpreadGraphs : SpreadEager)(reference_ns, spread);
+  return {below, RunnerSpread(spread).Of(problem_id)};
 }
 
 MeasureOutcome CudaJudge::ConcludeTask() {
-  const MeasureOptions eager_options = EagerOptions(judgement_.options());
+  MeasureOptions eager_options = judgement_.options();
+  for (const TimedShape& shape : results_)
+    SpreadEager(Median(shape.reference_ns), eager_options.spread);
   RunnerSpread eager_spread(eager_options.spread);
   const std::string& problem_id = judgement_.prepared().problem().problem_id;
   MeasureOutcome eager =
@@ -338,7 +324,8 @@ MeasureOutcome CudaJudge::ConcludeTask() {
   MeasureOutcome outcome = eager;
   if (lacking == no_graphs_.end()) {
     MeasureOptions options = judgement_.options();
-    for (const TimedShape& shape : graphs_) SpreadGraphs(Median(shape.reference_ns), options);
+    for (const TimedShape& shape : graphs_)
+      SpreadGraphs(Median(shape.reference_ns), options.spread);
     RunnerSpread spread(options.spread);
     outcome = Conclude(graphs_, options, problem_id, check_.verified(), spread);
   }

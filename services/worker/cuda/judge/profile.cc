@@ -138,7 +138,7 @@ bool Profiling::TimeWarm(uint32_t program, double& event_ns) {
   std::vector<SampleRecord> samples(kEmptyCalls, {cuda_runner::kCandidate, nothing, 0, 0});
   samples.resize(std::min(cuda_runner::kMaxSamples, kEmptyCalls + options_.warm_calls),
                  {cuda_runner::kCandidate, program, 0, 0});
-  const CudaRunner::Answer answer = runner_.Time(samples, {}, false, LeftNs(), cancel_);
+  const CudaRunner::Answer answer = runner_.Time(samples, {}, /*flushes=*/0, LeftNs(), cancel_);
   if (!Accept(answer, "timing warm calls")) {
     return false;
   }

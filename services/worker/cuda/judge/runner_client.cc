@@ -386,14 +386,14 @@ CudaRunner::Answer CudaRunner::Run(std::span<const cuda_runner::RunRecord> runs,
 
 CudaRunner::Answer CudaRunner::Time(std::span<const cuda_runner::SampleRecord> samples,
                                     std::span<const cuda_runner::PoisonRecord> poisons,
-                                    bool flush_l2, int64_t limit_ns, const CancelToken& cancel,
+                                    uint32_t flushes, int64_t limit_ns, const CancelToken& cancel,
                                     bool replay) {
   Request request{};
   request.command = Command::kTime;
   request.replay = replay ? 1 : 0;
   request.count = static_cast<uint32_t>(samples.size());
   request.extra = static_cast<uint32_t>(poisons.size());
-  request.flush_l2 = flush_l2 ? 1 : 0;
+  request.flushes = flushes;
   Answer answer = Ask(request, Joined(samples, poisons), -1, limit_ns, cancel);
   if (answer.ok() && answer.values_us.size() != 2 * samples.size()) {
     return Lost(End::kForged);
@@ -427,7 +427,7 @@ absl::StatusOr<CudaRunner::Answer> CudaRunner::Count(
   request.command = Command::kCount;
   request.count = static_cast<uint32_t>(samples.size());
   request.extra = static_cast<uint32_t>(poisons.size());
-  request.flush_l2 = 1;
+  request.flushes = 1;
   Answer answer = Ask(request, Joined(samples, poisons), file.fd(), limit_ns, cancel);
   std::memcpy(&report, file.data(), sizeof(report));
   return answer;

@@ -106,12 +106,13 @@ class CudaRunner {
   // The limit counts from now on: nothing is queued before the request.
   // Moves the runner to options.timing_cpu.
   void BeginTiming() const;
-  // `replay`: Python programs run CUDA graphs of their calls.
+  // `replay`: Python programs run CUDA graphs of their calls. `flushes`: how often the L2 cache is
+  // overwritten before each call.
   Answer Run(std::span<const cuda_runner::RunRecord> runs, int64_t limit_ns,
              const CancelToken& cancel, bool replay = false);
   Answer Time(std::span<const cuda_runner::SampleRecord> samples,
-              std::span<const cuda_runner::PoisonRecord> poisons, bool flush_l2, int64_t limit_ns,
-              const CancelToken& cancel, bool replay = false);
+              std::span<const cuda_runner::PoisonRecord> poisons, uint32_t flushes,
+              int64_t limit_ns, const CancelToken& cancel, bool replay = false);
 
   // Only for a runner that was started for profiling. The report is what the runner wrote: validate
   // it, and use it only if the answer is kDone.

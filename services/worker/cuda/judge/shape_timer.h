@@ -78,6 +78,9 @@ class ShapeTimer {
   // The last program of each side does nothing.
   size_t NothingProgram() const { return judgement_.prepared().cases().size(); }
 
+  // How often the L2 cache is overwritten before each call.
+  uint32_t Flushes() const;
+
   std::optional<CallTimes> TimeCalls(const Calls& calls);
   std::optional<Plan> PlanCalls(const Calls& calls);
   // Has the plan run until the reported times add up to the time on the host.

@@ -51,7 +51,6 @@ class PythonProgram final : public HostProgram {
   int32_t Call(const HostCall& call, void*) override { return Run(call, 0); }
   int32_t Replay(const HostCall& call) override { return Run(call, 1); }
   void Deliver() override { functions_.deliver(); }
-  bool times_launches() const override { return true; }
 
  private:
   int32_t Run(const HostCall& call, int32_t replay) {

@@ -55,9 +55,6 @@ class HostProgram {
   virtual int32_t Replay(const HostCall&) { return -1; }
   // Enqueues copies of the last call's results to its outputs. Not timed.
   virtual void Deliver() {}
-  // Whether a timed call begins on an idle device, so that its time includes what the host needs
-  // to launch.
-  virtual bool times_launches() const { return false; }
 };
 
 // Loads host programs and closes the sandbox around them.

@@ -84,7 +84,7 @@ struct Request {
   uint32_t extra;     // kLoad: bytes of the names, each ended by NUL, after the cubin;
                       // kTime, kCount: poisons; kTrace: calls; kMap: bytes before the arena begins
   uint32_t writable;  // kMap
-  uint32_t flush_l2;  // kTime, kCount
+  uint32_t flushes;   // kTime, kCount: how often the L2 cache is overwritten before each call
   // kRun, kTime: host programs replay a CUDA graph of each call, which the first replay captures.
   uint32_t replay;
   uint32_t reserved;

@@ -239,7 +239,7 @@ bool Runner::LoadObject(std::span<const ObjectRecord> records, int fd) {
   object_ = std::move(object);
   object_->Construct();
   // No work of the constructors may go on during measurements of others.
-  return !object_->times_launches() || Check(api_.CtxSynchronize(), "cuCtxSynchronize");
+  return Check(api_.CtxSynchronize(), "cuCtxSynchronize");
 }
 
 bool Runner::MakeCallReady(const Program& program, ReadyProgram& ready_program) {
@@ -395,12 +395,6 @@ void Runner::Deliver() {
   if (std::exchange(delivers_, false)) object_->Deliver();
 }
 
-// For programs whose time includes what the host needs to launch.
-bool Runner::AwaitIdle() {
-  return object_ == nullptr || !object_->times_launches() ||
-         Check(api_.StreamSynchronize(stream_), "cuStreamSynchronize");
-}
-
 const Runner::ReadyProgram* Runner::Find(uint32_t slot, uint32_t program) {
   if (slot >= kSlots || program >= programs_[slot].size()) {
     Refuse("no such program");
@@ -456,14 +450,12 @@ bool Runner::Time(const Request& request, std::span<const SampleRecord> samples,
     for (const PoisonRecord& poison : poisons.subspan(sample.first_poison, sample.poisons)) {
       ok = ok && Poison(poison);
     }
-    if (request.flush_l2 != 0) {
-      ok = ok && Check(api_.MemsetD32Async(flush_, static_cast<unsigned int>(i), flush_bytes_ / 4,
-                                           stream_),
-                       "cuMemsetD32Async");
+    for (uint32_t flush = 0; flush < request.flushes && ok; ++flush) {
+      ok = Check(
+          api_.MemsetD32Async(flush_, static_cast<unsigned int>(i), flush_bytes_ / 4, stream_),
+          "cuMemsetD32Async");
     }
-    // A graph is launched as a whole, so that its launch need not count.
-    ok = ok && (request.replay != 0 || AwaitIdle()) &&
-         Check(api_.EventRecord(events_[3 * i + 1], stream_), "cuEventRecord") &&
+    ok = ok && Check(api_.EventRecord(events_[3 * i + 1], stream_), "cuEventRecord") &&
          Enqueue(*program, request.replay != 0) &&
          Check(api_.EventRecord(events_[3 * i + 2], stream_), "cuEventRecord");
   }

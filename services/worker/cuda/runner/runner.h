@@ -98,7 +98,6 @@ class Runner {
   bool MakeCallReady(const Program& program, ReadyProgram& ready_program);
   bool Enqueue(const ReadyProgram& program, bool replay = false);
   void Deliver();
-  bool AwaitIdle();
   bool Run(const Request& request, std::span<const RunRecord> runs);
   bool Time(const Request& request, std::span<const SampleRecord> samples,
             std::span<const PoisonRecord> poisons);

@@ -239,11 +239,11 @@ bool Runner::Count(const Request& request, std::span<const std::byte> packet, in
   const ReadyProgram& counted = *programs.back();
   programs.pop_back();
   // Without the sweep, counts of written data are slightly high.
-  const bool sweeps = request.flush_l2 != 0 && (!sweep_.kernels.empty() || LoadSweep());
+  const bool sweeps = request.flushes != 0 && (!sweep_.kernels.empty() || LoadSweep());
   bool ok = true;
   const auto prepare = [&] {
     for (const PoisonRecord& poison : *poisons) ok = ok && Poison(poison);
-    if (request.flush_l2 != 0) {
+    if (request.flushes != 0) {
       ok = ok &&
            Check(api_.MemsetD32Async(flush_, 0, flush_bytes_ / 4, stream_), "cuMemsetD32Async") &&
            (!sweeps || Sweep());

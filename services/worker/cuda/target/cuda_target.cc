@@ -42,6 +42,7 @@ constexpr int64_t kPeaksLimitNs = 5'000'000'000;
 constexpr int64_t kQuietLimitNs = 10'000'000'000;
 // Number of compilers started in advance; the others start on demand.
 constexpr int kCompilersAhead = 32;
+constexpr int64_t kPythonMemoryFactor = 4;
 // Number of described tasks that are kept in memory.
 constexpr size_t kMaxTasks = 256;
 
@@ -142,6 +143,7 @@ absl::Status CudaTarget::OpenDevices() {
     measurer.runner.library_folder =
         std::filesystem::path(compilers_->toolkit().cublas_library).parent_path().string();
     measurer.python = measurer.runner;
+    measurer.python.object_memory_bytes = kPythonMemoryFactor * options_.host_memory_bytes;
     measurer.python.python = compilers_->zygote();
     measurer.python.start_limit_ns = kPythonStartLimitNs;
     measurer.python.timing_cpu = TimingCpu(device->ordinal);

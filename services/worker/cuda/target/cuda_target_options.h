@@ -34,8 +34,9 @@ struct CudaTargetOptions {
   std::string python_device = "cuda";
   // User of compilers and of runners of host code when the worker is root; 0: stay root.
   uint32_t untrusted_uid = 0;
-  // Limit of host memory for a candidate's host code.
-  int64_t host_memory_bytes = int64_t{4} << 30;
+  // Limit of host memory for a candidate's host code. Processes of Python tasks and candidates may
+  // use four times as much, because models are constructed on the host.
+  int64_t host_memory_bytes = int64_t{2} << 30;
   // The timing lease of each device is locked by DIRECTORY/kernelcast-UUID.lock. "": leases cover
   // only this process.
   std::string lease_directory;

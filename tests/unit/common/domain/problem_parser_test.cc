@@ -502,6 +502,9 @@ TEST_CASE("Shapes must be valid for every tensor", "[problem]") {
         "36: bench_shapes[0]: x.shape: 16777216 x 1024 is more than 8589934592 elements"},
        {"rows: 256, cols: 1024", "rows: 1099511627776, cols: 1099511627776",
         "36: bench_shapes[0]: "},
+       {"rows: {held_out: [1, 40]}", "rows: {held_out: [1, 9586981]}",
+        "9: axes: the held_out ranges allow cols=28, rows=9586981, at which x.shape: 9586981 x 28 "
+        "is more than 268435456 elements"},
        {"shape: [\"ceildiv(rows, 2)\"]", "shape: [rows / 2]",
         "9: axes: the held_out ranges allow cols=4, rows=1, at which index.shape[0]: expression "
         "'rows / 2' is 0.5, not a whole number"},

@@ -63,7 +63,7 @@ TEST_CASE("Another process runs its requests on shared memory") {
   CHECK(ran.reply.wall_ns == 20'000);
   CHECK(reinterpret_cast<const float*>(mapped.y.data())[9] == 7);
   const SampleRecord sample{kCandidate, 0, 0, 0};
-  const auto timed = mapped.runner->Time({&sample, 1}, {}, true, kLimitNs, mapped.cancel);
+  const auto timed = mapped.runner->Time({&sample, 1}, {}, /*flushes=*/1, kLimitNs, mapped.cancel);
   REQUIRE(timed.ok());
   REQUIRE(timed.values_us.size() == 2);
   CHECK(timed.values_us[1] == Approx(20));
@@ -147,7 +147,7 @@ TEST_CASE("Unrequested samples are not an answer") {
   const CancelToken cancel;
   auto runner = CudaRunner::Start(FakeRunner({"--answer=samples:2"}), cancel);
   REQUIRE(runner.ok());
-  CHECK((*runner)->Time({}, {}, false, kLimitNs, cancel).end == End::kForged);
+  CHECK((*runner)->Time({}, {}, /*flushes=*/0, kLimitNs, cancel).end == End::kForged);
 }
 
 TEST_CASE("A failed start reports why") {

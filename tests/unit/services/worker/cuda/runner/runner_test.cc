@@ -99,7 +99,7 @@ class Subject {
     request.command = Command::kTime;
     request.count = static_cast<uint32_t>(samples.size());
     request.extra = static_cast<uint32_t>(poisons.size());
-    request.flush_l2 = 1;
+    request.flushes = 1;
     std::vector<std::byte> records;
     for (const SampleRecord& sample : samples) Append(records, sample);
     for (const PoisonRecord& poison : poisons) Append(records, poison);
