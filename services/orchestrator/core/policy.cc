@@ -23,7 +23,8 @@ struct Parameters {
   // clip(audit_scale sqrt(p (1 - p)), audit_min, 1).
   double audit_min = 0.05;
   double audit_scale = 0.2;
-  // In a search that selects, audits take at most this mean share of max_measurements.
+  // In a search that selects, audits take at most this mean share of max_measurements. If that is
+  // less than one measurement, there are none.
   double audit_share = 0.05;
   // Measurements spent before forecasts are trusted: a share of max_measurements, and a minimum.
   double bootstrap_share = 0.25;
@@ -150,8 +151,9 @@ class BasePolicy : public Policy {
         std::sqrt(std::max(0.0, decision.win_probability * (1 - decision.win_probability)));
     decision.audit_propensity = std::clamp(p_.audit_scale * spread, p_.audit_min, 1.0);
     if (input.selects && input.max_measurements > 0 && input.expected_decisions > 0) {
-      const double share = p_.audit_share * static_cast<double>(input.max_measurements) /
-                           static_cast<double>(input.expected_decisions);
+      const double audits = p_.audit_share * static_cast<double>(input.max_measurements);
+      // A single audit would take a larger share of a small budget.
+      const double share = audits < 1 ? 0 : audits / static_cast<double>(input.expected_decisions);
       decision.audit_propensity = std::min(decision.audit_propensity, share);
     }
     const bool audited = input.audit_draw < decision.audit_propensity;
@@ -169,7 +171,7 @@ class ThresholdPolicy final : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
   std::string_view name() const override { return "threshold"; }
-  std::string_view version() const override { return "threshold/3"; }
+  std::string_view version() const override { return "threshold/4"; }
 
  private:
   Decision Weigh(Decision decision, const PolicyInput& input) const override {
@@ -208,7 +210,7 @@ class TopKPolicy final : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
   std::string_view name() const override { return "top_k"; }
-  std::string_view version() const override { return "top_k/2"; }
+  std::string_view version() const override { return "top_k/3"; }
 
  private:
   Decision Weigh(Decision decision, const PolicyInput& input) const override {
@@ -238,7 +240,7 @@ class ValuePolicy final : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
   std::string_view name() const override { return "value"; }
-  std::string_view version() const override { return "value/2"; }
+  std::string_view version() const override { return "value/3"; }
 
  private:
   Decision Weigh(Decision decision, const PolicyInput& input) const override {
@@ -280,7 +282,7 @@ class RiskPolicy final : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
   std::string_view name() const override { return "risk"; }
-  std::string_view version() const override { return "risk/2"; }
+  std::string_view version() const override { return "risk/3"; }
   RiskOptions risk_options() const override { return {p_.alpha, p_.delta, true}; }
 
  private:

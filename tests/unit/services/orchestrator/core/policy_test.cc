@@ -186,6 +186,13 @@ TEST_CASE("Audits take a bounded share of a selecting search's budget") {
   CHECK(policy->Decide(input).audited_reason == DecisionReason::kBudgetPace);
   input.max_measurements = 0;
   CHECK(policy->Decide(input).audit_propensity == Approx(0.2 * 0.5).margin(0.02));
+  input.max_measurements = 10;
+  CHECK(policy->Decide(input).audit_propensity == Approx(0.005));
+  // Less than one audit.
+  input.max_measurements = 9;
+  input.audit_draw = 0;
+  CHECK(policy->Decide(input).audit_propensity == 0);
+  CHECK(policy->Decide(input).reason == DecisionReason::kBudgetPace);
 }
 
 TEST_CASE("Audits happen at their recorded propensity") {
@@ -214,7 +221,7 @@ TEST_CASE("Candidates measured for any reason except an audit have propensity on
     const Decision decision = policy->Decide(Seasoned(forecast));
     if (decision.kind == DecisionKind::kMeasure) CHECK(decision.audit_propensity == 1);
     CHECK(decision.policy == "threshold");
-    CHECK(decision.policy_version == "threshold/3");
+    CHECK(decision.policy_version == "threshold/4");
   }
 }
 
