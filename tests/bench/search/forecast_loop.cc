@@ -76,6 +76,8 @@ struct Searched {
   uint64_t measured = 0;
   uint64_t pruned = 0;
   std::map<std::string, double> speedups;  // of measured kernels, by candidate id; 0: failed
+  std::map<std::string, uint64_t>
+      reasons;  // numbers of measured kernels, by why they were measured
   std::string device;
   std::string driver;
 
@@ -181,6 +183,7 @@ absl::StatusOr<Searched> Search(const Options& options, const Loop& loop, int se
       "loop", /*include_sources=*/false, [&](const v1::ExportRecord& record) -> absl::Status {
         if (!record.evaluation().has_measured()) return absl::OkStatus();
         const v1::Measurement& measurement = record.evaluation().measured();
+        ++searched.reasons[v1::DecisionReason_Name(record.evaluation().decision().reason())];
         searched.speedups[record.evaluation().candidate_id()] =
             measurement.has_ok() ? measurement.ok().speedup().value() : 0;
         searched.device = measurement.device().model();
@@ -280,6 +283,7 @@ absl::Status Report(const Options& options, const std::vector<Loop>& loops) {
                        {"measured_everything", pair.everything.measured},
                        {"measured_pruning", pair.pruning.measured},
                        {"pruned", pair.pruning.pruned},
+                       {"measured_because", pair.pruning.reasons},
                        {"found_everything", relative(pair.everything.Best())},
                        {"found_pruning", found},
                        {"winner_pruned", winner_pruned}});

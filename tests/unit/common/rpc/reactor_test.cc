@@ -219,26 +219,29 @@ class Answerers {
 
 TEST_CASE("A unary call is answered once from another thread", "[unary]") {
   Fixture f;
-  Answerers threads(1);
-  std::atomic<int> first_answers = 0, open_after = 0;
-  f.worker.unary.on_call = [&](const UnaryReply<v1::CompileReply>& reply) {
-    threads.Add([&, reply] {
-      v1::CompileReply message;
-      message.set_request_id("answered");
-      first_answers += reply.Send(message);
-      first_answers += reply.Send(message);
-      first_answers += reply.Fail(absl::InternalError("late"));
-      open_after += reply.open();
-    });
-  };
-  for (int i = 0; i < 100; ++i) {
-    grpc::ClientContext context;
-    SetTimeout(context, absl::Seconds(30));
-    v1::CompileReply reply;
-    REQUIRE(f.worker_stub->Compile(&context, {}, &reply).ok());
-    REQUIRE(reply.request_id() == "answered");
+  std::atomic<int> answers = 0, open_after = 0;
+  {
+    Answerers threads(1);
+    f.worker.unary.on_call = [&](const UnaryReply<v1::CompileReply>& reply) {
+      threads.Add([&, reply] {
+        v1::CompileReply message;
+        message.set_request_id("answered");
+        answers += reply.Send(message);
+        answers += reply.Send(message);
+        answers += reply.Fail(absl::InternalError("late"));
+        open_after += reply.open();
+      });
+    };
+    for (int i = 0; i < 100; ++i) {
+      grpc::ClientContext context;
+      SetTimeout(context, absl::Seconds(30));
+      v1::CompileReply reply;
+      REQUIRE(f.worker_stub->Compile(&context, {}, &reply).ok());
+      REQUIRE(reply.request_id() == "answered");
+    }
   }
   CHECK(f.worker.unary.cancelled.count() == 0);
+  CHECK(answers == 100);
   CHECK(open_after == 0);
 }
 
