@@ -42,6 +42,7 @@ constexpr int64_t kPeaksLimitNs = 5'000'000'000;
 constexpr int64_t kQuietLimitNs = 10'000'000'000;
 // Number of compilers started in advance; the others start on demand.
 constexpr int kCompilersAhead = 32;
+// See CudaTargetOptions::host_memory_bytes.
 constexpr int64_t kPythonMemoryFactor = 4;
 // Number of described tasks that are kept in memory.
 constexpr size_t kMaxTasks = 256;

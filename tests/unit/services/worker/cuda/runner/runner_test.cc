@@ -94,12 +94,13 @@ class Subject {
     for (const RunRecord& run : runs) Append(records, run);
     return Ask(request, records);
   }
-  Reply Time(const std::vector<SampleRecord>& samples, const std::vector<PoisonRecord>& poisons) {
+  Reply Time(const std::vector<SampleRecord>& samples, const std::vector<PoisonRecord>& poisons,
+             uint32_t flushes = 1) {
     Request request{};
     request.command = Command::kTime;
     request.count = static_cast<uint32_t>(samples.size());
     request.extra = static_cast<uint32_t>(poisons.size());
-    request.flushes = 1;
+    request.flushes = flushes;
     std::vector<std::byte> records;
     for (const SampleRecord& sample : samples) Append(records, sample);
     for (const PoisonRecord& poison : poisons) Append(records, poison);
@@ -166,6 +167,19 @@ TEST_CASE("A sample is the time between its events, without poison and flush") {
   std::memcpy(&beyond, runner.y.data() + 400, 4);
   CHECK(beyond == 0x12345678);
   CHECK(reply.wall_ns > 100'000);
+}
+
+TEST_CASE("The cache is overwritten as often as the request says, outside the sample") {
+  Ready runner;
+  REQUIRE(runner.Program100() == Failure::kNone);
+  const auto before_us = [&](uint32_t flushes) {
+    REQUIRE(runner.Time({{kCandidate, 0, 0, 0}}, {}, flushes).failure == Failure::kNone);
+    CHECK(runner.values[1] == Approx(50));
+    return runner.values[0];
+  };
+  const float once = before_us(1) - before_us(0);
+  CHECK(once > 0);
+  CHECK(before_us(3) - before_us(0) == Approx(3 * once).epsilon(0.01));
 }
 
 TEST_CASE("A runner that failed to start answers every request with the reason") {
