@@ -75,9 +75,8 @@ struct Searched {
   double device_seconds = 0;  // without preparation
   uint64_t measured = 0;
   uint64_t pruned = 0;
-  std::map<std::string, double> speedups;  // of measured kernels, by candidate id; 0: failed
-  std::map<std::string, uint64_t>
-      reasons;  // numbers of measured kernels, by why they were measured
+  std::map<std::string, double> speedups;   // of measured kernels, by candidate id; 0: failed
+  std::map<std::string, uint64_t> reasons;  // measured kernels by reason
   std::string device;
   std::string driver;
 

@@ -194,7 +194,8 @@ bool CudaJudge::TimeShape(size_t shape_index) {
           ? timer_.RunSession(shape_index, EagerPrecision(precision_), {}, result)
           : timer_.RunSession(
                 shape_index, precision_,
-                [this](double reference_ns) { return BehindOf(reference_ns, false); }, result);
+                [this](double reference_ns) { return BehindOf(reference_ns, /*replays=*/false); },
+                result);
   if (!session) {
     return false;
   }
@@ -260,8 +261,8 @@ bool CudaJudge::TimeGraphs(size_t shape_index) {
   std::string why;
   timer_.set_replays(true);
   const std::optional<TimingSession> session = timer_.RunSession(
-      shape_index, precision_, [this](double reference_ns) { return BehindOf(reference_ns, true); },
-      result);
+      shape_index, precision_,
+      [this](double reference_ns) { return BehindOf(reference_ns, /*replays=*/true); }, result);
   std::optional<NewValuesFound> found;
   if (session) {
     found = timer_.RunFreshRounds(shape_index, *session, result);

@@ -387,8 +387,9 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
                       DeviceBuffer::Allocate(device_, sizeof(TensorComparison)));
   const auto run = [&](size_t index, const std::vector<CudaExpected>& expected) -> absl::Status {
     Case& at = plan_.cases[index];
-    const std::string what =
-        absl::StrCat("the problem's reference (", ShapeText(at.axes), ", ", at.distribution, ")");
+    const std::string shape = ShapeText(at.axes);
+    const std::string where = absl::StrCat(shape, shape.empty() ? "" : ", ", at.distribution);
+    const std::string what = absl::StrCat("the problem's reference (", where, ")");
     KC_RETURN_IF_ERROR(memory_.FillOutputs(kReferenceOutputs, at, 0x7ff17ff1));
     KC_RETURN_IF_ERROR(device_.Synchronize());
     const RunRecord record{cuda_runner::kReference, static_cast<uint32_t>(index)};
@@ -417,10 +418,11 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
       KC_RETURN_IF_ERROR(device_.Synchronize());
       const CudaVerdict verdict = JudgeComparison(expected[i], found, true);
       if (!verdict.ok) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            what, " disagrees with the oracle in output ", problem_.outputs[i].name, ": ",
-            found.mismatches, " of ", expected[i].count, " values, the first at ", found.first,
-            ", ", found.unwritten, " not written; normwise error ", verdict.normwise_error));
+        return absl::FailedPreconditionError(
+            absl::StrCat("the problem's reference disagrees with its oracle in output ",
+                         problem_.outputs[i].name, " (", where, "): ", found.mismatches, " of ",
+                         expected[i].count, " values, the first at ", found.first, ", ",
+                         found.unwritten, " not written; normwise error ", verdict.normwise_error));
       }
     }
     if (has_checker()) {
