@@ -18,8 +18,8 @@ std::string Outcome(CpuFixture& fixture, const Candidate& candidate) {
   REQUIRE(compiled.ok());
   const auto* const success = std::get_if<worker::CompileSuccess>(&compiled->result);
   if (success == nullptr) return "compile_error";
-  // Repeats while the machine is too noisy, as the orchestrator does.
-  constexpr int kAttempts = 4;
+  // Repeats while the machine is too noisy. A wrong outcome is never repeated.
+  constexpr int kAttempts = 12;
   for (int attempt = 1;; ++attempt) {
     auto measurement = fixture.target().Measure(
         {fixture.problem(), candidate, success->artifact, MeasureLevel::kScreen}, cancel);

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from kernelcast import errors
+from kernelcast import _loop, errors
 
 _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", -1),
@@ -57,7 +57,9 @@ class Connection:
         return connection
 
     def channel(self) -> grpc.aio.Channel:
-        """A channel of the running event loop."""
+        """A channel of the running event loop. Unavailable while the process forks."""
+        if _loop.forking():
+            raise errors.Unavailable("the process forks")
         if not self.tls_ca:
             return grpc.aio.insecure_channel(self.address, options=_OPTIONS)
         pem = [Path(file).read_bytes() if file else None for file in (self.tls_ca, self.tls_key, self.tls_certificate)]
@@ -77,6 +79,28 @@ def error_of(code: str, message: str, retry_after: float | None = None, request_
 def error_of_call(error: grpc.aio.AioRpcError, request_id: str = "") -> errors.Error:
     asked = dict(error.trailing_metadata() or ()).get("retry-after-ms")
     return error_of(error.code().name, error.details() or "", int(asked) / 1e3 if asked else None, request_id)
+
+
+class calling:
+    """Raises the Error of a call that fails. A call that a fork of this process ends is Unavailable."""
+
+    def __init__(self, request_id: str = "") -> None:
+        self._request_id = request_id
+
+    def __enter__(self) -> None:
+        self._forks = _loop.forks()
+
+    def __exit__(self, _: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, grpc.aio.AioRpcError):
+            failed = error_of_call(error, self._request_id)
+        elif isinstance(error, asyncio.CancelledError) and (_loop.forking() or _loop.forks() != self._forks):
+            failed = errors.Unavailable("the process forked during the call", request_id=self._request_id)
+        else:
+            return
+        # Frames hold the call, and gRPC ends before a fork only if nothing holds one.
+        error.__traceback__ = error.__context__ = error.__cause__ = None
+        del traceback
+        raise failed
 
 
 class Patience:

@@ -9,8 +9,8 @@ from typing import Any, AsyncGenerator, Callable, Iterable, Mapping
 import grpc.aio
 from google.protobuf.duration_pb2 import Duration
 
-from kernelcast import _convert, _rpc
-from kernelcast._channel import Connection, Patience, Path_, error_of_call
+from kernelcast import _convert, _loop, _rpc, errors
+from kernelcast._channel import Connection, Patience, Path_, calling
 from kernelcast._problems import read_problem
 from kernelcast._stream import EvaluateSession, Request, embedded
 from kernelcast._types import Candidate, Evaluation, Mode, Problem, RewardSpec
@@ -51,18 +51,20 @@ class Core:
     def _open(self) -> grpc.aio.Channel:
         if self._channel is None:
             self._channel = self.connection.channel()
+            _loop.close_before_fork(self)
         return self._channel
 
     async def _call(self, rpc: _rpc.Call[_rpc.Request, _rpc.Reply], request: _rpc.Request, timeout: float = 30,
                     request_id: str = "") -> _rpc.Reply:
-        call: Any = self._open().unary_unary(rpc.path, rpc.request.SerializeToString, rpc.reply.FromString)
         patience = Patience(self._patience, timeout)
         while True:
             try:
-                reply: _rpc.Reply = await call(request, timeout=patience.time_left, metadata=self.connection.metadata())
-                return reply
-            except grpc.aio.AioRpcError as error:
-                await patience.wait(error_of_call(error, request_id))
+                with calling(request_id):
+                    # Without names for gRPC's objects, so that a failed call leaves none of them.
+                    return await self._open().unary_unary(rpc.path, rpc.request.SerializeToString, rpc.reply.FromString)(
+                        request, timeout=patience.time_left, metadata=self.connection.metadata())
+            except errors.Error as error:
+                await patience.wait(error)
 
     async def describe(self) -> orchestrator_pb2.OrchestratorDescription:
         """Returns the version and the state of workers and forecasters."""
@@ -128,17 +130,19 @@ class Core:
     async def export(self, search_id: str, include_sources: bool,
                      from_sequence: int) -> AsyncGenerator[orchestrator_pb2.ExportRecord, None]:
         rpc, patience = _rpc.EXPORT, Patience(self._patience)
-        call: Any = self._open().unary_stream(rpc.path, rpc.request.SerializeToString, rpc.reply.FromString)
         while True:
             request = rpc.request(search_id=search_id, include_sources=include_sources, from_sequence=from_sequence)
             try:
-                async for record in call(request, metadata=self.connection.metadata()):
-                    patience.reset()
-                    yield record
-                    from_sequence = record.sequence + 1
-                return
-            except grpc.aio.AioRpcError as error:
-                await patience.wait(error_of_call(error))
+                with calling():
+                    async for record in self._open().unary_stream(
+                            rpc.path, rpc.request.SerializeToString, rpc.reply.FromString)(
+                                request, metadata=self.connection.metadata()):
+                        patience.reset()
+                        yield record
+                        from_sequence = record.sequence + 1
+                    return
+            except errors.Error as error:
+                await patience.wait(error)
 
 
 class Caller:

@@ -2,27 +2,116 @@
 
 gRPC's asyncio API does not work well with several event loops, or with one that ends. This way clients belong to no
 event loop of the caller.
+
+A process that forks while gRPC is in use leaves the child with a gRPC that hangs or crashes. So before a fork all
+channels are closed. Both processes open them anew when they need them, and ask again for what was in progress.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import glob
 import os
 import threading
-from typing import Any, Callable, Coroutine, TypeVar
+import time
+import weakref
+from typing import Any, Callable, Coroutine, Protocol, TypeVar
 
 T = TypeVar("T")
 
-_starting = threading.Lock()
-_loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process, because a fork has none of the threads
+
+class Closable(Protocol):
+    async def close(self) -> None: ...
+
+
+# Seconds for which a fork waits until gRPC has ended. It takes milliseconds, unless the program itself uses gRPC.
+_END_SECONDS = 1
+# Seconds after which objects in cycles are collected, as one may hold a call.
+_COLLECT_SECONDS = 0.02
+# Threads of gRPC: a function that Python shows, and the beginnings of names that Linux shows.
+_PYTHON_THREAD = "_poll_wrapper"
+_LINUX_THREADS = b"event_engine", b"grpc_", b"lifeguard"
+
+_lock = threading.Lock()  # held while the loop starts and while this process forks
+_loop: asyncio.AbstractEventLoop | None = None
+_forking = False
+_forks = 0
+_open: weakref.WeakSet[Closable] = weakref.WeakSet()
 
 
 def loop() -> asyncio.AbstractEventLoop:
-    with _starting:
-        if os.getpid() not in _loops:
-            _loops[os.getpid()] = asyncio.new_event_loop()
-            threading.Thread(target=_loops[os.getpid()].run_forever, name="kernelcast", daemon=True).start()
-        return _loops[os.getpid()]
+    global _loop
+    with _lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="kernelcast", daemon=True).start()
+        return _loop
+
+
+def close_before_fork(owner: Closable) -> None:
+    """Closes `owner` before the next fork. Call it on the loop."""
+    _open.add(owner)
+
+
+def forking() -> bool:
+    """Whether this process is about to fork. Its calls have ended then, and it opens no channel."""
+    return _forking
+
+
+def forks() -> int:
+    """The number of forks so far."""
+    return _forks
+
+
+async def _close() -> None:
+    global _forking, _forks
+    # On the loop, so that a call begins either before both or after both.
+    _forking = True
+    _forks += 1
+    if not _open:
+        return
+    while _open:
+        await _open.pop().close()
+    start, collected = time.monotonic(), False
+    while _grpc_runs() and (waited := time.monotonic() - start) < _END_SECONDS:
+        if waited > _COLLECT_SECONDS and not collected:
+            collected = True
+            gc.collect()
+        await asyncio.sleep(0.0005)
+
+
+def _grpc_runs() -> bool:
+    """gRPC's threads end soon after the last channel and the last call."""
+    if any(_PYTHON_THREAD in thread.name for thread in threading.enumerate()):
+        return True
+    for path in glob.iglob("/proc/self/task/*/comm"):
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            if file.read().startswith(_LINUX_THREADS):
+                return True
+    return False
+
+
+def _before_fork() -> None:
+    _lock.acquire()
+    if _loop is not None:
+        asyncio.run_coroutine_threadsafe(_close(), _loop).result(2 * _END_SECONDS)
+
+
+def _after_fork_in_parent() -> None:
+    global _forking
+    _forking = False
+    _lock.release()
+
+
+def _after_fork_in_child() -> None:
+    global _lock, _loop, _forking
+    # The child has none of the threads.
+    _lock, _loop, _forking = threading.Lock(), None, False
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

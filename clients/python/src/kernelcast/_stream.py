@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 
 from kernelcast import _convert, errors
-from kernelcast._channel import Patience, error_of, error_of_call
+from kernelcast._channel import Patience, calling, error_of
 from kernelcast._types import Candidate, Evaluation
 from kernelcast.v1 import orchestrator_pb2
 
@@ -76,6 +76,7 @@ class EvaluateSession:
         self._reading: asyncio.Task[None] | None = None
         self._call: Any = None
         self._writing = asyncio.Lock()
+        self._write_call: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
         self._answered = asyncio.Event()
         self._finished = False
@@ -119,6 +120,7 @@ class EvaluateSession:
             self._reading.cancel()
         if self._call is not None:
             self._call.cancel()
+            self._call = None
 
     async def receive(self) -> list[Evaluation]:
         """Waits for answers, and returns all that have arrived. Raises an Error for a request that cannot be answered."""
@@ -145,24 +147,26 @@ class EvaluateSession:
 
     async def _read_message(self) -> None:
         try:
-            if self._call is None:
-                self._call = self._open_stream()
-                self._unsent = deque(self._waiting.values())
-                await self._flush()
-            reply = await self._call.read()
-            if reply is not grpc.aio.EOF:
-                self._patience.reset()
-                if answers := [answer for r in reply.replies if (answer := self._settle(r)) is not None]:
-                    self._answers += answers
-                    self._settled.set()
-                    self._answered.set()
-                return
-            error: errors.Error = errors.Unavailable("the stream ended early")
-        except grpc.aio.AioRpcError as broken:
-            error = error_of_call(broken)
-        self._call = None
-        if self._waiting or not self._finished:
-            await self._patience.wait(error)
+            with calling():
+                if self._call is None:
+                    self._call = self._open_stream()
+                    # A write waits for ever if the call ends before it has begun.
+                    self._call.add_done_callback(self._stop_writing)
+                    self._unsent = deque(self._waiting.values())
+                    await self._flush()
+                reply = await self._call.read()
+            if reply is grpc.aio.EOF:
+                raise errors.Unavailable("the stream ended early")
+        except errors.Error as error:
+            self._call = None
+            if self._waiting or not self._finished:
+                await self._patience.wait(error)
+            return
+        self._patience.reset()
+        if answers := [answer for r in reply.replies if (answer := self._settle(r)) is not None]:
+            self._answers += answers
+            self._settled.set()
+            self._answered.set()
 
     def _settle(self, reply: orchestrator_pb2.EvaluateReply) -> Evaluation | None:
         request = self._waiting.get(reply.request_id)
@@ -194,7 +198,24 @@ class EvaluateSession:
                 while self._unsent and len(batch) < _MESSAGE_REQUESTS and size < _MESSAGE_BYTES:
                     batch.append(embedded(1, self._unsent.popleft().serialized))
                     size += len(batch[-1])
-                try:
-                    await self._call.write(b"".join(batch))
-                except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                if not await self._write(b"".join(batch)):
                     return  # the reader sees it too, and sends on a new stream what has no answer
+
+    async def _write(self, message: bytes) -> bool:
+        """Writes a message, and returns whether the stream still was open."""
+        write = self._write_call = asyncio.ensure_future(self._call.write(message))
+        try:
+            await asyncio.wait([write])
+            if write.cancelled():
+                return False
+            error = write.exception()
+            if error is None or isinstance(error, (grpc.aio.AioRpcError, asyncio.InvalidStateError)):
+                return error is None
+            raise error
+        finally:
+            self._stop_writing()
+
+    def _stop_writing(self, _: Any = None) -> None:
+        if self._write_call is not None:
+            self._write_call.cancel()
+            self._write_call = None

@@ -89,7 +89,7 @@ def score(result: Evaluation) -> Score | None:
 
 
 class Scorer:
-    """Scores sources for one problem. Connects when it is first used, in each process anew. Thread-safe.
+    """Scores sources for one problem. Connects when it is first used. Thread-safe.
 
     `problem` is a path. `address` is an orchestrator's, by default from KERNELCAST_ORCHESTRATOR. `template` has the
     fields of each candidate apart from its source, such as target, flags and launches. With `forecasts` the policy
@@ -109,20 +109,20 @@ class Scorer:
         self._reward = reward
         self._device_model = device_model
         self._mode: Mode = "route" if forecasts and mode == "measure" else mode
-        self._connected: tuple[int, Client, Problem] | None = None
+        self._connected: tuple[Client, Problem] | None = None
         # By source: the number of attempts that were unstable.
         self._attempted: dict[str, int] = {}
 
     def connect(self) -> tuple[Client, Problem]:
-        """The client and the problem, in this process."""
-        if self._connected is None or self._connected[0] != os.getpid():
+        """The client and the problem."""
+        if self._connected is None:
             from kernelcast import Client, _convert
 
             client = Client(self._address, **self._connection)
             problem = client.put_problem(self._path)
             _convert.target(self._template.target, problem)
-            self._connected = os.getpid(), client, problem
-        return self._connected[1:]
+            self._connected = client, problem
+        return self._connected
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_connected": None}
