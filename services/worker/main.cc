@@ -341,7 +341,8 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--load-ahead", flags.load_ahead,
                  "Maximum number of Python candidates that each GPU loads ahead of their "
-                 "measurement; fewer where memory or processors are short")
+                 "measurement; fewer where memory or processors are short: each may use four times "
+                 "--memory-limit-bytes of the host's memory")
       ->check(WholeNumberFrom(1, kMostLoadedAhead))
       ->capture_default_str();
   app.add_option("--replay", flags.replay,

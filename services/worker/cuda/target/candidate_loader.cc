@@ -24,12 +24,15 @@ CandidateLoader::CandidateLoader(CudaRunnerOptions python, int64_t load_limit_ns
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
-int CandidateLoader::ThreadsFor(uint64_t device_bytes, size_t devices, int most) {
+int CandidateLoader::ThreadsFor(const Room& room, int most) {
+  const auto devices = static_cast<int64_t>(room.devices);
   // Most of the time of loading is one processor's work.
-  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency()) * 3 / 4 /
-                     static_cast<int64_t>(devices);
-  const auto fitting = static_cast<int64_t>(device_bytes / kLoadedBytes);
-  return static_cast<int>(std::clamp<int64_t>(std::min(cores, fitting), 1, most));
+  int64_t threads = room.processors * 3 / 4 / devices;
+  threads = std::min(threads, static_cast<int64_t>(room.device_bytes / kLoadedBytes));
+  if (room.host_bytes_each > 0) {
+    threads = std::min(threads, room.host_bytes / room.host_bytes_each / devices);
+  }
+  return static_cast<int>(std::clamp<int64_t>(threads, 1, most));
 }
 
 CandidateLoader::~CandidateLoader() {

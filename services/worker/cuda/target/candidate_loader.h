@@ -28,9 +28,16 @@ class CandidateLoader {
   static constexpr uint64_t kLoadedBytes = uint64_t{4} << 30;
   static constexpr int64_t kForgetNs = 60'000'000'000;
 
-  // How many candidates to load at once, at most `most`, for one of `devices` devices with this
-  // much memory each.
-  static int ThreadsFor(uint64_t device_bytes, size_t devices, int most);
+  struct Room {
+    uint64_t device_bytes = 0;  // memory of each device
+    int64_t host_bytes = 0;     // available memory of the host
+    // What one candidate may use of the host's memory. 0: unlimited.
+    int64_t host_bytes_each = 0;
+    size_t devices = 1;
+    int64_t processors = 1;
+  };
+  // How many candidates to load at once for one of the devices, at most `most`.
+  static int ThreadsFor(const Room& room, int most);
 
   // At most `threads` candidates are being loaded or are loaded. A loaded one is dropped if it is
   // not taken for `forget_ns`, and at most that much later.

@@ -16,6 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/process/available_memory.h"
 #include "common/process/child_process.h"
 #include "services/worker/core/roofline.h"
 #include "services/worker/cuda/api/nvml_api.h"
@@ -157,7 +158,11 @@ absl::Status CudaTarget::OpenDevices() {
     if (compilers_->zygote() != nullptr) {
       device->loader = std::make_unique<CandidateLoader>(
           measurer.python, options_.measure.python_load_limit_ns,
-          CandidateLoader::ThreadsFor(device->facts.info.memory_bytes, devices_.size(),
+          CandidateLoader::ThreadsFor({.device_bytes = device->facts.info.memory_bytes,
+                                       .host_bytes = AvailableMemoryBytes(),
+                                       .host_bytes_each = measurer.python.object_memory_bytes,
+                                       .devices = devices_.size(),
+                                       .processors = std::thread::hardware_concurrency()},
                                       options_.load_ahead));
     }
     device->measurer = std::make_unique<CudaMeasurer>(*api_, *device->monitor, std::move(measurer),

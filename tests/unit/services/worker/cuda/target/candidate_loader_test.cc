@@ -9,8 +9,6 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr int64_t kLoadLimitNs = 1'000'000'000;
-constexpr uint64_t kManyBytes = ~uint64_t{0} >> 1;
-constexpr int kMost = 8;
 
 // No process of these options starts, so that a candidate is loaded at once, with an error.
 CudaRunnerOptions Missing() {
@@ -34,17 +32,29 @@ TEST_CASE("A loader that is paused loads expected candidates when it goes on") {
   CHECK(testing::Eventually([&] { return loader.expected() == 0; }));
 }
 
-TEST_CASE("Small devices have fewer candidates loaded at once") {
-  CHECK(CandidateLoader::ThreadsFor(1, 1, kMost) == 1);
-  CHECK(CandidateLoader::ThreadsFor(2 * CandidateLoader::kLoadedBytes, 1, kMost) <= 2);
-  CHECK(CandidateLoader::ThreadsFor(kManyBytes, 1, kMost) <= kMost);
-}
+TEST_CASE("Memory and processors bound how many candidates are loaded at once") {
+  constexpr int64_t kGib = int64_t{1} << 30;
+  const CandidateLoader::Room room{.device_bytes = uint64_t{80} << 30,
+                                   .host_bytes = 120 * kGib,
+                                   .host_bytes_each = 8 * kGib,
+                                   .devices = 1,
+                                   .processors = 16};
+  CHECK(CandidateLoader::ThreadsFor(room, 32) == 12);  // three quarters of the processors
+  CHECK(CandidateLoader::ThreadsFor(room, 4) == 4);
 
-TEST_CASE("Several devices share the processors for loading") {
-  const int alone = CandidateLoader::ThreadsFor(kManyBytes, 1, kMost);
-  CHECK(CandidateLoader::ThreadsFor(kManyBytes, 1'000, kMost) == 1);
-  CHECK(CandidateLoader::ThreadsFor(kManyBytes, 2, kMost) <= alone);
-  CHECK(CandidateLoader::ThreadsFor(kManyBytes, 1, 1) == 1);
+  CandidateLoader::Room bounded = room;
+  bounded.device_bytes = uint64_t{24} << 30;
+  CHECK(CandidateLoader::ThreadsFor(bounded, 32) == 6);
+  bounded = room;
+  bounded.host_bytes = 30 * kGib;
+  CHECK(CandidateLoader::ThreadsFor(bounded, 32) == 3);
+  bounded.host_bytes_each = 0;  // unlimited
+  CHECK(CandidateLoader::ThreadsFor(bounded, 32) == 12);
+  bounded = room;
+  bounded.devices = 2;
+  CHECK(CandidateLoader::ThreadsFor(bounded, 32) == 6);
+  bounded.host_bytes = 1;
+  CHECK(CandidateLoader::ThreadsFor(bounded, 32) == 1);
 }
 
 TEST_CASE("A candidate that another loader takes is forgotten, and may be expected again") {
