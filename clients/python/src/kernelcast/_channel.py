@@ -82,7 +82,7 @@ def error_of_call(error: grpc.aio.AioRpcError, request_id: str = "") -> errors.E
 
 
 class calling:
-    """Raises the Error of a call that fails. A call that a fork of this process ends is Unavailable."""
+    """Raises the Error of a call that fails. If a fork of this process cancelled the call, that is Unavailable."""
 
     def __init__(self, request_id: str = "") -> None:
         self._request_id = request_id
@@ -97,7 +97,7 @@ class calling:
             failed = errors.Unavailable("the process forked during the call", request_id=self._request_id)
         else:
             return
-        # Frames hold the call, and gRPC ends before a fork only if nothing holds one.
+        # The traceback refers to the call, and gRPC stops only when all calls are freed.
         error.__traceback__ = error.__context__ = error.__cause__ = None
         del traceback
         raise failed

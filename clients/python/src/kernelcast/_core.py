@@ -60,7 +60,7 @@ class Core:
         while True:
             try:
                 with calling(request_id):
-                    # Without names for gRPC's objects, so that a failed call leaves none of them.
+                    # No variable refers to gRPC's objects, so that they are freed when the call fails.
                     return await self._open().unary_unary(rpc.path, rpc.request.SerializeToString, rpc.reply.FromString)(
                         request, timeout=patience.time_left, metadata=self.connection.metadata())
             except errors.Error as error:

@@ -3,8 +3,8 @@
 gRPC's asyncio API does not work well with several event loops, or with one that ends. This way clients belong to no
 event loop of the caller.
 
-A process that forks while gRPC is in use leaves the child with a gRPC that hangs or crashes. So before a fork all
-channels are closed. Both processes open them anew when they need them, and ask again for what was in progress.
+If a process forks while gRPC is running, gRPC hangs or crashes in the child. So all channels are closed before a fork.
+Both processes open new ones when they need them, and the parent repeats the calls that were in progress.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Closable(Protocol):
     async def close(self) -> None: ...
 
 
-# Seconds for which a fork waits until gRPC has ended. It takes milliseconds, unless the program itself uses gRPC.
+# A fork waits at most this long until gRPC has stopped. It takes milliseconds, unless the program itself uses gRPC.
 _END_SECONDS = 1
-# Seconds after which objects in cycles are collected, as one may hold a call.
+# After this long, garbage is collected: a reference cycle may contain a call.
 _COLLECT_SECONDS = 0.02
-# Threads of gRPC: a function that Python shows, and the beginnings of names that Linux shows.
+# How gRPC's threads are named: part of a name in Python, and prefixes of names in Linux.
 _PYTHON_THREAD = "_poll_wrapper"
 _LINUX_THREADS = b"event_engine", b"grpc_", b"lifeguard"
 
@@ -38,6 +38,7 @@ _lock = threading.Lock()  # held while the loop starts and while this process fo
 _loop: asyncio.AbstractEventLoop | None = None
 _forking = False
 _forks = 0
+_used = False  # a channel was opened after the last fork
 _open: weakref.WeakSet[Closable] = weakref.WeakSet()
 
 
@@ -51,12 +52,14 @@ def loop() -> asyncio.AbstractEventLoop:
 
 
 def close_before_fork(owner: Closable) -> None:
-    """Closes `owner` before the next fork. Call it on the loop."""
+    """Closes `owner`, which has opened a channel, before the next fork. Call it on the loop."""
+    global _used
+    _used = True
     _open.add(owner)
 
 
 def forking() -> bool:
-    """Whether this process is about to fork. Its calls have ended then, and it opens no channel."""
+    """Whether this process is about to fork. Calls have been cancelled, and no channel may be opened."""
     return _forking
 
 
@@ -66,12 +69,13 @@ def forks() -> int:
 
 
 async def _close() -> None:
-    global _forking, _forks
-    # On the loop, so that a call begins either before both or after both.
+    global _forking, _forks, _used
+    # Set on the loop, so that no call sees only one of the changes.
     _forking = True
     _forks += 1
-    if not _open:
+    if not _used:
         return
+    _used = False
     while _open:
         await _open.pop().close()
     start, collected = time.monotonic(), False
@@ -83,7 +87,7 @@ async def _close() -> None:
 
 
 def _grpc_runs() -> bool:
-    """gRPC's threads end soon after the last channel and the last call."""
+    """Whether gRPC has threads. They end soon after the last channel and the last call are freed."""
     if any(_PYTHON_THREAD in thread.name for thread in threading.enumerate()):
         return True
     for path in glob.iglob("/proc/self/task/*/comm"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from typing import Any, Callable, Iterable, Iterator, NamedTuple, TypeVar
@@ -107,7 +108,8 @@ class EvaluateSession:
         """Call after the last `send`: `receive` then returns nothing once all is answered."""
         self._finished = True
         if self._call is not None and not self._waiting:
-            await self._call.done_writing()  # wakes the reader
+            with contextlib.suppress(errors.Error), calling():
+                await self._call.done_writing()  # wakes the reader, which also sees errors
 
     def close(self) -> None:
         """Ends the stream. The evaluations continue in the orchestrator."""
@@ -150,7 +152,7 @@ class EvaluateSession:
             with calling():
                 if self._call is None:
                     self._call = self._open_stream()
-                    # A write waits for ever if the call ends before it has begun.
+                    # Otherwise a write never returns if the call ends before it has started.
                     self._call.add_done_callback(self._stop_writing)
                     self._unsent = deque(self._waiting.values())
                     await self._flush()
@@ -202,7 +204,7 @@ class EvaluateSession:
                     return  # the reader sees it too, and sends on a new stream what has no answer
 
     async def _write(self, message: bytes) -> bool:
-        """Writes a message, and returns whether the stream still was open."""
+        """Writes a message. Returns false if the stream has ended."""
         write = self._write_call = asyncio.ensure_future(self._call.write(message))
         try:
             await asyncio.wait([write])
