@@ -30,6 +30,7 @@ class GpuFixture {
                           const std::vector<std::pair<std::string, std::string>>& defines = {},
                           std::vector<Launch> launches = {}) const;
   // Compiles and measures. Requires the compile to succeed and the measurement to have an outcome.
+  // Measures again if the environment was unstable.
   Measurement Measure(const Candidate& candidate, MeasureLevel level = MeasureLevel::kScreen);
   // Compiles, which must succeed, and profiles without measuring first.
   worker::Profile Profile(const Candidate& candidate);

@@ -21,10 +21,13 @@ constexpr double kLeastClockShare = 0.95;
 constexpr double kUnexplainedShare = 0.1;
 constexpr double kUnexplainedUs = 500;
 constexpr int kTimingAttempts = 3;
-// Calls are held up while other candidates are loaded. So a Python candidate is timed again in
-// quiet, with pauses.
-constexpr int kQuietAttempts = 10;
+// After them, with the worker's other work stopped and a pause before each.
+constexpr int kQuietAttempts = 6;
+constexpr int kHeldUpAttempts = 12;  // if the reference was held up meanwhile
 constexpr int64_t kPauseNs = 20'000'000;
+constexpr int kPauseDoublings = 3;  // at most, one for each time that the reference was held up
+// A candidate is not suspected if the reference was held up so often.
+constexpr int kHeldUp = 2;
 // Calls are uneven if their mean exceeds their median by more than this.
 constexpr double kUnevenShare = 1.25;
 constexpr double kUnevenUs = 2;
@@ -125,47 +128,66 @@ std::optional<ShapeTimer::Plan> ShapeTimer::PlanCalls(const Calls& calls) {
   return plan;
 }
 
-std::optional<CudaRunner::Answer> ShapeTimer::RunPlan(const Calls& calls, const Plan& plan) {
+std::optional<ShapeTimer::Timed> ShapeTimer::RunOnce(const Calls& calls, const Plan& plan) {
   const int64_t reference_ns = calls.shape.reference_ns;
   const int64_t limit_ns = judgement_.prepared().CallLimitNs(reference_ns) +
                            50 * reference_ns * std::ssize(plan.samples);
-  CudaRunner::Answer answer;
-  double explained_us = 0;
-  double wall_us = 0;
-  bool explained = false;
-  // The times of events are in memory that device code might reach and that host code controls.
-  // They must be valid and add up to the time on the host. A single mismatch may mean that this
-  // process waited for a core; repeated ones mean that the times are forged.
-  const int attempts =
-      kTimingAttempts + (judgement_.prepared().task() != nullptr ? kQuietAttempts : 0);
-  for (int attempt = 0; attempt < attempts && !explained; ++attempt) {
+  Timed timed;
+  timed.answer =
+      judgement_.RunnerOf(calls.side)
+          .Time(plan.samples, plan.poisons, Flushes(), limit_ns, judgement_.cancel(), replays_);
+  const CudaRunner::Answer& answer = timed.answer;
+  if (!judgement_.Accept(answer, calls.side, "timing", limit_ns)) return std::nullopt;
+  const std::vector<float>& values_us = answer.values_us;
+  timed.explained_us = std::accumulate(values_us.begin(), values_us.end(), 0.0);
+  timed.wall_us =
+      1e-3 * static_cast<double>(judgement_.hosted() ? answer.wall_ns : answer.reply.wall_ns);
+  timed.explained =
+      std::all_of(values_us.begin(), values_us.end(), [](float value) { return value >= 0; }) &&
+      std::abs(timed.wall_us - timed.explained_us) <=
+          kUnexplainedShare * timed.wall_us + kUnexplainedUs;
+  return timed;
+}
+
+// The times of events are in memory that device code might reach and that host code controls. They
+// must be valid and add up to the time on the host. A mismatch may also mean that the process
+// waited for a core or for the driver, which then happens to the reference too.
+std::optional<CudaRunner::Answer> ShapeTimer::RunPlan(const Calls& calls, const Plan& plan) {
+  const bool suspects = calls.side == Side::kCandidate;
+  std::optional<Timed> timed;
+  int held_up = 0;  // requests of the reference
+  for (int attempt = 0;
+       attempt < kTimingAttempts + (held_up > 0 ? kHeldUpAttempts : kQuietAttempts); ++attempt) {
     if (attempt >= kTimingAttempts) {
       judgement_.Quieten();
-      judgement_.cancel().SleepFor(kPauseNs);
+      judgement_.cancel().SleepFor(kPauseNs << std::min(held_up, kPauseDoublings));
     }
-    answer =
-        judgement_.RunnerOf(calls.side)
-            .Time(plan.samples, plan.poisons, Flushes(), limit_ns, judgement_.cancel(), replays_);
-    if (!judgement_.Accept(answer, calls.side, "timing", limit_ns)) {
-      return std::nullopt;
+    if (suspects && attempt >= kTimingAttempts) {
+      const Calls control{calls.shape, Side::kReference, calls.slots};
+      const std::optional<Plan> control_plan = PlanCalls(control);
+      if (!control_plan) return std::nullopt;
+      const std::optional<Timed> reference = RunOnce(control, *control_plan);
+      if (!reference) return std::nullopt;
+      if (!reference->explained) ++held_up;
     }
-    const std::vector<float>& values_us = answer.values_us;
-    explained_us = std::accumulate(values_us.begin(), values_us.end(), 0.0);
-    wall_us =
-        1e-3 * static_cast<double>(judgement_.hosted() ? answer.wall_ns : answer.reply.wall_ns);
-    explained =
-        std::all_of(values_us.begin(), values_us.end(), [](float value) { return value >= 0; }) &&
-        std::abs(wall_us - explained_us) <= kUnexplainedShare * wall_us + kUnexplainedUs;
+    timed = RunOnce(calls, plan);
+    if (!timed) return std::nullopt;
+    if (timed->explained) return std::move(timed->answer);
   }
-  if (calls.side == Side::kCandidate && !explained) {
-    judgement_.Settle(
-        MakeExploit(Exploit::Kind::kBackgroundWork,
-                    absl::StrCat("its timed calls took ", std::llround(wall_us),
-                                 " us on the host, of which the device's events explain ",
-                                 std::isfinite(explained_us) ? std::llround(explained_us) : 0)));
-    return std::nullopt;
+  if (!suspects) return std::move(timed->answer);
+  const std::string took =
+      absl::StrCat("timed calls took ", std::llround(timed->wall_us),
+                   " us on the host, of which the device's events explain ",
+                   std::isfinite(timed->explained_us) ? std::llround(timed->explained_us) : 0);
+  if (held_up >= kHeldUp) {
+    EnvironmentUnstable unstable;
+    unstable.reason = absl::StrCat(took, "; the reference's were held up too, in ", held_up, " of ",
+                                   kHeldUpAttempts, " tries");
+    judgement_.Settle(std::move(unstable));
+  } else {
+    judgement_.Settle(MakeExploit(Exploit::Kind::kBackgroundWork, absl::StrCat("its ", took)));
   }
-  return answer;
+  return std::nullopt;
 }
 
 std::vector<double> ShapeTimer::CallTimesOf(const CudaRunner::Answer& answer, const Calls& calls,

@@ -83,6 +83,13 @@ class ShapeTimer {
 
   std::optional<CallTimes> TimeCalls(const Calls& calls);
   std::optional<Plan> PlanCalls(const Calls& calls);
+  struct Timed {
+    CudaRunner::Answer answer;
+    double wall_us = 0;       // on the host
+    double explained_us = 0;  // by events of the device
+    bool explained = false;   // whether the two agree
+  };
+  std::optional<Timed> RunOnce(const Calls& calls, const Plan& plan);
   // Has the plan run until the reported times add up to the time on the host.
   std::optional<CudaRunner::Answer> RunPlan(const Calls& calls, const Plan& plan);
   // The times of the calls, with what the candidate moved out of them.

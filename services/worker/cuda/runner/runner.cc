@@ -432,10 +432,11 @@ bool Runner::Poison(const PoisonRecord& record) {
 bool Runner::Time(const Request& request, std::span<const SampleRecord> samples,
                   std::span<const PoisonRecord> poisons) {
   if (object_ != nullptr && !std::exchange(sealed_, true)) loader_->Seal();
+  // The driver may make it wait for other processes.
+  bool ok = Check(api_.CtxResetPersistingL2Cache(), "cuCtxResetPersistingL2Cache");
   const int64_t start_ns = clock_.MonotonicNs();
-  bool ok = Check(api_.CtxResetPersistingL2Cache(), "cuCtxResetPersistingL2Cache") &&
-            // Work before the first sample, so that the device never waits for a launch.
-            Check(api_.MemsetD32Async(flush_, 0, flush_bytes_ / 4, stream_), "cuMemsetD32Async");
+  // Work before the first sample, so that the device never waits for a launch.
+  ok = ok && Check(api_.MemsetD32Async(flush_, 0, flush_bytes_ / 4, stream_), "cuMemsetD32Async");
   for (size_t i = 0; i < samples.size() && ok; ++i) {
     const SampleRecord& sample = samples[i];
     const ReadyProgram* const program = Find(sample.slot, sample.program);

@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -285,6 +286,19 @@ TEST_CASE("Host time that no event explains is an exploit") {
   const auto exploit = court.JudgeAs<Exploit>(Good("host_ns=2000000"));
   CHECK(exploit.kind == Exploit::Kind::kBackgroundWork);
   CHECK(exploit.evidence.find("on the host") != std::string::npos);
+}
+
+TEST_CASE("A candidate whose calls are held up as the reference's are is not suspected") {
+  Court court;
+  const std::string calm = std::exchange(court.reference, court.reference + " host_ns=2000000");
+  const auto outcome = court.Judge(MapProgram(Good("host_ns=2000000")));
+  REQUIRE(outcome.ok());
+  INFO(Court::Feedback(*outcome));
+  REQUIRE(std::holds_alternative<EnvironmentUnstable>(*outcome));
+  const auto& reason = std::get<EnvironmentUnstable>(*outcome).reason;
+  CHECK_THAT(reason, Catch::Contains("the reference's were held up too, in 12 of 12 tries"));
+  court.reference = calm;
+  court.CheckNext();
 }
 
 TEST_CASE("Events that report negative time are an exploit") {
