@@ -2,6 +2,7 @@
 //
 //   bench_forecast_loop [--target cuda] [--only NAME ...] [--seeds 10] [--seconds 340]
 //                       [--replay] [--worker-argument ARGUMENT ...] [--commit HASH] [--output FILE]
+//                       [--export FOLDER]
 //
 // A scripted author writes the recorded kernels of each problem, right and wrong, fast and slow, in
 // an order drawn by the seed. Each seed is searched twice by the three real services: measuring
@@ -13,8 +14,10 @@
 // that measured everything, and the winner has the largest.
 //
 // --replay answers from the records instead of a device, and so needs no GPU. All seeds are run
-// until --seconds have passed; then no further one starts.
+// until --seconds have passed; then no further one starts. --export keeps what the searches with
+// pruning have settled, one file for each, to look at single decisions.
 
+#include <google/protobuf/util/json_util.h>
 #include <grpcpp/grpcpp.h>
 
 #include <CLI/CLI.hpp>
@@ -68,6 +71,7 @@ struct Options {
   std::vector<std::string> worker_arguments;
   std::string commit;
   std::string output;
+  std::string exported;  // folder
 };
 
 // What one search did.
@@ -178,8 +182,19 @@ absl::StatusOr<Searched> Search(const Options& options, const Loop& loop, int se
                           ToNanoseconds(search.counts().device_time_preparing())) *
       1e-9;
   searched.pruned = search.counts().pruned();
+  std::ofstream exported;
+  if (!everything && !options.exported.empty()) {
+    exported.open(absl::StrCat(options.exported, "/", loop.pool.problem.name, "-", seed, ".jsonl"));
+  }
   KC_RETURN_IF_ERROR(cluster.Export(
       "loop", /*include_sources=*/false, [&](const v1::ExportRecord& record) -> absl::Status {
+        if (exported.is_open()) {
+          std::string line;
+          if (!google::protobuf::util::MessageToJsonString(record, &line).ok()) {
+            return absl::InternalError("a record cannot be written as JSON");
+          }
+          exported << line << "\n";
+        }
         if (!record.evaluation().has_measured()) return absl::OkStatus();
         const v1::Measurement& measurement = record.evaluation().measured();
         ++searched.reasons[v1::DecisionReason_Name(record.evaluation().decision().reason())];
@@ -391,6 +406,8 @@ int Main(int argc, char** argv) {
   app.add_option("--worker-argument", options.worker_arguments, "An argument for the worker");
   app.add_option("--commit", options.commit, "Commit to note in the record");
   app.add_option("--output", options.output, "File for the record, as JSON");
+  app.add_option("--export", options.exported, "Folder for what searches with pruning have settled")
+      ->check(CLI::ExistingDirectory);
   CLI11_PARSE(app, argc, argv);
   if (const absl::Status status = Run(std::move(options)); !status.ok()) {
     std::fprintf(stderr, "%s\n", std::string(status.ToString()).c_str());
