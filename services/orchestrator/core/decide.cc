@@ -15,7 +15,18 @@ double AuditDraw(uint64_t seed, const std::string& request_id) {
   return static_cast<double>(std::stoull(hex.substr(0, 13), nullptr, 16)) * 0x1.0p-52;
 }
 
+bool IsInSpace(const Search& search, const Evaluation& evaluation) {
+  return search.generator != nullptr && evaluation.generated &&
+         search.generator->Has(evaluation.candidate.candidate_id);
+}
+
 }  // namespace
+
+bool IsSelectedFrom(const Search& search, const Evaluation& evaluation) {
+  const bool in_brood =
+      search.strategy != nullptr && evaluation.generated && search.strategy->broods().has_value();
+  return Selects(search) && (in_brood || IsInSpace(search, evaluation));
+}
 
 Decision Decide(const State& state, const Evaluation& evaluation, int64_t now_ns) {
   const Search* search = state.FindSearch(evaluation.search_id);
@@ -34,15 +45,9 @@ Decision Decide(const State& state, const Evaluation& evaluation, int64_t now_ns
   input.declined = evaluation.declined;
   input.reconsidered = evaluation.reconsidered;
   input.audit_draw = AuditDraw(search != nullptr ? search->spec.seed : 0, evaluation.request_id);
-  const std::string& candidate_id = evaluation.candidate.candidate_id;
-  const bool in_space = search != nullptr && search->generator != nullptr && evaluation.generated &&
-                        search->generator->Has(candidate_id);
-  input.start = in_space && search->generator->IsStart(candidate_id);
-  // Others are settled now, because no selection will consider them again unless the forecaster
-  // learns.
-  const bool in_brood = search != nullptr && search->strategy != nullptr && evaluation.generated &&
-                        search->strategy->broods().has_value();
-  input.selects = input.selects && (in_space || in_brood);
+  input.start = search != nullptr && IsInSpace(*search, evaluation) &&
+                search->generator->IsStart(evaluation.candidate.candidate_id);
+  input.selects = search != nullptr && IsSelectedFrom(*search, evaluation);
 
   Decision decision = policy.Decide(input);
   auto overrule = [&](DecisionReason reason) {

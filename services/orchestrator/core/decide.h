@@ -17,6 +17,10 @@ namespace kernelcast::orchestrator {
 // `now_ns` is the time since the Unix epoch, for wall-time budgets.
 Decision Decide(const State& state, const Evaluation& evaluation, int64_t now_ns);
 
+// Whether the search compares the candidate with others before it measures any. Others are decided
+// one by one, and return only when the forecaster has learnt.
+bool IsSelectedFrom(const Search& search, const Evaluation& evaluation);
+
 // Whether the evaluation is decided without a forecast.
 bool NeedsNoForecast(const State& state, const Evaluation& evaluation);
 

@@ -302,7 +302,7 @@ class Engine {
   void EndAfterCommit(Span span);
 
   // Performs the next action of the evaluation, if none is in progress.
-  void Advance(const std::string& request_id);
+  void Advance(const std::string& request_id, bool is_next = false);
   void Perform(const Evaluation& evaluation, EvaluationAction action);
   void StartCompile(const Evaluation& evaluation);
   void StartForecast(const Evaluation& evaluation, ForecastQuery query);
@@ -326,6 +326,8 @@ class Engine {
 
   void DriveSearches();
   void DriveSearch(const std::string& search_id);
+  // Whether the candidate that is next to decide is being forecast again.
+  bool ForecastsNext(const Search& search) const;
   // Values of the outside world for the search's plan.
   SearchInputs InputsOf(const Search& search);
   // Makes the calls that the search needs and that are not in progress.

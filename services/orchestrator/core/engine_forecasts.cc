@@ -129,7 +129,8 @@ void Engine::OnForecast(const std::string& request_id, absl::StatusOr<ForecastRe
   acting_.erase(request_id);
   traces_.EndStage(request_id, result.status());
   const Evaluation* evaluation = state_.FindEvaluation(request_id);
-  if (evaluation == nullptr || evaluation->stage != Stage::kForecast) {
+  if (evaluation == nullptr || evaluation->decision ||
+      (evaluation->stage != Stage::kForecast && evaluation->stage != Stage::kDecide)) {
     return;
   }
   EvaluationForecast event;

@@ -1,5 +1,6 @@
 // Starts, drives and ends searches.
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <set>
@@ -13,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "services/orchestrator/core/candidate_source.h"
+#include "services/orchestrator/core/decision_order.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/engine_ids.h"
 #include "services/orchestrator/core/engine_inbox.h"
@@ -136,8 +138,14 @@ void Engine::DriveSearches() {
 
 void Engine::DriveSearch(const std::string& search_id) {
   const Search* search = state_.FindSearch(search_id);
-  if (search == nullptr || search->ended_ns != 0 || draining_) return;
-  const SearchInputs inputs = InputsOf(*search);
+  if (search == nullptr || search->ended_ns != 0) return;
+  SearchInputs inputs = InputsOf(*search);
+  while (const std::optional<std::string> next = NextToDecide(state_, *search, inputs)) {
+    Advance(*next, /*is_next=*/true);
+    // If it is not decided, it is being forecast again.
+    inputs.next_is_forecast = search->undecided.contains(*next);
+  }
+  if (draining_) return;
   NoteWait(*search, inputs);
   if (search->status != SearchStatus::kRunning) StopWriting(search_id);
   StartCalls(*search, inputs);
@@ -146,12 +154,19 @@ void Engine::DriveSearch(const std::string& search_id) {
   }
 }
 
+bool Engine::ForecastsNext(const Search& search) const {
+  return std::ranges::any_of(search.undecided, [this](const std::string& request_id) {
+    return acting_.contains(request_id);
+  });
+}
+
 SearchInputs Engine::InputsOf(const Search& search) {
   const SearchSpec& spec = search.spec;
   SearchInputs inputs;
   inputs.now_ns = NowNs();
   inputs.capacity = workers_->CapacityFor(spec.target, search.device_model);
   inputs.ranking = rankings_.contains(search.search_id);
+  inputs.next_is_forecast = ForecastsNext(search);
   inputs.has_writer = writer_ != nullptr;
   inputs.generation_backoff = options_.generation_backoff;
   inputs.max_generation_backoff = options_.max_generation_backoff;

@@ -16,13 +16,14 @@
 
 namespace kernelcast::orchestrator {
 
-void Engine::Advance(const std::string& request_id) {
+void Engine::Advance(const std::string& request_id, bool is_next) {
   const Evaluation* evaluation = state_.FindEvaluation(request_id);
   if (evaluation == nullptr || acting_.contains(request_id)) {
     return;
   }
   EvaluationInputs inputs;
   inputs.now_ns = NowNs();
+  inputs.is_next = is_next;
   if (evaluation->device_model.empty()) {
     inputs.device = DeviceInputsFor(evaluation->candidate.target, evaluation->wanted_device_model);
   }
@@ -47,6 +48,7 @@ void Engine::Perform(const Evaluation& evaluation, EvaluationAction action) {
       }
     }
     void operator()(WaitForDevice&) const {}
+    void operator()(WaitForOthers&) const {}
     void operator()(ReuseMeasurement& reuse) const { engine.Reuse(evaluation, reuse.request_id); }
     void operator()(CompileCandidate&) const { engine.StartCompile(evaluation); }
     void operator()(DescribeReference&) const {

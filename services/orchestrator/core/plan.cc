@@ -61,7 +61,7 @@ double StopBelow(const State& state, const Evaluation& evaluation) {
   return kBehindMargin * search->leaders.front().speedup.low;
 }
 
-EvaluationAction PlanDecision(const State& state, const Evaluation& evaluation, int64_t now_ns) {
+EvaluationAction DecideNow(const State& state, const Evaluation& evaluation, int64_t now_ns) {
   DecideCandidate action{Decide(state, evaluation, now_ns), std::nullopt};
   if (action.decision.kind != DecisionKind::kReject) return action;
   action.rejection.emplace();
@@ -72,19 +72,39 @@ EvaluationAction PlanDecision(const State& state, const Evaluation& evaluation, 
   return action;
 }
 
+ForecastCandidate ForecastOf(const State& state, const Evaluation& evaluation,
+                             const CompileFacts& reference) {
+  const Candidate& candidate = evaluation.candidate;
+  const Search* const search = state.FindSearch(evaluation.search_id);
+  ForecastCandidate action;
+  action.query = ForecastQuery{candidate, evaluation.facts, reference, evaluation.search_id,
+                               search != nullptr ? search->spec.max_forecast_tokens : 0};
+  action.query.again = evaluation.forecast.has_value();
+  action.query.device_model = evaluation.device_model;
+  action.query.anchor = AnchorFor(state, candidate, search, evaluation.device_model);
+  return action;
+}
+
+EvaluationAction PlanDecision(const State& state, const Evaluation& evaluation,
+                              const EvaluationInputs& inputs) {
+  if (IsDecidedInOrder(state, evaluation)) {
+    if (!inputs.is_next) return WaitForOthers{};
+    const ReferenceDescribed* const reference = state.FindReference(
+        evaluation.candidate.problem_id, evaluation.candidate.target, evaluation.device_model);
+    if (reference != nullptr && IsOutdated(*state.FindSearch(evaluation.search_id), evaluation)) {
+      return ForecastOf(state, evaluation, reference->facts);
+    }
+  }
+  return DecideNow(state, evaluation, inputs.now_ns);
+}
+
 EvaluationAction PlanForecast(const State& state, const Evaluation& evaluation, int64_t now_ns) {
-  if (NeedsNoForecast(state, evaluation)) return PlanDecision(state, evaluation, now_ns);
+  if (NeedsNoForecast(state, evaluation)) return DecideNow(state, evaluation, now_ns);
   const Candidate& candidate = evaluation.candidate;
   const ReferenceDescribed* const reference =
       state.FindReference(candidate.problem_id, candidate.target, evaluation.device_model);
   if (reference == nullptr) return DescribeReference{};
-  const Search* const search = state.FindSearch(evaluation.search_id);
-  ForecastCandidate action;
-  action.query = ForecastQuery{candidate, evaluation.facts, reference->facts, evaluation.search_id,
-                               search != nullptr ? search->spec.max_forecast_tokens : 0};
-  action.query.device_model = evaluation.device_model;
-  action.query.anchor = AnchorFor(state, candidate, search, evaluation.device_model);
-  return action;
+  return ForecastOf(state, evaluation, reference->facts);
 }
 
 std::string NobodyMeasures(const std::string& target, const std::string& device_model,
@@ -193,7 +213,7 @@ EvaluationAction PlanEvaluation(const State& state, const Evaluation& evaluation
   switch (evaluation.stage) {
     case Stage::kCompile: return CompileCandidate{};
     case Stage::kForecast: return PlanForecast(state, evaluation, now_ns);
-    case Stage::kDecide: return PlanDecision(state, evaluation, now_ns);
+    case Stage::kDecide: return PlanDecision(state, evaluation, inputs);
     case Stage::kMeasure: break;
   }
   if (evaluation.mode == EvaluateMode::kFinal) return MeasureCandidate{MeasureLevel::kFinal};

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "services/orchestrator/core/candidate_source.h"
 #include "services/orchestrator/core/confirmation.h"
+#include "services/orchestrator/core/decision_order.h"
 #include "services/orchestrator/core/ports.h"
 #include "services/orchestrator/core/state.h"
 
@@ -74,6 +75,9 @@ struct MeasureCandidate {
   MeasureSpec spec = MeasureLevel::kScreen;
 };
 
+// Others are decided first, or the device is busy.
+struct WaitForOthers {};
+
 // Settle on the forecast. Event: EvaluationSettled.
 struct SettlePruned {};
 
@@ -86,7 +90,7 @@ struct RejectCandidate {
 
 using EvaluationAction =
     std::variant<ChooseDevice, WaitForDevice, ReuseMeasurement, CompileCandidate, DescribeReference,
-                 ForecastCandidate, DecideCandidate, MeasureCandidate, SettlePruned,
+                 ForecastCandidate, DecideCandidate, WaitForOthers, MeasureCandidate, SettlePruned,
                  RejectCandidate>;
 
 struct EvaluationInputs {
@@ -94,6 +98,7 @@ struct EvaluationInputs {
   DeviceInputs device;  // used only if the evaluation has no device model
   // Handling the evaluation's last result crashed the process twice (CrashJournal).
   bool set_aside = false;
+  bool is_next = false;  // by NextToDecide
 };
 
 // The next action of a live evaluation.

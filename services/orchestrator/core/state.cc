@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/status.h"
+#include "services/orchestrator/core/decision_order.h"
 #include "services/orchestrator/core/lesson_use.h"
 #include "services/orchestrator/core/novelty.h"
 #include "services/orchestrator/core/search_budget.h"
@@ -287,7 +288,8 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationCompil
 
 absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationForecast& event) {
   auto found = evaluations_.find(event.request_id);
-  if (found == evaluations_.end() || found->second.stage != Stage::kForecast) {
+  if (found == evaluations_.end() ||
+      (found->second.stage != Stage::kForecast && !IsDecidedInOrder(*this, found->second))) {
     return DoesNotFit("forecast, but not waiting for it", event.request_id);
   }
   Evaluation& evaluation = found->second;
@@ -306,6 +308,10 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationForeca
   evaluation.stage = Stage::kDecide;
   if (auto search = searches_.find(evaluation.search_id); search != searches_.end()) {
     search->second.last_sequence = sequence;
+    evaluation.labels_then = search->second.labels;
+    if (evaluation.forecast && evaluation.generated && evaluation.mode == EvaluateMode::kRoute) {
+      search->second.undecided.insert(event.request_id);
+    }
     if (model->has_value()) {
       search->second.counts.model_use.Add(**model);
       CountUnpriced((*model)->token_usage, search->second.counts);
@@ -325,6 +331,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationDecide
   if (auto entry = searches_.find(evaluation.search_id); entry != searches_.end()) {
     Search& search = entry->second;
     search.last_sequence = sequence;
+    search.undecided.erase(event.request_id);
     if (!search.confirmation_requests.contains(event.request_id)) {
       const bool measured = event.decision.kind == DecisionKind::kMeasure;
       if (measured) ++search.measuring;

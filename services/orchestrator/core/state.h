@@ -62,6 +62,7 @@ struct Evaluation {
   Stage stage = Stage::kCompile;
   CompileFacts facts;
   std::optional<Forecast> forecast;
+  uint64_t labels_then = 0;  // of its search, at the forecast
   // The forecaster, or its model, declined to forecast.
   bool declined = false;
   std::optional<Decision> decision;
@@ -243,6 +244,8 @@ struct Search {
   // Kept only until the search is closed.
   uint64_t in_flight = 0;
   uint64_t measuring = 0;  // decided to be measured and not settled
+  // Requests of proposed candidates with a forecast and no decision.
+  std::set<std::string> undecided;
   std::map<std::string, CandidateHistory, std::less<>> history;
   // Correct candidates, best screening first, at most kMaxLeaders.
   std::vector<Screened> leaders;

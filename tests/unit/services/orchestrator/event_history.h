@@ -26,9 +26,10 @@ class EventHistory {
   const Evaluation& evaluation(const std::string& id) const { return *state_.FindEvaluation(id); }
   const Search& search(const std::string& id = "s1") const { return *state_.FindSearch(id); }
   // The next action of an evaluation. No worker is known.
-  EvaluationAction Plan(const std::string& request_id) const {
+  EvaluationAction Plan(const std::string& request_id, bool is_next = false) const {
     EvaluationInputs inputs;
     inputs.now_ns = now_ns();
+    inputs.is_next = is_next;
     return PlanEvaluation(state_, evaluation(request_id), inputs);
   }
 

@@ -263,7 +263,7 @@ TEST_CASE("A kernel of a model that was pruned returns after a measurement") {
   CHECK(derived.NextAs<ProposeCandidate>()->candidate.candidate_id == pruned);
 }
 
-TEST_CASE("Random points are decided at once") {
+TEST_CASE("Random points are decided in order, and those of the start at once") {
   DerivedSearch derived("random");
   const auto propose = derived.NextAs<ProposeCandidate>();
   REQUIRE(propose);
@@ -271,8 +271,10 @@ TEST_CASE("Random points are decided at once") {
   derived.history.Propose(propose->request_id, propose->candidate);
   derived.history.Compile(propose->request_id);
   derived.history.Forecast(propose->request_id, 8);
+  CHECK(NextToDecide(derived.history.state(), derived.history.search(), derived.inputs) ==
+        propose->request_id);
   // The start of a search without selection.
-  const auto action = derived.history.Plan(propose->request_id);
+  const auto action = derived.history.Plan(propose->request_id, /*is_next=*/true);
   CHECK(std::get<DecideCandidate>(action).decision.reason == DecisionReason::kBootstrap);
 }
 

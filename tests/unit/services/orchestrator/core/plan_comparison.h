@@ -239,7 +239,13 @@ class PlanComparison {
       CHECK(event.decision.kind == DecisionKind::kReject);
       return CheckFromOutside(time_ns, decided, event.decision.reason);
     }
-    const EvaluationAction action = PlanAt(decided, time_ns);
+    EvaluationAction action = PlanAt(decided, time_ns);
+    if (std::holds_alternative<WaitForOthers>(action)) {
+      CHECK(NextToDecide(state_, *state_.FindSearch(decided.search_id), InputsAt(time_ns)) ==
+            event.request_id);
+      action = PlanAt(decided, time_ns, /*is_next=*/true);
+      ++planned["in order"];
+    }
     if (event.decision.reason == DecisionReason::kReused) {
       CHECK(std::holds_alternative<ReuseMeasurement>(action));
       ++planned["reused"];
@@ -321,7 +327,15 @@ class PlanComparison {
   }
 
   void Check(int64_t time_ns, const EvaluationForecast& event) {
-    const EvaluationAction action = PlanAt(*state_.FindEvaluation(event.request_id), time_ns);
+    const Evaluation& evaluation = *state_.FindEvaluation(event.request_id);
+    const EvaluationAction action = PlanAt(evaluation, time_ns);
+    if (evaluation.forecast) {
+      // It was next some events ago.
+      CHECK(std::holds_alternative<WaitForOthers>(action));
+      CHECK(IsOutdated(*state_.FindSearch(evaluation.search_id), evaluation));
+      ++planned["forecast again"];
+      return;
+    }
     CHECK(std::holds_alternative<ForecastCandidate>(action));
     ++planned["forecast"];
   }
@@ -432,8 +446,10 @@ class PlanComparison {
     return device;
   }
 
-  EvaluationAction PlanAt(const Evaluation& evaluation, int64_t time_ns) const {
+  EvaluationAction PlanAt(const Evaluation& evaluation, int64_t time_ns,
+                          bool is_next = false) const {
     EvaluationInputs inputs;
+    inputs.is_next = is_next;
     inputs.now_ns = time_ns;
     inputs.device = DeviceAt(time_ns);
     return PlanEvaluation(state_, evaluation, inputs);

@@ -35,6 +35,7 @@ std::string Text(const EvaluationAction& action) {
              std::string(Name(decide.decision.reason)) +
              (decide.rejection ? ": " + decide.rejection->detail : "");
     }
+    std::string operator()(const WaitForOthers&) const { return "wait for others"; }
     std::string operator()(const MeasureCandidate& measure) const {
       return measure.spec.level == MeasureLevel::kFinal ? "measure finally" : "measure";
     }

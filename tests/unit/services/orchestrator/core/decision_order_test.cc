@@ -1,0 +1,128 @@
+#include "services/orchestrator/core/decision_order.h"
+
+#include <catch2/catch.hpp>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "tests/unit/services/orchestrator/event_history.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+using testing::EventHistory;
+using testing::FakeForecasters;
+
+// A search whose kernels a model writes, after the measurements of its start.
+struct Written {
+  explicit Written(GeneratorKind generator = GeneratorKind::kLlm) {
+    SearchSpec spec = history.Spec(problem, generator);
+    spec.budget = {};
+    spec.generator_limits.max_requests = 100;
+    history.DescribeReference(problem);
+    history.StartSearch(spec);
+    for (int i = 0; i < 6; ++i) {
+      const std::string id = absl::StrCat("start", i);
+      Add(id, 2, std::nullopt);
+      history.Decide(id, DecisionReason::kBootstrap);
+      history.Measure(id, 2);
+    }
+  }
+  void Add(const std::string& id, double speedup, std::optional<uint64_t> labels) {
+    Candidate candidate;
+    candidate.problem_id = problem;
+    candidate.target = "cpu";
+    candidate.source = absl::StrCat("// ", id, "\n");
+    candidate.candidate_id = CandidateId(candidate);
+    history.Propose(id, candidate);
+    history.Compile(id);
+    Forecast(id, speedup, labels);
+  }
+  void Forecast(const std::string& id, double speedup, std::optional<uint64_t> labels) {
+    history.Add(EvaluationForecast{
+        id, FakeForecasters::Make(history.evaluation(id).candidate, speedup, 0.2, labels)});
+  }
+  std::string Next(bool next_is_forecast = false) const {
+    SourceInputs inputs;
+    inputs.now_ns = history.now_ns();
+    inputs.capacity = {2, 1};
+    inputs.next_is_forecast = next_is_forecast;
+    return NextToDecide(history.state(), history.search(), inputs).value_or("");
+  }
+
+  EventHistory history;
+  std::string problem = history.PutProblem();
+};
+
+TEST_CASE(
+    "What would be measured waits while the device is busy, and the likeliest winner is next") {
+  Written search;
+  search.Add("good", 2.2, 6);
+  search.Add("better", 2.6, 6);
+  search.Add("fair", 2.1, 6);
+  CHECK(std::holds_alternative<WaitForOthers>(search.history.Plan("better", false)));
+  CHECK(search.Next() == "better");
+  CHECK(search.Next(/*next_is_forecast=*/true).empty());
+  search.history.Decide("better", DecisionReason::kPromising);
+  CHECK(search.Next() == "good");
+  search.history.Decide("good", DecisionReason::kPromising);
+  // One is measured and one is next.
+  CHECK(search.Next().empty());
+  search.history.Measure("better", 2.5);
+  CHECK(search.Next() == "fair");
+}
+
+TEST_CASE("A candidate that is pruned does not wait for the device") {
+  Written search;
+  search.Add("good", 2.6, 6);
+  search.Add("other", 2.6, 6);
+  search.history.Decide("good", DecisionReason::kPromising);
+  search.history.Decide("other", DecisionReason::kPromising);
+  search.Add("waits", 2.4, 6);
+  CHECK(search.Next().empty());
+  search.Add("slow", 0.5, 6);
+  CHECK(search.Next() == "slow");
+  const EvaluationAction action = search.history.Plan("slow", true);
+  CHECK(std::get<DecideCandidate>(action).decision.reason == DecisionReason::kUnpromising);
+}
+
+TEST_CASE("A candidate that has waited for a result is forecast again before it is decided") {
+  Written search;
+  search.Add("first", 2.6, 6);
+  search.Add("waits", 2.4, 6);
+  search.Add("like it", 2.4, std::nullopt);  // by a forecaster that does not learn
+  search.history.Decide("first", DecisionReason::kPromising);
+  search.history.Measure("first", 4);
+  CHECK(search.Next() == "like it");
+  CHECK(std::get<DecideCandidate>(search.history.Plan("like it", true)).decision.reason ==
+        DecisionReason::kUnpromising);
+  search.history.Decide("like it", DecisionReason::kUnpromising);
+  search.history.Prune("like it");
+
+  CHECK(search.Next() == "waits");
+  const EvaluationAction action = search.history.Plan("waits", true);
+  REQUIRE(std::holds_alternative<ForecastCandidate>(action));
+  CHECK(std::get<ForecastCandidate>(action).query.again);
+  search.Forecast("waits", 4.5, 7);
+  CHECK(search.Next() == "waits");
+  const EvaluationAction decided = search.history.Plan("waits", true);
+  REQUIRE(std::holds_alternative<DecideCandidate>(decided));
+  CHECK(std::get<DecideCandidate>(decided).decision.reason == DecisionReason::kPromising);
+  CHECK(std::get<DecideCandidate>(decided).decision.incumbent_speedup == Approx(4));
+}
+
+TEST_CASE("Candidates of callers are decided at once") {
+  EventHistory history;
+  const std::string problem = history.PutProblem();
+  history.DescribeReference(problem);
+  history.StartSearch(history.Spec(problem, GeneratorKind::kExternal));
+  history.Accept("theirs", problem, "// theirs\n", "s1");
+  history.Compile("theirs");
+  history.Forecast("theirs", 2);
+  CHECK_FALSE(IsDecidedInOrder(history.state(), history.evaluation("theirs")));
+  CHECK(std::holds_alternative<DecideCandidate>(history.Plan("theirs")));
+}
+
+}  // namespace
+}  // namespace kernelcast::orchestrator
