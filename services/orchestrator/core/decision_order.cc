@@ -28,7 +28,7 @@ bool IsDecidedInOrder(const State& state, const Evaluation& evaluation) {
 
 bool IsOutdated(const Search& search, const Evaluation& evaluation) {
   return evaluation.forecast && evaluation.forecast->labels_seen &&
-         evaluation.labels_then < search.labels;
+         evaluation.labels_at_forecast < search.labels;
 }
 
 std::optional<std::string> NextToDecide(const State& state, const Search& search,

@@ -308,7 +308,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationForeca
   evaluation.stage = Stage::kDecide;
   if (auto search = searches_.find(evaluation.search_id); search != searches_.end()) {
     search->second.last_sequence = sequence;
-    evaluation.labels_then = search->second.labels;
+    evaluation.labels_at_forecast = search->second.labels;
     if (evaluation.forecast && evaluation.generated && evaluation.mode == EvaluateMode::kRoute) {
       search->second.undecided.insert(event.request_id);
     }

@@ -62,7 +62,7 @@ struct Evaluation {
   Stage stage = Stage::kCompile;
   CompileFacts facts;
   std::optional<Forecast> forecast;
-  uint64_t labels_then = 0;  // of its search, at the forecast
+  uint64_t labels_at_forecast = 0;  // Search::labels then
   // The forecaster, or its model, declined to forecast.
   bool declined = false;
   std::optional<Decision> decision;

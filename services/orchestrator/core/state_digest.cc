@@ -18,15 +18,15 @@ std::string State::Digest() const {
   }
   for (const std::string& id : EvaluationIds()) {
     const Evaluation& e = evaluations_.at(id);
-    absl::StrAppend(&text, "evaluation ", id, " search ", e.search_id, " candidate ",
-                    e.candidate.candidate_id, " stage ", static_cast<int>(e.stage), " mode ",
-                    static_cast<int>(e.mode), " facts ", e.facts.values.size(), " forecast ",
-                    e.forecast ? e.forecast->expected_log2_speedup : -99, " after ", e.labels_then,
-                    " labels decision ", e.decision ? static_cast<int>(e.decision->reason) : -1,
-                    " reconsidered ", e.reconsidered, " on ", e.device_model, " measured by ",
-                    e.measured_by, " duplicate of ", e.duplicate_of, " over ", e.over_budget,
-                    e.compile_error ? " does not compile" : "", " repeats ", e.repeats, " in ",
-                    e.unstable_time.device_time_ns, "\n");
+    absl::StrAppend(
+        &text, "evaluation ", id, " search ", e.search_id, " candidate ", e.candidate.candidate_id,
+        " stage ", static_cast<int>(e.stage), " mode ", static_cast<int>(e.mode), " facts ",
+        e.facts.values.size(), " forecast ", e.forecast ? e.forecast->expected_log2_speedup : -99,
+        " after ", e.labels_at_forecast, " labels decision ",
+        e.decision ? static_cast<int>(e.decision->reason) : -1, " reconsidered ", e.reconsidered,
+        " on ", e.device_model, " measured by ", e.measured_by, " duplicate of ", e.duplicate_of,
+        " over ", e.over_budget, e.compile_error ? " does not compile" : "", " repeats ", e.repeats,
+        " in ", e.unstable_time.device_time_ns, "\n");
   }
   for (const auto& [key, history] : histories_) {
     absl::StrAppend(&text, "history ", std::get<0>(key), " ", std::get<1>(key), " on ",
