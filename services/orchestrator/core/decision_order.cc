@@ -12,6 +12,8 @@ namespace {
 constexpr uint64_t kAtOnce = 2;
 // A worker loads Python candidates ahead, which takes seconds.
 constexpr uint64_t kPythonAtOnce = 8;
+// A candidate that has waited for this number of results is next, however unlikely it is to win.
+constexpr uint64_t kPatience = 32;
 
 bool HasRoom(const Search& search, const Candidate& candidate, const SourceInputs& inputs) {
   const uint64_t at_once = candidate.kind == CandidateKind::kPython ? kPythonAtOnce : kAtOnce;
@@ -44,10 +46,12 @@ std::optional<std::string> NextToDecide(const State& state, const Search& search
                        decision.reason == DecisionReason::kLowConfidence ||
                        IsOutdated(search, *evaluation);
     if (!waits) return request_id;
-    if (best && decision.win_probability <= most) continue;
+    const bool overdue = search.labels >= evaluation->labels_at_first_forecast + kPatience;
+    const double merit = decision.win_probability + (overdue ? 1 : 0);
+    if (best && merit <= most) continue;
     if (!HasRoom(search, evaluation->candidate, inputs)) continue;
     best = request_id;
-    most = decision.win_probability;
+    most = merit;
   }
   return best;
 }

@@ -10,9 +10,10 @@
 namespace kernelcast::orchestrator {
 
 // Candidates that a search proposes and does not select from are decided one after the other: what
-// would be measured, only when the device has room for it, the most likely winner first, and by a
-// forecast that includes the results so far. Otherwise, all that are compiled at the start would be
-// decided before the first result. Pure functions of the state.
+// would be measured, only when the device has room for it, the most likely winner first except for
+// those that have waited long, and by a forecast that includes the results so far. Otherwise, all
+// that are compiled at the start would be decided before the first result. Pure functions of the
+// state.
 
 // Whether the evaluation has a forecast and waits until it is next.
 bool IsDecidedInOrder(const State& state, const Evaluation& evaluation);

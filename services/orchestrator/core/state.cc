@@ -293,6 +293,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationForeca
     return DoesNotFit("forecast, but not waiting for it", event.request_id);
   }
   Evaluation& evaluation = found->second;
+  const bool first = evaluation.stage == Stage::kForecast;
   const std::optional<ModelAnswer>* model = nullptr;
   if (const auto* forecast = std::get_if<Forecast>(&event.result)) {
     evaluation.forecast = *forecast;
@@ -309,6 +310,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationForeca
   if (auto search = searches_.find(evaluation.search_id); search != searches_.end()) {
     search->second.last_sequence = sequence;
     evaluation.labels_at_forecast = search->second.labels;
+    if (first) evaluation.labels_at_first_forecast = search->second.labels;
     if (evaluation.forecast && evaluation.generated && evaluation.mode == EvaluateMode::kRoute) {
       search->second.undecided.insert(event.request_id);
     }

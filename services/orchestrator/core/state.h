@@ -62,7 +62,9 @@ struct Evaluation {
   Stage stage = Stage::kCompile;
   CompileFacts facts;
   std::optional<Forecast> forecast;
-  uint64_t labels_at_forecast = 0;  // Search::labels then
+  // Search::labels at the first and at the last forecast.
+  uint64_t labels_at_first_forecast = 0;
+  uint64_t labels_at_forecast = 0;
   // The forecaster, or its model, declined to forecast.
   bool declined = false;
   std::optional<Decision> decision;

@@ -22,7 +22,7 @@ std::string State::Digest() const {
         &text, "evaluation ", id, " search ", e.search_id, " candidate ", e.candidate.candidate_id,
         " stage ", static_cast<int>(e.stage), " mode ", static_cast<int>(e.mode), " facts ",
         e.facts.values.size(), " forecast ", e.forecast ? e.forecast->expected_log2_speedup : -99,
-        " after ", e.labels_at_forecast, " labels decision ",
+        " after ", e.labels_at_first_forecast, " and ", e.labels_at_forecast, " labels decision ",
         e.decision ? static_cast<int>(e.decision->reason) : -1, " reconsidered ", e.reconsidered,
         " on ", e.device_model, " measured by ", e.measured_by, " duplicate of ", e.duplicate_of,
         " over ", e.over_budget, e.compile_error ? " does not compile" : "", " repeats ", e.repeats,

@@ -112,6 +112,20 @@ TEST_CASE("A candidate that has waited for a result is forecast again before it 
   CHECK(std::get<DecideCandidate>(decided).decision.incumbent_speedup == Approx(4));
 }
 
+TEST_CASE("A candidate that has waited for 32 results is next") {
+  Written search;
+  search.Add("unlikely", 2.1, std::nullopt);
+  for (int i = 0; i < 32; ++i) {
+    const std::string likely = absl::StrCat("likely", i);
+    search.Add(likely, 2.2, std::nullopt);
+    CHECK(search.Next() == likely);
+    search.history.Decide(likely, DecisionReason::kPromising);
+    search.history.Measure(likely, 2);
+  }
+  search.Add("likely", 2.2, std::nullopt);
+  CHECK(search.Next() == "unlikely");
+}
+
 TEST_CASE("Candidates of callers are decided at once") {
   EventHistory history;
   const std::string problem = history.PutProblem();
