@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Evaluates candidates of a KernelBench task with KernelBench's own eval_kernel_against_ref.
 
-    kernelbench_eval.py KERNELBENCH TASK CANDIDATE ... [--trials 100] [--processes N] [--limit-s 60]
+    kernelbench_eval.py KERNELBENCH TASK CANDIDATE ... [--trials 100] [--processes N] [--limit-s 60] [--explain]
 
 KERNELBENCH is a clone of KernelBench's repository; its evaluation needs pydantic, requests, python-dotenv and tqdm.
 Settings are those of its eval_from_generations.py: 5 checks, 100 timed calls of each side. All candidates run in this
 process, one after the other, after the task itself has run. Tasks are loaded from a file, not with exec. With
 --processes, each candidate runs in a new process that has imported PyTorch and Triton, N at a time. Prints a line of
 JSON for each candidate: `candidate` (its number from 0), `seconds`, and `compiled`, `correct`, `mean_ns`, `median_ns`,
-`min_ns`, `reference_ns` and `error` where there is one.
+`min_ns`, `reference_ns` and `error` where there is one. --explain, not with --processes, adds `empty_median_ns`, what
+KernelBench's loop measures of no call at all, and `ahead_median_ns`, what it would measure of the candidate if it did
+not wait for the device before each call.
 """
 
 import argparse
@@ -44,7 +46,7 @@ def load_task(source, context):
     return context["Model"], context["get_init_inputs"], context["get_inputs"]
 
 
-def import_evaluation(folder):
+def import_evaluation(folder, explain=False):
     # For model endpoints, which evaluating does not need.
     for name, member in (("openai", "OpenAI"), ("litellm", "completion")):
         sys.modules[name] = types.ModuleType(name)
@@ -58,27 +60,28 @@ def import_evaluation(folder):
         return {**rounded(times_ms, device), "mean": statistics.mean(times_ms), "median": statistics.median(times_ms)}
 
     timing.get_timing_stats = exact
+    evaluation.load_original_model_and_inputs = load_task
+    if not explain:
+        return evaluation
     harness = timing.time_execution_with_cuda_event
 
-    def both(kernel_fn, args, num_trials=10, device=None, **options):
+    def explained(kernel_fn, args, num_trials=10, device=None, **options):
         times_ms = harness(kernel_fn, args, num_trials=num_trials, device=device, **options)
         if type(kernel_fn).__name__ == "ModelNew":
-            ahead.update(ahead_of(timing, kernel_fn, args, num_trials, device))
             empty_ms = harness(lambda *_: None, [], num_trials=num_trials, device=device, **options)
-            ahead["empty_median_ns"] = 1e6 * statistics.median(empty_ms)
+            explanation["empty_median_ns"] = 1e6 * statistics.median(empty_ms)
+            ahead_ms = time_ahead(timing, kernel_fn, args, num_trials, device)
+            explanation["ahead_median_ns"] = 1e6 * statistics.median(ahead_ms)
         return times_ms
 
-    timing.time_execution_with_cuda_event = both
-    evaluation.load_original_model_and_inputs = load_task
+    timing.time_execution_with_cuda_event = explained
     return evaluation
 
 
-# Of the last candidate: what KernelBench's loop measures of no call at all, and what it would measure of the candidate
-# if it did not wait for the device before each call.
-ahead = {}
+explanation = {}  # of the last candidate
 
 
-def ahead_of(timing, kernel_fn, args, trials, device):
+def time_ahead(timing, kernel_fn, args, trials, device):
     torch.cuda.synchronize(device)
     events = []
     for _ in range(trials + 1):
@@ -91,8 +94,7 @@ def ahead_of(timing, kernel_fn, args, trials, device):
         end.record()
         events.append((start, end))
     torch.cuda.synchronize(device)
-    times_ms = [start.elapsed_time(end) for start, end in events[1:]]
-    return {"ahead_mean_ns": 1e6 * statistics.mean(times_ms), "ahead_median_ns": 1e6 * statistics.median(times_ms)}
+    return [start.elapsed_time(end) for start, end in events[1:]]
 
 
 def precision_of(task):
@@ -122,7 +124,7 @@ def evaluate(evaluation, task, source, precision, trials):
     if result.correctness and result.runtime_stats:
         stats = result.runtime_stats
         made |= {f"{name}_ns": 1e6 * stats[name] for name in ("mean", "median", "min")}
-        made |= ahead
+        made |= explanation
         made["reference_ns"] = 1e6 * result.ref_runtime_stats["mean"]
     errors = [str(value) for name, value in result.metadata.items() if name not in ("hardware", "device")]
     return {**made, "error": "; ".join(errors)[:300]} if errors else made
@@ -175,6 +177,7 @@ def main():
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--processes", type=int, default=0)
     parser.add_argument("--limit-s", type=int, default=60)
+    parser.add_argument("--explain", action="store_true")
     arguments = parser.parse_args()
     # KernelBench and candidates print, too.
     answers = os.fdopen(os.dup(1), "w")
@@ -193,7 +196,7 @@ def main():
         answers.flush()
 
     if arguments.processes == 0:
-        evaluation = import_evaluation(arguments.kernelbench)
+        evaluation = import_evaluation(arguments.kernelbench, arguments.explain)
         precision = precision_of(task)
         # Warms up; where it fails, so do the candidates, which report it.
         itself = task.replace("class Model(", "class ModelNew(")

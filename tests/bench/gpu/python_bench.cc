@@ -89,6 +89,7 @@ absl::StatusOr<std::vector<nlohmann::json>> RunKernelBench(
                         "--processes",  absl::StrCat(options.processes),
                         "--limit-s",    absl::StrCat(options.limit_s),
                         options.folder, write("task.py", task)};
+  if (options.explain) child_options.argv.push_back("--explain");
   for (size_t i = 0; i < sources.size(); ++i) {
     child_options.argv.push_back(write(absl::StrCat("candidate_", i, ".py"), sources[i]));
   }

@@ -63,6 +63,7 @@ struct KernelBenchOptions {
   // How many at once, each candidate in a process of its own. 0: all in one, one after the other.
   int processes = 0;
   int limit_s = 60;  // for each candidate with a process of its own
+  bool explain = false;
 };
 
 // What kernelbench_eval.py says of each candidate of a task, in their order. For each the names

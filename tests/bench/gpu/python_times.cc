@@ -152,7 +152,8 @@ absl::StatusOr<std::vector<Json>> JudgeWithKernelBench(const Flags& flags, int p
   return RunKernelBench({.python = flags.python,
                          .folder = flags.kernelbench,
                          .trials = flags.trials,
-                         .processes = processes},
+                         .processes = processes,
+                         .explain = processes == 0},
                         examples.front().problem->task->source, sources);
 }
 

@@ -29,8 +29,10 @@ struct Written {
       history.Measure(id, 2);
     }
   }
-  void Add(const std::string& id, double speedup, std::optional<uint64_t> labels) {
+  void Add(const std::string& id, double speedup, std::optional<uint64_t> labels,
+           CandidateKind kind = CandidateKind::kUnspecified) {
     Candidate candidate;
+    candidate.kind = kind;
     candidate.problem_id = problem;
     candidate.target = "cpu";
     candidate.source = absl::StrCat("// ", id, "\n");
@@ -71,6 +73,16 @@ TEST_CASE(
   CHECK(search.Next().empty());
   search.history.Measure("better", 2.5);
   CHECK(search.Next() == "fair");
+}
+
+TEST_CASE("Eight Python candidates are measured or wait, because a worker loads them ahead") {
+  Written search;
+  for (int i = 0; i < 9; ++i) {
+    const std::string id = absl::StrCat("python", i);
+    search.Add(id, 2.2, std::nullopt, CandidateKind::kPython);
+    CHECK(search.Next() == (i < 8 ? id : ""));
+    if (i < 8) search.history.Decide(id, DecisionReason::kPromising);
+  }
 }
 
 TEST_CASE("A candidate that is pruned does not wait for the device") {
