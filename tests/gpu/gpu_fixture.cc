@@ -10,7 +10,7 @@
 namespace kernelcast::testing {
 namespace {
 
-// Of a measurement that other work on the node disturbs.
+// A measurement is repeated if other work on the node disturbs it.
 constexpr int kAttempts = 6;
 
 worker::CudaTargetOptions Options(const std::string& cache_directory) {

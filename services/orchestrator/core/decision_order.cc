@@ -8,11 +8,11 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-// Measurements per device that are asked for at once: one that runs, and one that is next.
+// Measurements per device at once: one is running and one is queued.
 constexpr uint64_t kAtOnce = 2;
 // A worker loads Python candidates ahead, which takes seconds.
 constexpr uint64_t kPythonAtOnce = 8;
-// A candidate that has waited for this number of results is next, however unlikely it is to win.
+// A candidate that has waited for this number of results comes before the others.
 constexpr uint64_t kPatience = 32;
 
 bool HasRoom(const Search& search, const Candidate& candidate, const SourceInputs& inputs) {

@@ -9,13 +9,13 @@
 
 namespace kernelcast::orchestrator {
 
-// Candidates that a search proposes and does not select from are decided one after the other: what
-// would be measured, only when the device has room for it, the most likely winner first except for
-// those that have waited long, and by a forecast that includes the results so far. Otherwise, all
-// that are compiled at the start would be decided before the first result. Pure functions of the
-// state.
+// The order in which a search decides the candidates that it proposes and does not select from. A
+// candidate that would be measured waits until the device has room. Then the most likely winner is
+// next, or one that has waited long. Its forecast must include the results so far. Without this
+// order, all candidates that compile early would be decided before the first result. Pure functions
+// of the state.
 
-// Whether the evaluation has a forecast and waits until it is next.
+// Whether the evaluation has a forecast and is decided only when NextToDecide returns it.
 bool IsDecidedInOrder(const State& state, const Evaluation& evaluation);
 
 // Whether there are results since the evaluation's forecast, and the forecaster learns from them.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/domain/held_out_problem.h"
 #include "services/orchestrator/core/decide.h"
+#include "services/orchestrator/core/decision_order.h"
 #include "services/orchestrator/core/gate.h"
 #include "services/orchestrator/core/search_budget.h"
 

@@ -11,7 +11,6 @@
 #include "absl/time/time.h"
 #include "services/orchestrator/core/candidate_source.h"
 #include "services/orchestrator/core/confirmation.h"
-#include "services/orchestrator/core/decision_order.h"
 #include "services/orchestrator/core/ports.h"
 #include "services/orchestrator/core/state.h"
 
@@ -75,7 +74,7 @@ struct MeasureCandidate {
   MeasureSpec spec = MeasureLevel::kScreen;
 };
 
-// Others are decided first, or the device is busy.
+// NextToDecide does not return the evaluation yet.
 struct WaitForOthers {};
 
 // Settle on the forecast. Event: EvaluationSettled.
@@ -98,7 +97,7 @@ struct EvaluationInputs {
   DeviceInputs device;  // used only if the evaluation has no device model
   // Handling the evaluation's last result crashed the process twice (CrashJournal).
   bool set_aside = false;
-  bool is_next = false;  // by NextToDecide
+  bool is_next = false;  // NextToDecide has returned it
 };
 
 // The next action of a live evaluation.

@@ -8,9 +8,9 @@ Settings are those of its eval_from_generations.py: 5 checks, 100 timed calls of
 process, one after the other, after the task itself has run. Tasks are loaded from a file, not with exec. With
 --processes, each candidate runs in a new process that has imported PyTorch and Triton, N at a time. Prints a line of
 JSON for each candidate: `candidate` (its number from 0), `seconds`, and `compiled`, `correct`, `mean_ns`, `median_ns`,
-`min_ns`, `reference_ns` and `error` where there is one. --explain, not with --processes, adds `empty_median_ns`, what
-KernelBench's loop measures of no call at all, and `ahead_median_ns`, what it would measure of the candidate if it did
-not wait for the device before each call.
+`min_ns`, `reference_ns` and `error` where there is one. --explain works without --processes. It adds
+`empty_median_ns`, which KernelBench's loop measures if nothing is called, and `ahead_median_ns`, the candidate's time in
+the same loop without the wait for the device before each call.
 """
 
 import argparse
@@ -86,7 +86,7 @@ def time_ahead(timing, kernel_fn, args, trials, device):
     events = []
     for _ in range(trials + 1):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        # As long as a launch takes the host.
+        # Takes the device longer than a launch takes the host.
         for _ in range(3):
             timing.clear_l2_cache(device=device)
         start.record()

@@ -62,8 +62,8 @@ struct KernelBenchOptions {
   int trials = 100;
   // How many at once, each candidate in a process of its own. 0: all in one, one after the other.
   int processes = 0;
-  int limit_s = 60;  // for each candidate with a process of its own
-  bool explain = false;
+  int limit_s = 60;      // for each candidate with a process of its own
+  bool explain = false;  // only if processes is 0
 };
 
 // What kernelbench_eval.py says of each candidate of a task, in their order. For each the names

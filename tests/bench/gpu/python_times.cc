@@ -8,10 +8,10 @@
 //
 // The first form measures each candidate of KernelBench tasks (examples/tasks, and the variants of
 // tests/support/task_examples.h) with our judge, and all candidates of a task right afterwards with
-// eval_kernel_against_ref of a clone of KernelBench's repository, if given. Its loop is run a
-// second time without waiting for the device before each call, and with a call that does nothing,
-// whose time is left out of what is printed as "net". The second form does so for other tasks in
-// KernelBench's form, whose own reference is the candidate. The third compares the verdicts on
+// eval_kernel_against_ref of a clone of KernelBench's repository, if given. KernelBench's loop is
+// then run again without the wait for the device before each call, and again with a call that does
+// nothing. "net" figures are without the time of that call. The second form does so for other tasks
+// in KernelBench's form, whose own reference is the candidate. The third compares the verdicts on
 // these examples and on the candidates of tests/support/gated_silu_candidates.h, which are right,
 // wrong, fail, hang or cheat. The last measures each candidate repeatedly, each time in a new
 // process, and prints the coefficient of variation of the graph figures. Other candidates are

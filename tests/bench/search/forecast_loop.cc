@@ -14,8 +14,8 @@
 // that measured everything, and the winner has the largest.
 //
 // --replay answers from the records instead of a device, and so needs no GPU. All seeds are run
-// until --seconds have passed; then no further one starts. --export keeps what the searches with
-// pruning have settled, one file for each, to look at single decisions.
+// until --seconds have passed; then no further one starts. --export writes the settled evaluations
+// of each search with pruning to a file, to look at single decisions.
 
 #include <google/protobuf/util/json_util.h>
 #include <grpcpp/grpcpp.h>
@@ -185,6 +185,9 @@ absl::StatusOr<Searched> Search(const Options& options, const Loop& loop, int se
   std::ofstream exported;
   if (!everything && !options.exported.empty()) {
     exported.open(absl::StrCat(options.exported, "/", loop.pool.problem.name, "-", seed, ".jsonl"));
+    if (!exported) {
+      return absl::UnavailableError(absl::StrCat(options.exported, ": cannot be written"));
+    }
   }
   KC_RETURN_IF_ERROR(cluster.Export(
       "loop", /*include_sources=*/false, [&](const v1::ExportRecord& record) -> absl::Status {
@@ -204,6 +207,9 @@ absl::StatusOr<Searched> Search(const Options& options, const Loop& loop, int se
         searched.driver = measurement.device().driver_version();
         return absl::OkStatus();
       }));
+  if (exported.is_open() && !exported.flush()) {
+    return absl::UnavailableError(absl::StrCat(options.exported, ": cannot be written"));
+  }
   searched.measured = searched.speedups.size();
   return searched;
 }
@@ -406,7 +412,8 @@ int Main(int argc, char** argv) {
   app.add_option("--worker-argument", options.worker_arguments, "An argument for the worker");
   app.add_option("--commit", options.commit, "Commit to note in the record");
   app.add_option("--output", options.output, "File for the record, as JSON");
-  app.add_option("--export", options.exported, "Folder for what searches with pruning have settled")
+  app.add_option("--export", options.exported,
+                 "Folder for the settled evaluations of searches with pruning")
       ->check(CLI::ExistingDirectory);
   CLI11_PARSE(app, argc, argv);
   if (const absl::Status status = Run(std::move(options)); !status.ok()) {

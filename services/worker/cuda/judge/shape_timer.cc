@@ -21,12 +21,13 @@ constexpr double kLeastClockShare = 0.95;
 constexpr double kUnexplainedShare = 0.1;
 constexpr double kUnexplainedUs = 500;
 constexpr int kTimingAttempts = 3;
-// After them, with the worker's other work stopped and a pause before each.
+// Further attempts. The worker's other work is stopped then, and there is a pause before each.
 constexpr int kQuietAttempts = 6;
 constexpr int kHeldUpAttempts = 12;  // if the reference was held up meanwhile
 constexpr int64_t kPauseNs = 20'000'000;
-constexpr int kPauseDoublings = 3;  // at most, one for each time that the reference was held up
-// A candidate is not suspected if the reference was held up so often.
+// The pause doubles each time the reference is held up, at most this often.
+constexpr int kPauseDoublings = 3;
+// If the reference was held up at least this often, the candidate is not suspected.
 constexpr int kHeldUp = 2;
 // Calls are uneven if their mean exceeds their median by more than this.
 constexpr double kUnevenShare = 1.25;
@@ -150,8 +151,8 @@ std::optional<ShapeTimer::Timed> ShapeTimer::RunOnce(const Calls& calls, const P
 }
 
 // The times of events are in memory that device code might reach and that host code controls. They
-// must be valid and add up to the time on the host. A mismatch may also mean that the process
-// waited for a core or for the driver, which then happens to the reference too.
+// must be valid and add up to the time on the host. If they do not, the times may be forged. Or the
+// process waited for a core or for the driver, and then the reference has to wait too.
 std::optional<CudaRunner::Answer> ShapeTimer::RunPlan(const Calls& calls, const Plan& plan) {
   const bool suspects = calls.side == Side::kCandidate;
   std::optional<Timed> timed;
@@ -181,8 +182,8 @@ std::optional<CudaRunner::Answer> ShapeTimer::RunPlan(const Calls& calls, const 
                    std::isfinite(timed->explained_us) ? std::llround(timed->explained_us) : 0);
   if (held_up >= kHeldUp) {
     EnvironmentUnstable unstable;
-    unstable.reason = absl::StrCat(took, "; the reference's were held up too, in ", held_up, " of ",
-                                   kHeldUpAttempts, " tries");
+    unstable.reason = absl::StrCat(took, "; calls of the reference were held up too, in ", held_up,
+                                   " of ", kHeldUpAttempts, " attempts");
     judgement_.Settle(std::move(unstable));
   } else {
     judgement_.Settle(MakeExploit(Exploit::Kind::kBackgroundWork, absl::StrCat("its ", took)));

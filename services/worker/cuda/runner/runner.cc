@@ -432,7 +432,7 @@ bool Runner::Poison(const PoisonRecord& record) {
 bool Runner::Time(const Request& request, std::span<const SampleRecord> samples,
                   std::span<const PoisonRecord> poisons) {
   if (object_ != nullptr && !std::exchange(sealed_, true)) loader_->Seal();
-  // The driver may make it wait for other processes.
+  // Not in the measured time, because the driver may let this call wait for other processes.
   bool ok = Check(api_.CtxResetPersistingL2Cache(), "cuCtxResetPersistingL2Cache");
   const int64_t start_ns = clock_.MonotonicNs();
   // Work before the first sample, so that the device never waits for a launch.

@@ -16,8 +16,8 @@ using testing::FakeForecasters;
 
 // A search whose kernels a model writes, after the measurements of its start.
 struct Written {
-  explicit Written(GeneratorKind generator = GeneratorKind::kLlm) {
-    SearchSpec spec = history.Spec(problem, generator);
+  Written() {
+    SearchSpec spec = history.Spec(problem, GeneratorKind::kLlm);
     spec.budget = {};
     spec.generator_limits.max_requests = 100;
     history.DescribeReference(problem);
@@ -69,7 +69,7 @@ TEST_CASE(
   search.history.Decide("better", DecisionReason::kPromising);
   CHECK(search.Next() == "good");
   search.history.Decide("good", DecisionReason::kPromising);
-  // One is measured and one is next.
+  // One is running and one is queued.
   CHECK(search.Next().empty());
   search.history.Measure("better", 2.5);
   CHECK(search.Next() == "fair");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/orchestrator/core/decision_order.h"
 #include "services/orchestrator/core/model_source.h"
 #include "services/orchestrator/core/ranking.h"
 #include "services/orchestrator/core/template_source.h"

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "services/orchestrator/core/decision_order.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/plan.h"
 #include "tests/unit/services/orchestrator/fakes.h"
@@ -330,7 +331,7 @@ class PlanComparison {
     const Evaluation& evaluation = *state_.FindEvaluation(event.request_id);
     const EvaluationAction action = PlanAt(evaluation, time_ns);
     if (evaluation.forecast) {
-      // It was next some events ago.
+      // NextToDecide returned it some events ago.
       CHECK(std::holds_alternative<WaitForOthers>(action));
       CHECK(IsOutdated(*state_.FindSearch(evaluation.search_id), evaluation));
       ++planned["forecast again"];

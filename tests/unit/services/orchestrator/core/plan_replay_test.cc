@@ -194,6 +194,30 @@ TEST_CASE("The engine follows the plan in a search whose kernels a model writes"
   CHECK(comparison.planned["closed"] == 1);
 }
 
+TEST_CASE("The engine follows the plan when forecasts are older than results") {
+  World world;
+  world.writer = std::make_unique<FakeWriter>(&world.thread);
+  world.writer->write = [](int number, const GenerationQuery&) {
+    return FakeWriter::Says(ToyKernel(absl::StrCat("int k", number, ";\n"), 8, 1 << (number % 5)));
+  };
+  world.workers.hold_measurements = true;
+  world.Start();
+  SearchSpec spec = TemplateSearch(world.PutToy(), 0);
+  spec.generator = GeneratorKind::kLlm;
+  spec.generator_limits.max_requests = 10;
+  spec.generator_limits.max_in_flight = 10;
+  spec.max_in_flight = 10;
+  REQUIRE(world.StartSearch("s1", spec).ok());
+  REQUIRE(Eventually([&] { return world.store->All<EvaluationForecast>().size() == 10; }));
+  world.workers.Release();
+  world.WaitForEnd("s1");
+  world.engine->Stop();
+  PlanComparison comparison(world.engine_options, true);
+  comparison.Run(*world.store);
+  CHECK(comparison.planned["in order"] >= 10);
+  CHECK(comparison.planned["forecast again"] > 0);
+}
+
 TEST_CASE("The engine follows the plan in an external search and outside searches") {
   World world;
   world.workers.hold_measurements = true;

@@ -296,7 +296,8 @@ TEST_CASE("A candidate whose calls are held up as the reference's are is not sus
   INFO(Court::Feedback(*outcome));
   REQUIRE(std::holds_alternative<EnvironmentUnstable>(*outcome));
   const auto& reason = std::get<EnvironmentUnstable>(*outcome).reason;
-  CHECK_THAT(reason, Catch::Contains("the reference's were held up too, in 12 of 12 tries"));
+  CHECK_THAT(reason,
+             Catch::Contains("calls of the reference were held up too, in 12 of 12 attempts"));
   court.reference = calm;
   court.CheckNext();
 }
