@@ -80,6 +80,7 @@ void FakeCuda::Reset() {
   lost_.clear();
   devices_ = {{}};
   real_time_ = false;
+  elsewhere_ns_ = 0;
   device_ns_ = 0;
   queued_ns_ = 0;
   memory_bytes_ = uint64_t{1} << 30;
@@ -560,6 +561,11 @@ worker::CudaApi FakeDriver::Table() {
     FAKE_ENTER(EventRecord);
     fake().events_.at(event)->device_ns =
         fake().real_time_ ? static_cast<double>(Clock::Real().MonotonicNs()) : fake().device_ns_;
+    return CUDA_SUCCESS;
+  };
+  api.EventSynchronize = [](CUevent) -> CUresult {
+    FAKE_ENTER(EventSynchronize);
+    fake().Work(0, fake().elsewhere_ns_);
     return CUDA_SUCCESS;
   };
   api.EventElapsedTime = [](float* milliseconds, CUevent first, CUevent second) -> CUresult {

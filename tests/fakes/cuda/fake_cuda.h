@@ -60,6 +60,8 @@ class FakeCuda {
   void set_devices(std::vector<FakeDevice> devices) { devices_ = std::move(devices); }
   // Events report real time.
   void set_real_time() { real_time_ = true; }
+  // Time on the host for which the device works for another process when an event is waited for.
+  void set_elsewhere_ns(double elsewhere_ns) { elsewhere_ns_ = elsewhere_ns; }
 
   FakeClock& clock() { return clock_; }
 
@@ -128,6 +130,7 @@ class FakeCuda {
   std::recursive_mutex mutex_;
   std::vector<FakeDevice> devices_ = {{}};
   bool real_time_ = false;
+  double elsewhere_ns_ = 0;
   std::map<CUdevice, int> retained_;
   std::map<CUdevice, CUresult> lost_;
   double device_ns_ = 0;

@@ -29,6 +29,9 @@ using cuda_runner::Request;
 
 // Interval at which a stopped token is checked while the runner works.
 constexpr int kPollMs = 20;
+// On a virtual machine a process that sleeps may wake hundreds of microseconds late. Timed requests
+// are mostly shorter than this.
+constexpr int64_t kAwakeNs = 5'000'000;
 constexpr int64_t kMaxOutputBytes = 4 << 20;
 constexpr int64_t kReapLimitNs = 10'000'000'000;
 // LACKS_MEMORY in cuda_runner.py
@@ -138,7 +141,7 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Begin(const CudaRunnerOp
 
 absl::Status CudaRunner::AwaitStart(const CancelToken& cancel) {
   const Answer answer =
-      alive_ ? Receive(Hello(), began_ns_, options_.start_limit_ns, cancel) : Lost(End::kGone);
+      alive_ ? Receive(Hello(), began_ns_, options_.start_limit_ns, cancel, 0) : Lost(End::kGone);
   if (answer.end == End::kStopped) {
     return cancel.Check();
   }
@@ -192,7 +195,8 @@ bool CudaRunner::ExceedsMemory() const {
 }
 
 CudaRunner::Answer CudaRunner::Ask(const Request& request, std::span<const std::byte> records,
-                                   int fd, int64_t limit_ns, const CancelToken& cancel) {
+                                   int fd, int64_t limit_ns, const CancelToken& cancel,
+                                   int64_t awake_ns) {
   if (!alive_) {
     return Lost(End::kGone);
   }
@@ -211,7 +215,7 @@ CudaRunner::Answer CudaRunner::Ask(const Request& request, std::span<const std::
   if (!Send(request, records, fd)) {
     return Lost(End::kGone);
   }
-  return Receive(request, start_ns, limit_ns, cancel);
+  return Receive(request, start_ns, limit_ns, cancel, awake_ns);
 }
 
 bool CudaRunner::Send(const Request& request, std::span<const std::byte> records, int fd) {
@@ -222,11 +226,14 @@ bool CudaRunner::Send(const Request& request, std::span<const std::byte> records
 }
 
 CudaRunner::Answer CudaRunner::Receive(const Request& request, int64_t start_ns, int64_t limit_ns,
-                                       const CancelToken& cancel) {
+                                       const CancelToken& cancel, int64_t awake_ns) {
   const int64_t deadline_ns = start_ns + limit_ns;
+  pollfd ready{socket_, POLLIN, 0};
+  while (Clock::Real().MonotonicNs() < start_ns + awake_ns && poll(&ready, 1, 0) == 0) {
+    sched_yield();
+  }
   for (;;) {
     const int64_t left_ns = deadline_ns - Clock::Real().MonotonicNs();
-    pollfd ready{socket_, POLLIN, 0};
     const int wait_ms = static_cast<int>(std::clamp<int64_t>(left_ns / 1'000'000 + 1, 0, kPollMs));
     const int events = poll(&ready, 1, wait_ms);
     if (events > 0) {
@@ -375,6 +382,10 @@ void CudaRunner::BeginTiming() const {
   sched_setaffinity(child_->pid(), sizeof(one), &one);
 }
 
+CudaRunner::Answer CudaRunner::Wake(int64_t limit_ns, const CancelToken& cancel) {
+  return Ask(Hello(), {}, -1, limit_ns, cancel, kAwakeNs);
+}
+
 CudaRunner::Answer CudaRunner::Run(std::span<const cuda_runner::RunRecord> runs, int64_t limit_ns,
                                    const CancelToken& cancel, bool replay) {
   Request request{};
@@ -394,7 +405,7 @@ CudaRunner::Answer CudaRunner::Time(std::span<const cuda_runner::SampleRecord> s
   request.count = static_cast<uint32_t>(samples.size());
   request.extra = static_cast<uint32_t>(poisons.size());
   request.flushes = flushes;
-  Answer answer = Ask(request, Joined(samples, poisons), -1, limit_ns, cancel);
+  Answer answer = Ask(request, Joined(samples, poisons), -1, limit_ns, cancel, kAwakeNs);
   if (answer.ok() && answer.values_us.size() != 2 * samples.size()) {
     return Lost(End::kForged);
   }

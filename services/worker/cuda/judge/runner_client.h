@@ -103,11 +103,14 @@ class CudaRunner {
   Answer Unload(uint32_t slot, const CancelToken& cancel);
   absl::StatusOr<Answer> SetPrograms(uint32_t slot, std::span<const cuda_runner::Program> programs,
                                      int64_t limit_ns, const CancelToken& cancel);
-  // The limit counts from now on: nothing is queued before the request.
   // Moves the runner to options.timing_cpu.
   void BeginTiming() const;
-  // `replay`: Python programs run CUDA graphs of their calls. `flushes`: how often the L2 cache is
-  // overwritten before each call.
+  // Asks for an answer and nothing else. A runner that has just answered takes up its next request
+  // sooner than one that has slept.
+  Answer Wake(int64_t limit_ns, const CancelToken& cancel);
+  // The limit counts from now on: nothing is queued before the request. `replay`: Python programs
+  // run CUDA graphs of their calls. `flushes`: how often the L2 cache is overwritten before each
+  // call.
   Answer Run(std::span<const cuda_runner::RunRecord> runs, int64_t limit_ns,
              const CancelToken& cancel, bool replay = false);
   Answer Time(std::span<const cuda_runner::SampleRecord> samples,
@@ -126,9 +129,9 @@ class CudaRunner {
 
   // The answer of LoadObject; nothing before the first.
   const std::optional<Answer>& load_answer() const { return load_answer_; }
-  // Whether the runner is usable: it has neither ended nor lost its context.
   // Kills the process, for which the destructor waits.
   void Kill();
+  // Whether the runner is usable: it has neither ended nor lost its context.
   bool alive() const { return alive_; }
   // What it has printed so far, the last part if it is long.
   const std::string& output() const { return child_->output(); }
@@ -143,12 +146,13 @@ class CudaRunner {
  private:
   CudaRunner(std::unique_ptr<ChildProcess> child, int socket, const CudaRunnerOptions& options)
       : child_(std::move(child)), socket_(socket), options_(options) {}
+  // Does not sleep for the first `awake_ns` of waiting for the answer.
   Answer Ask(const cuda_runner::Request& request, std::span<const std::byte> records, int fd,
-             int64_t limit_ns, const CancelToken& cancel);
+             int64_t limit_ns, const CancelToken& cancel, int64_t awake_ns = 0);
   // Returns false if the process has ended.
   bool Send(const cuda_runner::Request& request, std::span<const std::byte> records, int fd);
   Answer Receive(const cuda_runner::Request& request, int64_t start_ns, int64_t limit_ns,
-                 const CancelToken& cancel);
+                 const CancelToken& cancel, int64_t awake_ns);
   Answer Lost(End end);
   // The resident memory of the process without that of files; 0 if it is gone.
   int64_t ResidentBytes() const;

@@ -56,11 +56,9 @@ void ShapeTimer::Begin() {
 
 std::optional<ShapeTimer::CallTimes> ShapeTimer::TimeCalls(const Calls& calls) {
   judgement_.set_running(calls.shape.slots.front());
-  const std::optional<Plan> plan = PlanCalls(calls);
-  if (!plan) return std::nullopt;
-  const std::optional<CudaRunner::Answer> answer = RunPlan(calls, *plan);
-  if (!answer) return std::nullopt;
-  CallTimes times{CallTimesOf(*answer, calls, *plan), plan->pattern};
+  const std::optional<Timed> timed = RunUntilExplained(calls);
+  if (!timed) return std::nullopt;
+  CallTimes times{CallTimesOf(*timed, calls), timed->plan.pattern};
   if (calls.side == Side::kCandidate && !judgement_.CheckInputs()) return std::nullopt;
   return times;
 }
@@ -129,14 +127,22 @@ std::optional<ShapeTimer::Plan> ShapeTimer::PlanCalls(const Calls& calls) {
   return plan;
 }
 
-std::optional<ShapeTimer::Timed> ShapeTimer::RunOnce(const Calls& calls, const Plan& plan) {
+std::optional<ShapeTimer::Timed> ShapeTimer::RunOnce(const Calls& calls, bool wake) {
   const int64_t reference_ns = calls.shape.reference_ns;
-  const int64_t limit_ns = judgement_.prepared().CallLimitNs(reference_ns) +
-                           50 * reference_ns * std::ssize(plan.samples);
+  const int64_t call_limit_ns = judgement_.prepared().CallLimitNs(reference_ns);
+  CudaRunner& runner = judgement_.RunnerOf(calls.side);
+  // Before outputs are overwritten, so that a candidate gains no time with new ones.
+  if (wake && !judgement_.Accept(runner.Wake(call_limit_ns, judgement_.cancel()), calls.side,
+                                 "timing", call_limit_ns)) {
+    return std::nullopt;
+  }
+  std::optional<Plan> plan = PlanCalls(calls);
+  if (!plan) return std::nullopt;
   Timed timed;
-  timed.answer =
-      judgement_.RunnerOf(calls.side)
-          .Time(plan.samples, plan.poisons, Flushes(), limit_ns, judgement_.cancel(), replays_);
+  timed.plan = *std::move(plan);
+  const int64_t limit_ns = call_limit_ns + 50 * reference_ns * std::ssize(timed.plan.samples);
+  timed.answer = runner.Time(timed.plan.samples, timed.plan.poisons, Flushes(), limit_ns,
+                             judgement_.cancel(), replays_);
   const CudaRunner::Answer& answer = timed.answer;
   if (!judgement_.Accept(answer, calls.side, "timing", limit_ns)) return std::nullopt;
   const std::vector<float>& values_us = answer.values_us;
@@ -152,8 +158,9 @@ std::optional<ShapeTimer::Timed> ShapeTimer::RunOnce(const Calls& calls, const P
 
 // The times of events are in memory that device code might reach and that host code controls. They
 // must be valid and add up to the time on the host. If they do not, the times may be forged. Or the
-// process waited for a core or for the driver, and then the reference has to wait too.
-std::optional<CudaRunner::Answer> ShapeTimer::RunPlan(const Calls& calls, const Plan& plan) {
+// process waited for a core or for the driver, and then the reference has to wait too. Each attempt
+// has its own plan: host code could leave the results of one attempt for the next.
+std::optional<ShapeTimer::Timed> ShapeTimer::RunUntilExplained(const Calls& calls) {
   const bool suspects = calls.side == Side::kCandidate;
   std::optional<Timed> timed;
   int held_up = 0;  // requests of the reference
@@ -164,18 +171,15 @@ std::optional<CudaRunner::Answer> ShapeTimer::RunPlan(const Calls& calls, const 
       judgement_.cancel().SleepFor(kPauseNs << std::min(held_up, kPauseDoublings));
     }
     if (suspects && attempt >= kTimingAttempts) {
-      const Calls control{calls.shape, Side::kReference, calls.slots};
-      const std::optional<Plan> control_plan = PlanCalls(control);
-      if (!control_plan) return std::nullopt;
-      const std::optional<Timed> reference = RunOnce(control, *control_plan);
+      const std::optional<Timed> reference =
+          RunOnce({calls.shape, Side::kReference, calls.slots}, true);
       if (!reference) return std::nullopt;
       if (!reference->explained) ++held_up;
     }
-    timed = RunOnce(calls, plan);
-    if (!timed) return std::nullopt;
-    if (timed->explained) return std::move(timed->answer);
+    timed = RunOnce(calls, attempt > 0);
+    if (!timed || timed->explained) return timed;
   }
-  if (!suspects) return std::move(timed->answer);
+  if (!suspects) return timed;
   const std::string took =
       absl::StrCat("timed calls took ", std::llround(timed->wall_us),
                    " us on the host, of which the device's events explain ",
@@ -191,8 +195,9 @@ std::optional<CudaRunner::Answer> ShapeTimer::RunPlan(const Calls& calls, const 
   return std::nullopt;
 }
 
-std::vector<double> ShapeTimer::CallTimesOf(const CudaRunner::Answer& answer, const Calls& calls,
-                                            const Plan& plan) {
+std::vector<double> ShapeTimer::CallTimesOf(const Timed& timed, const Calls& calls) {
+  const Plan& plan = timed.plan;
+  const CudaRunner::Answer& answer = timed.answer;
   const size_t end = plan.first_call + plan.calls;
   const std::vector<double> before_us =
       TimesBetween(answer.values_us, {.first = plan.first_call,

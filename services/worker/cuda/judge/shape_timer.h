@@ -84,17 +84,18 @@ class ShapeTimer {
   std::optional<CallTimes> TimeCalls(const Calls& calls);
   std::optional<Plan> PlanCalls(const Calls& calls);
   struct Timed {
+    Plan plan;
     CudaRunner::Answer answer;
     double wall_us = 0;       // on the host
     double explained_us = 0;  // by events of the device
     bool explained = false;   // whether the two agree
   };
-  std::optional<Timed> RunOnce(const Calls& calls, const Plan& plan);
-  // Has the plan run until the reported times add up to the time on the host.
-  std::optional<CudaRunner::Answer> RunPlan(const Calls& calls, const Plan& plan);
+  // `wake`: see CudaRunner::Wake.
+  std::optional<Timed> RunOnce(const Calls& calls, bool wake);
+  // Repeats the calls until the reported times add up to the time on the host.
+  std::optional<Timed> RunUntilExplained(const Calls& calls);
   // The times of the calls, with what the candidate moved out of them.
-  std::vector<double> CallTimesOf(const CudaRunner::Answer& answer, const Calls& calls,
-                                  const Plan& plan);
+  std::vector<double> CallTimesOf(const Timed& timed, const Calls& calls);
   bool MeasureOverhead();
   bool WarmUp(size_t shape_index, double& candidate_ns, double& reference_ns);
   bool RunBlock(const BenchShape& shape, const TimingSession::Block& block,

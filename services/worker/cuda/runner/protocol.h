@@ -159,7 +159,9 @@ struct Reply {
   Failure failure;
   int32_t cuda_error;
   uint32_t context_lost;
-  int64_t wall_ns;  // kRun, kTime: from before the first launch until all have ended
+  // kRun: from before the first launch until all have ended. kTime: the same, from when the device
+  // has taken up work of the process.
+  int64_t wall_ns;
   uint64_t values;  // kTime: floats that follow, two per sample: flush and program, in microseconds
   char where[64];   // the failed call
 };

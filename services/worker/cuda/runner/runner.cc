@@ -432,8 +432,11 @@ bool Runner::Poison(const PoisonRecord& record) {
 bool Runner::Time(const Request& request, std::span<const SampleRecord> samples,
                   std::span<const PoisonRecord> poisons) {
   if (object_ != nullptr && !std::exchange(sealed_, true)) loader_->Seal();
-  // Not in the measured time, because the driver may let this call wait for other processes.
-  bool ok = Check(api_.CtxResetPersistingL2Cache(), "cuCtxResetPersistingL2Cache");
+  // The measured time begins when the device has taken up work of this process. Before that, the
+  // driver may let the first call wait, and the device may still work for another process.
+  bool ok = Check(api_.CtxResetPersistingL2Cache(), "cuCtxResetPersistingL2Cache") &&
+            Check(api_.EventRecord(events_[0], stream_), "cuEventRecord") &&
+            Check(api_.EventSynchronize(events_[0]), "cuEventSynchronize");
   const int64_t start_ns = clock_.MonotonicNs();
   // Work before the first sample, so that the device never waits for a launch.
   ok = ok && Check(api_.MemsetD32Async(flush_, 0, flush_bytes_ / 4, stream_), "cuMemsetD32Async");

@@ -169,6 +169,19 @@ TEST_CASE("A sample is the time between its events, without poison and flush") {
   CHECK(reply.wall_ns > 100'000);
 }
 
+TEST_CASE("The time on the host begins when the device works for this process") {
+  Ready runner;
+  REQUIRE(runner.Program100() == Failure::kNone);
+  const auto wall_ns = [&] {
+    const Reply reply = runner.Time({{kCandidate, 0, 0, 0}}, {});
+    REQUIRE(reply.failure == Failure::kNone);
+    return reply.wall_ns;
+  };
+  const int64_t at_once_ns = wall_ns();
+  FakeCuda::Instance().set_elsewhere_ns(2'000'000);
+  CHECK(wall_ns() == at_once_ns);
+}
+
 TEST_CASE("The cache is overwritten as often as the request says, outside the sample") {
   Ready runner;
   REQUIRE(runner.Program100() == Failure::kNone);

@@ -28,6 +28,7 @@
 #define HOLDS_DATA 13
 #define GROWS_BESIDE_DATA 14
 #define SHARES_MEMORY 15
+#define EXPECTS_NEW_FILL 16
 
 namespace {
 
@@ -70,6 +71,25 @@ int32_t ShareMemory() {
   return 0;
 }
 
+// Returns a status if an output held the same in six calls in a row. There are 49 fills of NaN.
+int32_t CompareFill(const float* y) {
+  static struct {
+    const float* y;
+    uint32_t fill;
+    int repeats;
+  } outputs[64];
+  uint32_t fill = 0;
+  memcpy(&fill, y, sizeof(fill));
+  for (auto& output : outputs) {
+    if (output.y != nullptr && output.y != y) continue;
+    output.repeats = output.y == y && output.fill == fill ? output.repeats + 1 : 0;
+    output.y = y;
+    output.fill = fill;
+    return output.repeats == 5 ? 10 : 0;
+  }
+  return 11;
+}
+
 void* Nothing(void*) { return nullptr; }
 
 // Returns as a status any access that the sandbox should have refused.
@@ -102,6 +122,11 @@ extern "C" int32_t kernelcast_run(const DLTensor* inputs, int32_t num_inputs,
   const int64_t n = inputs[0].shape[0];
   const float* x = kc_data<const float>(inputs[0]);
   float* y = kc_data<float>(outputs[0]);
+  if (OBJECT_CASE == EXPECTS_NEW_FILL) {
+    const int32_t status = CompareFill(y);
+    if (status != 0) return status;
+    usleep(1000);
+  }
   for (int64_t i = 0; i < n; ++i) {
     y[i] = 2 * x[i] + (OBJECT_CASE == WRONG ? 2.0f : 1.0f);
   }
