@@ -53,8 +53,6 @@ struct SourceInputs {
   Workers::Capacity capacity;
   // A ranking is in progress, or waits for the forecaster to learn.
   bool ranking = false;
-  // The candidate that is next to decide is being forecast again.
-  bool next_is_forecast = false;
   // Whether there is a model that writes kernels.
   bool has_writer = false;
   // EngineOptions defines these.

@@ -1,8 +1,9 @@
 #include "services/orchestrator/core/decision_order.h"
 
-#include <algorithm>
-#include <cstdint>
+#include <set>
+#include <tuple>
 
+#include "services/orchestrator/core/candidate_source.h"
 #include "services/orchestrator/core/decide.h"
 
 namespace kernelcast::orchestrator {
@@ -15,45 +16,92 @@ constexpr uint64_t kPythonAtOnce = 8;
 // A candidate that has waited for this number of results comes before the others.
 constexpr uint64_t kPatience = 32;
 
-bool HasRoom(const Search& search, const Candidate& candidate, const SourceInputs& inputs) {
-  const uint64_t at_once = candidate.kind == CandidateKind::kPython ? kPythonAtOnce : kAtOnce;
-  return search.measuring < at_once * std::max<uint64_t>(1, inputs.capacity.measure_slots);
+// What waits in a search, or for a problem outside searches.
+struct Queue {
+  const std::set<std::string>& undecided;
+  uint64_t measuring = 0;  // decided to be measured and not settled
+  uint64_t labels = 0;
+};
+
+const ProblemHistory* HistoryOf(const State& state, const Evaluation& evaluation) {
+  if (!evaluation.search_id.empty()) return nullptr;
+  const Candidate& candidate = evaluation.candidate;
+  return state.FindHistory(candidate.problem_id, candidate.target, evaluation.device_model);
+}
+
+// Without a worker nothing that waits would be measured soon, so that it need not wait in order.
+bool HasRoom(uint64_t measuring, uint64_t at_once, uint64_t slots) {
+  return slots == 0 || measuring < at_once * slots;
+}
+
+bool IsEarlier(const Evaluation& a, const Evaluation& b) {
+  return std::tie(a.accepted_ns, a.request_id) < std::tie(b.accepted_ns, b.request_id);
+}
+
+std::optional<std::string> Next(const State& state, const Queue& queue, const OrderInputs& inputs) {
+  if (inputs.forecasts_next || !HasRoom(queue.measuring, kPythonAtOnce, inputs.measure_slots)) {
+    return std::nullopt;
+  }
+  const Evaluation* best = nullptr;
+  double most = 0;
+  for (const std::string& request_id : queue.undecided) {
+    const Evaluation* const evaluation = state.FindEvaluation(request_id);
+    if (evaluation == nullptr || !IsDecidedInOrder(state, *evaluation)) continue;
+    const Decision decision = Decide(state, *evaluation, inputs.now_ns);
+    if (!WaitsForOthers(state, *evaluation, decision)) return request_id;
+    const bool overdue = queue.labels >= evaluation->labels_at_first_forecast + kPatience;
+    // Candidates of callers are not sorted: where forecasts are poor, that found worse kernels.
+    const double merit = evaluation->generated ? decision.win_probability + (overdue ? 1 : 0) : 2;
+    if (best != nullptr && (merit < most || (merit == most && !IsEarlier(*evaluation, *best)))) {
+      continue;
+    }
+    const bool is_python = evaluation->candidate.kind == CandidateKind::kPython;
+    if (!HasRoom(queue.measuring, is_python ? kPythonAtOnce : kAtOnce, inputs.measure_slots)) {
+      continue;
+    }
+    best = evaluation;
+    most = merit;
+  }
+  if (best == nullptr) return std::nullopt;
+  return best->request_id;
 }
 
 }  // namespace
 
 bool IsDecidedInOrder(const State& state, const Evaluation& evaluation) {
-  const Search* const search = state.FindSearch(evaluation.search_id);
-  return search != nullptr && search->undecided.contains(evaluation.request_id) &&
-         !search->spec.measure_everything && !IsSelectedFrom(*search, evaluation);
+  const std::string& request_id = evaluation.request_id;
+  if (const Search* const search = state.FindSearch(evaluation.search_id)) {
+    return search->undecided.contains(request_id) && !search->spec.measure_everything &&
+           !IsSelectedFrom(*search, evaluation);
+  }
+  const ProblemHistory* const history = HistoryOf(state, evaluation);
+  return history != nullptr && history->undecided().contains(request_id);
 }
 
-bool IsOutdated(const Search& search, const Evaluation& evaluation) {
-  return evaluation.forecast && evaluation.forecast->labels_seen &&
-         evaluation.labels_at_forecast < search.labels;
+bool IsOutdated(const State& state, const Evaluation& evaluation) {
+  if (!evaluation.forecast || !evaluation.forecast->labels_seen) return false;
+  if (const Search* const search = state.FindSearch(evaluation.search_id)) {
+    // When a search ends, nothing more is measured.
+    return search->status == SearchStatus::kRunning &&
+           evaluation.labels_at_forecast < search->labels;
+  }
+  const ProblemHistory* const history = HistoryOf(state, evaluation);
+  return history != nullptr && evaluation.labels_at_forecast < history->measured();
+}
+
+bool WaitsForOthers(const State& state, const Evaluation& evaluation, const Decision& decision) {
+  return decision.reason == DecisionReason::kPromising ||
+         decision.reason == DecisionReason::kLowConfidence || IsOutdated(state, evaluation);
 }
 
 std::optional<std::string> NextToDecide(const State& state, const Search& search,
-                                        const SourceInputs& inputs) {
-  if (inputs.next_is_forecast) return std::nullopt;
-  std::optional<std::string> best;
-  double most = 0;
-  for (const std::string& request_id : search.undecided) {
-    const Evaluation* const evaluation = state.FindEvaluation(request_id);
-    if (evaluation == nullptr || !IsDecidedInOrder(state, *evaluation)) continue;
-    const Decision decision = Decide(state, *evaluation, inputs.now_ns);
-    const bool waits = decision.reason == DecisionReason::kPromising ||
-                       decision.reason == DecisionReason::kLowConfidence ||
-                       IsOutdated(search, *evaluation);
-    if (!waits) return request_id;
-    const bool overdue = search.labels >= evaluation->labels_at_first_forecast + kPatience;
-    const double merit = decision.win_probability + (overdue ? 1 : 0);
-    if (best && merit <= most) continue;
-    if (!HasRoom(search, evaluation->candidate, inputs)) continue;
-    best = request_id;
-    most = merit;
-  }
-  return best;
+                                        const OrderInputs& inputs) {
+  return Next(state, {search.undecided, search.measuring, search.labels}, inputs);
+}
+
+std::optional<std::string> NextToDecide(const State& state, const ProblemHistory& history,
+                                        const OrderInputs& inputs) {
+  return Next(state, {history.undecided(), history.measuring(), history.measured()}, inputs);
 }
 
 }  // namespace kernelcast::orchestrator

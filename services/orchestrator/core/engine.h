@@ -326,8 +326,14 @@ class Engine {
 
   void DriveSearches();
   void DriveSearch(const std::string& search_id);
-  // Whether the candidate that is next to decide is being forecast again.
-  bool ForecastsNext(const Search& search) const;
+  // Decides what waits in a search, or for a problem outside searches. `queue` is unique to it.
+  template <class Owner>
+  void DecideInOrder(const std::string& queue, const Owner& owner, uint64_t measure_slots);
+  void DriveProblems();
+  // Has all problems looked at for which candidates outside searches wait.
+  void NoteProblems();
+  // The same for the problem that the event is about. Call it before the event is applied.
+  void NoteProblem(const Event& event);
   // Values of the outside world for the search's plan.
   SearchInputs InputsOf(const Search& search);
   // Makes the calls that the search needs and that are not in progress.
@@ -399,6 +405,9 @@ class Engine {
   };
   std::map<std::string, Wait> waits_;
   std::set<std::string> dirty_searches_;
+  std::set<State::DeviceKey> dirty_problems_;
+  // The request that NextToDecide returned last and that is being forecast again, by queue.
+  std::map<std::string, std::string> forecast_again_;
   // Searches whose pruned candidates are being ranked, and when to rank again those whose
   // forecaster had not learnt (monotonic clock). 0: the forecaster has been asked.
   std::map<std::string, int64_t> rankings_;

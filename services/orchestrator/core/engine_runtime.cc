@@ -86,6 +86,7 @@ absl::Status Engine::Recover() {
     Post([this, request_id] { Advance(request_id); });
   }
   dirty_searches_ = state_.open_searches();
+  NoteProblems();
   durable_sequence_ = state_.last_sequence();
   UpdateFigures();
   return absl::OkStatus();
@@ -118,6 +119,7 @@ void Engine::Round(std::deque<Task>& tasks) {
     next_tick_ns_ = clock_->MonotonicNs() + absl::ToInt64Nanoseconds(options_.tick);
   }
   DriveSearches();
+  DriveProblems();
   OfferLabels();
   Commit();
   std::vector<Task> actions;
@@ -127,6 +129,7 @@ void Engine::Round(std::deque<Task>& tasks) {
 
 void Engine::Tick() {
   dirty_searches_.insert(state_.open_searches().begin(), state_.open_searches().end());
+  NoteProblems();
   LookForDevices();
   if (observer_ != nullptr) {
     AfterCommit([this] { observer_->OnOverview(MakeOverview()); });
@@ -188,11 +191,28 @@ void Engine::Fail(const absl::Status& status) {
   if (callback) callback();
 }
 
+// A candidate outside searches waits, or the device has room for another one.
+void Engine::NoteProblem(const Event& event) {
+  const std::string* request_id = nullptr;
+  if (const auto* forecast = std::get_if<EvaluationForecast>(&event.body)) {
+    request_id = &forecast->request_id;
+  } else if (const auto* settled = std::get_if<EvaluationSettled>(&event.body)) {
+    request_id = &settled->request_id;
+  } else {
+    return;
+  }
+  const Evaluation* const evaluation = state_.FindEvaluation(*request_id);
+  if (evaluation == nullptr || !evaluation->search_id.empty()) return;
+  const Candidate& candidate = evaluation->candidate;
+  dirty_problems_.emplace(candidate.problem_id, candidate.target, evaluation->device_model);
+}
+
 bool Engine::Emit(EventBody body) {
   auto event = std::make_unique<Event>();
   event->time_ns = NowNs();
   event->body = std::move(body);
   AppendEntry entry = EntryFor(*event, state_);
+  NoteProblem(*event);
   const absl::Status applied = state_.Apply(state_.last_sequence() + 1, *event);
   if (!applied.ok()) {
     Log(LogLevel::kError, "event does not fit the state",
@@ -221,6 +241,7 @@ void Engine::CapacityChanged() {
   Post([this] {
     device_models_.clear();
     dirty_searches_.insert(state_.open_searches().begin(), state_.open_searches().end());
+    NoteProblems();
     LookForDevices();
   });
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
@@ -139,12 +140,10 @@ void Engine::DriveSearches() {
 void Engine::DriveSearch(const std::string& search_id) {
   const Search* search = state_.FindSearch(search_id);
   if (search == nullptr || search->ended_ns != 0) return;
-  SearchInputs inputs = InputsOf(*search);
-  while (const std::optional<std::string> next = NextToDecide(state_, *search, inputs)) {
-    Advance(*next, /*is_next=*/true);
-    // If it is not decided, it is being forecast again.
-    inputs.next_is_forecast = search->undecided.contains(*next);
-  }
+  const SearchInputs inputs = InputsOf(*search);
+  const bool proposes = SourceFor(search->spec.generator).ProposesByItself();
+  DecideInOrder(search_id, *search,
+                std::max<uint64_t>(proposes ? 1 : 0, inputs.capacity.measure_slots));
   if (draining_) return;
   NoteWait(*search, inputs);
   if (search->status != SearchStatus::kRunning) StopWriting(search_id);
@@ -154,10 +153,42 @@ void Engine::DriveSearch(const std::string& search_id) {
   }
 }
 
-bool Engine::ForecastsNext(const Search& search) const {
-  return std::ranges::any_of(search.undecided, [this](const std::string& request_id) {
-    return acting_.contains(request_id);
-  });
+template <class Owner>
+void Engine::DecideInOrder(const std::string& queue, const Owner& owner, uint64_t measure_slots) {
+  OrderInputs inputs;
+  inputs.now_ns = NowNs();
+  inputs.measure_slots = measure_slots;
+  const auto undecided = [this](const std::string& request_id) {
+    const Evaluation* const evaluation = state_.FindEvaluation(request_id);
+    return evaluation != nullptr && !evaluation->decision;
+  };
+  std::string& forecast_again = forecast_again_[queue];
+  inputs.forecasts_next = acting_.contains(forecast_again) && undecided(forecast_again);
+  while (const std::optional<std::string> next = NextToDecide(state_, owner, inputs)) {
+    Advance(*next, /*is_next=*/true);
+    // If it is not decided, it is being forecast again.
+    inputs.forecasts_next = undecided(*next);
+    forecast_again = *next;
+  }
+  if (!inputs.forecasts_next) forecast_again_.erase(queue);
+}
+
+void Engine::DriveProblems() {
+  std::set<State::DeviceKey> dirty;
+  dirty.swap(dirty_problems_);
+  for (const State::DeviceKey& key : dirty) {
+    const auto& [problem_id, target, device_model] = key;
+    const ProblemHistory* const history = state_.FindHistory(problem_id, target, device_model);
+    if (history == nullptr || history->undecided().empty()) continue;
+    DecideInOrder(absl::StrJoin(key, "\n"), *history,
+                  workers_->CapacityFor(target, device_model).measure_slots);
+  }
+}
+
+void Engine::NoteProblems() {
+  for (const auto& [key, history] : state_.histories()) {
+    if (!history.undecided().empty()) dirty_problems_.insert(key);
+  }
 }
 
 SearchInputs Engine::InputsOf(const Search& search) {
@@ -166,7 +197,6 @@ SearchInputs Engine::InputsOf(const Search& search) {
   inputs.now_ns = NowNs();
   inputs.capacity = workers_->CapacityFor(spec.target, search.device_model);
   inputs.ranking = rankings_.contains(search.search_id);
-  inputs.next_is_forecast = ForecastsNext(search);
   inputs.has_writer = writer_ != nullptr;
   inputs.generation_backoff = options_.generation_backoff;
   inputs.max_generation_backoff = options_.max_generation_backoff;

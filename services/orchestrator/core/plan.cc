@@ -62,7 +62,7 @@ double StopBelow(const State& state, const Evaluation& evaluation) {
   return kBehindMargin * search->leaders.front().speedup.low;
 }
 
-EvaluationAction DecideNow(const State& state, const Evaluation& evaluation, int64_t now_ns) {
+DecideCandidate DecideNow(const State& state, const Evaluation& evaluation, int64_t now_ns) {
   DecideCandidate action{Decide(state, evaluation, now_ns), std::nullopt};
   if (action.decision.kind != DecisionKind::kReject) return action;
   action.rejection.emplace();
@@ -88,13 +88,16 @@ ForecastCandidate ForecastOf(const State& state, const Evaluation& evaluation,
 
 EvaluationAction PlanDecision(const State& state, const Evaluation& evaluation,
                               const EvaluationInputs& inputs) {
-  if (IsDecidedInOrder(state, evaluation)) {
-    if (!inputs.is_next) return WaitForOthers{};
-    const ReferenceDescribed* const reference = state.FindReference(
-        evaluation.candidate.problem_id, evaluation.candidate.target, evaluation.device_model);
-    if (reference != nullptr && IsOutdated(*state.FindSearch(evaluation.search_id), evaluation)) {
-      return ForecastOf(state, evaluation, reference->facts);
-    }
+  if (!IsDecidedInOrder(state, evaluation)) return DecideNow(state, evaluation, inputs.now_ns);
+  if (!inputs.is_next) {
+    DecideCandidate decide = DecideNow(state, evaluation, inputs.now_ns);
+    if (WaitsForOthers(state, evaluation, decide.decision)) return WaitForOthers{};
+    return decide;
+  }
+  const ReferenceDescribed* const reference = state.FindReference(
+      evaluation.candidate.problem_id, evaluation.candidate.target, evaluation.device_model);
+  if (reference != nullptr && IsOutdated(state, evaluation)) {
+    return ForecastOf(state, evaluation, reference->facts);
   }
   return DecideNow(state, evaluation, inputs.now_ns);
 }

@@ -21,8 +21,9 @@ AnchorKernel MakeAnchor(const Candidate& candidate, const CompileFacts& facts,
 }
 
 void ProblemHistory::Decide(std::string_view request_id, const Decision& decision,
-                            const Forecast* forecast) {
+                            const kernelcast::Forecast* forecast) {
   ++decided_;
+  undecided_.erase(std::string(request_id));
   if (decision.kind == DecisionKind::kMeasure) ++measuring_;
   routes_.Decide(request_id, decision, forecast);
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,8 +32,11 @@ AnchorKernel MakeAnchor(const Candidate& candidate, const CompileFacts& facts,
 // A value that is a function of the sequence of calls. Bounded. Not thread-safe.
 class ProblemHistory {
  public:
+  // A candidate outside searches, which may be pruned, has a forecast.
+  void Forecast(std::string_view request_id) { undecided_.emplace(request_id); }
   // A candidate outside searches was decided on. `forecast` may be null.
-  void Decide(std::string_view request_id, const Decision& decision, const Forecast* forecast);
+  void Decide(std::string_view request_id, const Decision& decision,
+              const kernelcast::Forecast* forecast);
   // The candidate was settled. `speedup` as in RouteHistory::Settle.
   void Settle(std::string_view request_id, const Decision& decision, double speedup,
               double win_margin);
@@ -46,6 +50,12 @@ class ProblemHistory {
   const std::shared_ptr<const AnchorKernel>& best() const { return best_; }
   // Speedup of best(), at least 1.
   double incumbent_speedup() const { return best_ != nullptr ? best_->speedup.value : 1; }
+  // Requests outside searches that have a forecast and no decision.
+  const std::set<std::string>& undecided() const { return undecided_; }
+  // Candidates outside searches that are decided to be measured and not settled.
+  uint64_t measuring() const { return measuring_; }
+  // Calls of Measured.
+  uint64_t measured() const { return measured_; }
   // Counts and incumbent for a candidate outside searches.
   PolicyInput Input() const;
   std::string Digest() const;
@@ -54,6 +64,7 @@ class ProblemHistory {
   uint64_t measured_ = 0;
   uint64_t measuring_ = 0;
   uint64_t decided_ = 0;
+  std::set<std::string> undecided_;
   std::shared_ptr<const AnchorKernel> best_;
   RouteHistory routes_;
 };

@@ -307,17 +307,23 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationForeca
           ? (*model)->outcome == ModelOutcome::kDeclined
           : abstention != nullptr && abstention->cause == Abstention::Cause::kModelDeferred;
   evaluation.stage = Stage::kDecide;
+  const bool is_routed = evaluation.forecast && evaluation.mode == EvaluateMode::kRoute;
   if (auto search = searches_.find(evaluation.search_id); search != searches_.end()) {
     search->second.last_sequence = sequence;
     evaluation.labels_at_forecast = search->second.labels;
     if (first) evaluation.labels_at_first_forecast = search->second.labels;
-    if (evaluation.forecast && evaluation.generated && evaluation.mode == EvaluateMode::kRoute) {
-      search->second.undecided.insert(event.request_id);
-    }
+    if (is_routed) search->second.undecided.insert(event.request_id);
     if (model->has_value()) {
       search->second.counts.model_use.Add(**model);
       CountUnpriced((*model)->token_usage, search->second.counts);
     }
+  } else if (evaluation.search_id.empty() && is_routed && !evaluation.device_model.empty()) {
+    const Candidate& candidate = evaluation.candidate;
+    ProblemHistory& history =
+        histories_[{candidate.problem_id, candidate.target, evaluation.device_model}];
+    history.Forecast(event.request_id);
+    evaluation.labels_at_forecast = history.measured();
+    if (first) evaluation.labels_at_first_forecast = history.measured();
   }
   return absl::OkStatus();
 }

@@ -62,7 +62,8 @@ struct Evaluation {
   Stage stage = Stage::kCompile;
   CompileFacts facts;
   std::optional<Forecast> forecast;
-  // Search::labels at the first and at the last forecast.
+  // Search::labels at the first and at the last forecast. Outside searches
+  // ProblemHistory::measured().
   uint64_t labels_at_first_forecast = 0;
   uint64_t labels_at_forecast = 0;
   // The forecaster, or its model, declined to forecast.
@@ -246,7 +247,7 @@ struct Search {
   // Kept only until the search is closed.
   uint64_t in_flight = 0;
   uint64_t measuring = 0;  // decided to be measured and not settled
-  // Requests of proposed candidates with a forecast and no decision.
+  // Requests of routed candidates with a forecast and no decision.
   std::set<std::string> undecided;
   std::map<std::string, CandidateHistory, std::less<>> history;
   // Correct candidates, best screening first, at most kMaxLeaders.
@@ -320,9 +321,12 @@ class State {
   // For one device model. Null if it has not been described yet.
   const ReferenceDescribed* FindReference(std::string_view problem_id, std::string_view target,
                                           std::string_view device_model) const;
-  // Null before anything was measured or decided.
+  // Null before anything was forecast, measured or decided.
   const ProblemHistory* FindHistory(std::string_view problem_id, std::string_view target,
                                     std::string_view device_model) const;
+  // Problem, target, device model.
+  using DeviceKey = std::tuple<std::string, std::string, std::string>;
+  const std::map<DeviceKey, ProblemHistory>& histories() const { return histories_; }
   // By request id, unordered. Do not iterate where the result must be the same after a replay.
   using Evaluations = absl::node_hash_map<std::string, Evaluation>;
   const Evaluations& evaluations() const { return evaluations_; }
@@ -374,9 +378,6 @@ class State {
                       const EvaluationSettled& event);
   void SettleInHistory(const Evaluation& evaluation, const EvaluationSettled& event);
   void AddPendingLabel(const Evaluation& evaluation, const EvaluationSettled& event);
-
-  // Problem, target, device model.
-  using DeviceKey = std::tuple<std::string, std::string, std::string>;
 
   std::map<std::string, std::shared_ptr<const Problem>, std::less<>> problems_;
   std::map<DeviceKey, ReferenceDescribed> references_;

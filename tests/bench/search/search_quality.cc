@@ -12,8 +12,9 @@
 // search. Each figure is compared with the same number of random points, which is the same search
 // without a surrogate.
 //
-// With --routed the points are streamed in random order, as by `kernelcast evaluate --mode route`,
-// instead of searched. There is no budget, and the share that the policy measured is printed.
+// With --routed the points are streamed in random order, as by `kernelcast evaluate --mode route
+// --in-flight N`, instead of searched. There is no budget, and the share that the policy measured
+// is printed.
 //
 // With --prior-records each problem's forecaster starts from a prior trained on the records of all
 // other families of problems.
@@ -52,9 +53,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As `kernelcast evaluate --in-flight`, scaled to the size of the spaces.
-constexpr size_t kRoutedInFlight = 8;
-
 struct Options {
   std::string problems = testing::SourcePath("examples/problems");
   std::string target = std::string(kCpuTargetName);
@@ -66,6 +64,7 @@ struct Options {
   double pace = 0.1;
   bool measure = false;
   bool routed = false;
+  size_t in_flight = 8;
   std::string keep;
   std::string prior = "none";
   std::vector<std::string> prior_records;
@@ -83,8 +82,8 @@ struct RoutedStream {
 
 // Streams in every point of the space with a limited number in flight.
 absl::StatusOr<RoutedStream> Route(testing::Cluster& cluster, const Problem& problem,
-                                   const std::string& target, int seed) {
-  const Space& space = *problem.targets.at(target).space;
+                                   const Options& options, int seed) {
+  const Space& space = *problem.targets.at(options.target).space;
   std::vector<SpacePoint> points = EnumeratePoints(space);
   std::shuffle(points.begin(), points.end(), std::mt19937_64(static_cast<uint64_t>(seed)));
   grpc::ClientContext context;
@@ -98,7 +97,7 @@ absl::StatusOr<RoutedStream> Route(testing::Cluster& cluster, const Problem& pro
         ToProto(CandidateFromPoint(space, points[sent++], problem.problem_id));
     stream->Write(request);
   };
-  while (sent < std::min(points.size(), kRoutedInFlight)) send();
+  while (sent < std::min(points.size(), options.in_flight)) send();
   v1::EvaluateReply reply;
   while (routed.candidates < points.size() && stream->Read(&reply)) {
     ++routed.candidates;
@@ -224,7 +223,7 @@ absl::Status RunRouted(const Options& options, const std::vector<Problem>& probl
       testing::Cluster cluster;
       KC_RETURN_IF_ERROR(cluster.Start(Replaying(path, options.pace, prior)));
       KC_RETURN_IF_ERROR(cluster.PutProblem(problem));
-      KC_ASSIGN_OR_RETURN(const auto routed, Route(cluster, problem, options.target, seed));
+      KC_ASSIGN_OR_RETURN(const auto routed, Route(cluster, problem, options, seed));
       const double found = routed.best_speedup / pool.speedups.back();
       const double share =
           static_cast<double>(routed.measured) / static_cast<double>(routed.candidates);
@@ -240,6 +239,7 @@ absl::Status RunRouted(const Options& options, const std::vector<Problem>& probl
         jsonl << nlohmann::json{{"problem", problem.name},
                                 {"target", options.target},
                                 {"seed", seed},
+                                {"in_flight", options.in_flight},
                                 {"routed", routed.candidates},
                                 {"measured", routed.measured},
                                 {"audited", routed.audited},
@@ -412,7 +412,11 @@ int Main(int argc, char** argv) {
   app.add_option(
       "--worker-argument", options.worker_arguments,
       "Arguments of the worker that measures them, such as --worker-argument=--python=python3");
-  app.add_flag("--routed", options.routed, "Stream the points instead of searching");
+  CLI::Option* const routed =
+      app.add_flag("--routed", options.routed, "Stream the points instead of searching");
+  app.add_option("--in-flight", options.in_flight, "Points that are not answered yet")
+      ->check(CLI::PositiveNumber)
+      ->needs(routed);
   CLI11_PARSE(app, argc, argv);
   options.parameters.insert(parameters.begin(), parameters.end());
   if (absl::Status status = Run(options); !status.ok()) {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/clock.h"
 #include "common/base/hash.h"
+#include "services/orchestrator/core/decision_order.h"
 #include "services/orchestrator/core/plan.h"
 #include "services/orchestrator/store/event_codec.h"
 #include "tests/unit/services/orchestrator/fakes.h"
@@ -147,11 +148,15 @@ class Caller {
   bool stopped_ = false;
 };
 
-// The call that the plan of an evaluation needs, or the index of another action.
-std::string CallFor(const State& state, const Evaluation& evaluation, int64_t now_ns) {
+// The call that the plan of an evaluation needs, or the index of another action. Nothing: it waits
+// for others.
+std::optional<std::string> CallFor(const State& state, const Evaluation& evaluation, int64_t now_ns,
+                                   bool is_next) {
   EvaluationInputs inputs;
   inputs.now_ns = now_ns;
+  inputs.is_next = is_next;
   const EvaluationAction action = PlanEvaluation(state, evaluation, inputs);
+  if (std::holds_alternative<WaitForOthers>(action)) return std::nullopt;
   if (std::holds_alternative<DescribeReference>(action)) return "reference";
   if (std::holds_alternative<CompileCandidate>(action)) return "compile " + evaluation.request_id;
   if (std::holds_alternative<MeasureCandidate>(action)) return "measure " + evaluation.request_id;
@@ -167,7 +172,8 @@ std::vector<std::string> Undone(const State& state, const Workers& workers,
   const std::set<std::string> waiting = calls.names();
   std::vector<std::string> wanted;
   for (const std::string& id : state.EvaluationIds()) {
-    wanted.push_back(CallFor(state, *state.FindEvaluation(id), now_ns));
+    const auto call = CallFor(state, *state.FindEvaluation(id), now_ns, /*is_next=*/false);
+    if (call) wanted.push_back(*call);
   }
   for (const std::string& id : state.open_searches()) {
     const Search& search = *state.FindSearch(id);
@@ -181,6 +187,16 @@ std::vector<std::string> Undone(const State& state, const Workers& workers,
     inputs.max_generation_backoff = defaults.max_generation_backoff;
     inputs.generation_patience = defaults.generation_patience;
     inputs.confirmation.candidates = defaults.confirm_candidates;
+    const bool forecasts_next =
+        std::ranges::any_of(search.undecided, [&](const std::string& request_id) {
+          const Candidate& candidate = state.FindEvaluation(request_id)->candidate;
+          return waiting.contains("forecast " + candidate.candidate_id);
+        });
+    if (const auto next =
+            NextToDecide(state, search, {now_ns, inputs.capacity.measure_slots, forecasts_next})) {
+      const auto call = CallFor(state, *state.FindEvaluation(*next), now_ns, /*is_next=*/true);
+      wanted.push_back(call.value_or("decision of " + *next));
+    }
     if (const auto action = PlanSearch(state, search, inputs)) {
       wanted.push_back(absl::StrCat("action ", action->index(), " for ", id));
     }

@@ -45,12 +45,9 @@ struct Written {
     history.Add(EvaluationForecast{
         id, FakeForecasters::Make(history.evaluation(id).candidate, speedup, 0.2, labels)});
   }
-  std::string Next(bool next_is_forecast = false) const {
-    SourceInputs inputs;
-    inputs.now_ns = history.now_ns();
-    inputs.capacity = {2, 1};
-    inputs.next_is_forecast = next_is_forecast;
-    return NextToDecide(history.state(), history.search(), inputs).value_or("");
+  std::string Next(bool forecasts_next = false) const {
+    return NextToDecide(history.state(), history.search(), {history.now_ns(), 1, forecasts_next})
+        .value_or("");
   }
 
   EventHistory history;
@@ -65,7 +62,7 @@ TEST_CASE(
   search.Add("fair", 2.1, 6);
   CHECK(std::holds_alternative<WaitForOthers>(search.history.Plan("better", false)));
   CHECK(search.Next() == "better");
-  CHECK(search.Next(/*next_is_forecast=*/true).empty());
+  CHECK(search.Next(/*forecasts_next=*/true).empty());
   search.history.Decide("better", DecisionReason::kPromising);
   CHECK(search.Next() == "good");
   search.history.Decide("good", DecisionReason::kPromising);
@@ -94,8 +91,7 @@ TEST_CASE("A candidate that is pruned does not wait for the device") {
   search.Add("waits", 2.4, 6);
   CHECK(search.Next().empty());
   search.Add("slow", 0.5, 6);
-  CHECK(search.Next() == "slow");
-  const EvaluationAction action = search.history.Plan("slow", true);
+  const EvaluationAction action = search.history.Plan("slow", false);
   CHECK(std::get<DecideCandidate>(action).decision.reason == DecisionReason::kUnpromising);
 }
 
@@ -138,16 +134,56 @@ TEST_CASE("A candidate that has waited for 32 results is next") {
   CHECK(search.Next() == "unlikely");
 }
 
-TEST_CASE("Candidates of callers are decided at once") {
+TEST_CASE("Candidates of callers are decided as they arrived, in searches and outside") {
+  const std::string search_id = GENERATE("s1", "");
+  CAPTURE(search_id);
   EventHistory history;
   const std::string problem = history.PutProblem();
   history.DescribeReference(problem);
   history.StartSearch(history.Spec(problem, GeneratorKind::kExternal));
-  history.Accept("theirs", problem, "// theirs\n", "s1");
-  history.Compile("theirs");
-  history.Forecast("theirs", 2);
-  CHECK_FALSE(IsDecidedInOrder(history.state(), history.evaluation("theirs")));
-  CHECK(std::holds_alternative<DecideCandidate>(history.Plan("theirs")));
+  const auto add = [&](const std::string& id, double speedup, EvaluateMode mode) {
+    history.Accept(id, problem, absl::StrCat("// ", id, "\n"), search_id, mode);
+    history.Compile(id);
+    history.Forecast(id, speedup);
+  };
+  const auto next = [&](uint64_t measure_slots) {
+    const OrderInputs inputs{history.now_ns(), measure_slots, false};
+    const State& state = history.state();
+    if (!search_id.empty()) return NextToDecide(state, history.search(), inputs).value_or("");
+    const Candidate& candidate = history.evaluation("waits").candidate;
+    return NextToDecide(state, *state.FindHistory(problem, candidate.target, EventHistory::kDevice),
+                        inputs)
+        .value_or("");
+  };
+  for (int i = 0; i < 6; ++i) {
+    const std::string id = absl::StrCat("start", i);
+    add(id, 2, EvaluateMode::kRoute);
+    CHECK(std::holds_alternative<DecideCandidate>(history.Plan(id)));
+    history.Decide(id, DecisionReason::kBootstrap);
+    history.Measure(id, 2);
+  }
+  for (const std::string id : {"first", "second"}) {
+    add(id, 2.6, EvaluateMode::kRoute);
+    history.Decide(id, DecisionReason::kPromising);
+  }
+  add("waits", 2.4, EvaluateMode::kRoute);
+  add("likelier", 2.8, EvaluateMode::kRoute);
+  CHECK(std::holds_alternative<WaitForOthers>(history.Plan("waits")));
+  CHECK(next(1).empty());
+  CHECK(next(2) == "waits");
+  // Without a worker nobody waits for others.
+  CHECK(next(0) == "waits");
+  history.Measure("first", 2.1);
+  CHECK(next(1) == "waits");
+  history.Decide("waits", DecisionReason::kPromising);
+  history.Measure("second", 2.1);
+  CHECK(next(1) == "likelier");
+
+  add("slow", 0.5, EvaluateMode::kRoute);
+  CHECK(std::holds_alternative<DecideCandidate>(history.Plan("slow")));
+  // What a caller wants measured does not wait.
+  add("wanted", 0.5, EvaluateMode::kMeasure);
+  CHECK(std::holds_alternative<DecideCandidate>(history.Plan("wanted")));
 }
 
 }  // namespace

@@ -272,10 +272,9 @@ TEST_CASE("Random points are decided in order, and those of the start at once") 
   derived.history.Propose(propose->request_id, propose->candidate);
   derived.history.Compile(propose->request_id);
   derived.history.Forecast(propose->request_id, 8);
-  CHECK(NextToDecide(derived.history.state(), derived.history.search(), derived.inputs) ==
-        propose->request_id);
+  CHECK(IsDecidedInOrder(derived.history.state(), derived.history.evaluation(propose->request_id)));
   // The start of a search without selection.
-  const auto action = derived.history.Plan(propose->request_id, /*is_next=*/true);
+  const auto action = derived.history.Plan(propose->request_id);
   CHECK(std::get<DecideCandidate>(action).decision.reason == DecisionReason::kBootstrap);
 }
 

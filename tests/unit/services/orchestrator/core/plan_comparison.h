@@ -242,8 +242,7 @@ class PlanComparison {
     }
     EvaluationAction action = PlanAt(decided, time_ns);
     if (std::holds_alternative<WaitForOthers>(action)) {
-      CHECK(NextToDecide(state_, *state_.FindSearch(decided.search_id), InputsAt(time_ns)) ==
-            event.request_id);
+      CHECK(NextIn(time_ns, decided) == event.request_id);
       action = PlanAt(decided, time_ns, /*is_next=*/true);
       ++planned["in order"];
     }
@@ -333,7 +332,7 @@ class PlanComparison {
     if (evaluation.forecast) {
       // NextToDecide returned it some events ago.
       CHECK(std::holds_alternative<WaitForOthers>(action));
-      CHECK(IsOutdated(*state_.FindSearch(evaluation.search_id), evaluation));
+      CHECK(IsOutdated(state_, evaluation));
       ++planned["forecast again"];
       return;
     }
@@ -454,6 +453,19 @@ class PlanComparison {
     inputs.now_ns = time_ns;
     inputs.device = DeviceAt(time_ns);
     return PlanEvaluation(state_, evaluation, inputs);
+  }
+
+  // What is next to decide in the queue of an evaluation.
+  std::optional<std::string> NextIn(int64_t time_ns, const Evaluation& evaluation) {
+    const OrderInputs order{time_ns, InputsAt(time_ns).capacity.measure_slots, false};
+    if (const Search* const search = state_.FindSearch(evaluation.search_id)) {
+      return NextToDecide(state_, *search, order);
+    }
+    const Candidate& candidate = evaluation.candidate;
+    const ProblemHistory* const history =
+        state_.FindHistory(candidate.problem_id, candidate.target, evaluation.device_model);
+    REQUIRE(history != nullptr);
+    return NextToDecide(state_, *history, order);
   }
 
   const SearchInputs& InputsAt(int64_t time_ns) {

@@ -213,6 +213,9 @@ TEST_CASE("EvaluationForecast keeps the forecast, and whether the model declined
   history.Add(
       EvaluationForecast{"declined", Abstention{Abstention::Cause::kModelDeferred, "llm", ""}});
   CHECK(history.evaluation("declined").declined);
+  // The one with a forecast waits for its decision, and may be forecast again.
+  CheckRefused(history, EvaluationForecast{"away", Abstention{}});
+  history.Decide("forecast", DecisionReason::kPromising);
   CheckRefused(history, EvaluationForecast{"forecast", Abstention{}});
 }
 
