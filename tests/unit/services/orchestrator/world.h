@@ -39,10 +39,14 @@ struct World {
     return id->get_future().get();
   }
 
-  absl::StatusOr<EvaluationRecord> Evaluate(Engine::EvaluateCommand command) {
+  using Answer = std::future<absl::StatusOr<EvaluationRecord>>;
+  Answer EvaluateLater(Engine::EvaluateCommand command) {
     auto result = std::make_shared<std::promise<absl::StatusOr<EvaluationRecord>>>();
     engine->Evaluate(std::move(command), [result](auto record) { result->set_value(record); });
-    return result->get_future().get();
+    return result->get_future();
+  }
+  absl::StatusOr<EvaluationRecord> Evaluate(Engine::EvaluateCommand command) {
+    return EvaluateLater(std::move(command)).get();
   }
 
   absl::StatusOr<SearchSnapshot> StartSearch(const std::string& id, SearchSpec spec) {
