@@ -28,6 +28,20 @@ double Bound(const Tolerance& tolerance, double absolute, double expected) {
              : absolute + tolerance.rtol * magnitude;
 }
 
+// The relative error of rounding to the nearest value is at most this. 0 for integers.
+double UnitRoundoff(DataType dtype) {
+  switch (dtype) {
+    case DataType::kFloat64: return 0x1p-53;
+    case DataType::kFloat32: return 0x1p-24;
+    case DataType::kFloat16: return 0x1p-11;
+    case DataType::kBfloat16: return 0x1p-8;
+    case DataType::kFloat8E4m3: return 0x1p-4;
+    case DataType::kFloat8E5m2: return 0x1p-3;
+    default: return 0;
+  }
+}
+constexpr int64_t kFewestToAverage = 64;
+
 constexpr int kReportedDigits = 4;
 constexpr int kMostReportedDigits = 9;
 
@@ -241,6 +255,12 @@ void FillPoison(PoisonKind kind, uint64_t seed, const ExpectedTensor& expected,
   });
 }
 
+double NormwiseLimit(const Tolerance& tolerance, DataType dtype, int64_t elements) {
+  const bool averages = elements >= kFewestToAverage;
+  return tolerance.normwise > 0 && !averages ? tolerance.normwise + UnitRoundoff(dtype)
+                                             : tolerance.normwise;
+}
+
 TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std::byte> output,
                             std::optional<Poison> poison) {
   const DataType dtype = expected.layout().dtype;
@@ -261,8 +281,8 @@ TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std:
     });
     const double error_norm = std::sqrt(pass.error_squares);
     verdict.normwise_error = expected.norm() > 0 ? error_norm / expected.norm() : error_norm;
-    over_budget = tolerance.normwise > 0 && expected.rms() > tolerance.atol &&
-                  verdict.normwise_error > tolerance.normwise;
+    const double limit = NormwiseLimit(tolerance, dtype, n);
+    over_budget = limit > 0 && expected.rms() > tolerance.atol && verdict.normwise_error > limit;
     const bool within = tolerance.max_error <= 0 || pass.largest_error <= tolerance.max_error;
     if (pass.bad == 0 && within && !zeros) {
       verdict.ok = !over_budget;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "services/worker/core/verification.h"
+
 namespace kernelcast::worker {
 
 ComparisonRule CudaExpected::Rule() const {
@@ -29,8 +31,9 @@ CudaVerdict JudgeComparison(const CudaExpected& expected, const TensorComparison
   const bool zeros = tolerance.not_all_zero && expected.norm > 0 && comparison.nonzero == 0;
   if (comparison.mismatches == 0 && !zeros) {
     verdict.cause = WrongResult::Cause::kNormwise;
-    verdict.ok = !(IsFloat(expected.dtype) && tolerance.normwise > 0 &&
-                   expected.rms > tolerance.atol && verdict.normwise_error > tolerance.normwise);
+    const double limit = NormwiseLimit(tolerance, expected.dtype, expected.count);
+    verdict.ok = !(IsFloat(expected.dtype) && limit > 0 && expected.rms > tolerance.atol &&
+                   verdict.normwise_error > limit);
     return verdict;
   }
   const bool unwritten =

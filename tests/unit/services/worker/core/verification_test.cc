@@ -88,6 +88,23 @@ TEST_CASE("Errors too small per element add up in the norm") {
   CHECK(Compare(Expect(want, loose), got).ok);
 }
 
+TEST_CASE("A few elements may be off by the rounding of their type") {
+  const Tolerance tolerance{.atol = 1e-6, .rtol = 4.5e-3, .normwise = 2.4e-3};
+  const auto compare = [&](size_t elements, float error) {
+    const std::vector<double> want(elements, 1 + error);
+    const uint16_t one = 0x3f80;
+    const std::vector<uint16_t> got(elements, one);
+    return Compare(Expect(want, tolerance, DataType::kBfloat16), got).ok;
+  };
+  // 2^-8, for a value halfway between 1 and the next bfloat16.
+  CHECK(compare(1, 3.9e-3f));
+  CHECK(compare(63, 3.9e-3f));
+  CHECK_FALSE(compare(64, 3.9e-3f));
+  CHECK(compare(64, 2.3e-3f));
+  CHECK(NormwiseLimit(tolerance, DataType::kFloat32, 1) == Approx(2.4e-3).epsilon(1e-4));
+  CHECK(NormwiseLimit({}, DataType::kBfloat16, 1) == 0);
+}
+
 TEST_CASE("A tensor that should be zero has no relative norm limit") {
   const ExpectedTensor expected = Expect(std::vector<double>(100, 0));
   CHECK(Compare(expected, std::vector<float>(100, 1e-7f)).ok);
