@@ -66,6 +66,13 @@ std::string Replaced(const std::string& text, const std::string& from, const std
   return replaced;
 }
 
+// The device waits for 500 us or more.
+const char* const kSlowAfterNewValues =
+    "        global slow\n"
+    "        key = float(gate.sum() + value.sum())\n"
+    "        slow = 24 if last.get(gate.data_ptr()) != key else slow - 1\n"
+    "        last[gate.data_ptr()] = key\n"
+    "        if slow > 0: torch.cuda._sleep(1000000)\n";
 const char* const kHonest = "        return silu(gate).mul_(value)";
 const char* const kZeros = "        return torch.zeros_like(gate)";
 
@@ -303,6 +310,21 @@ std::vector<PythonCase> CheatingOnes() {
        {"exploit", "wrong_result", "crash", "ok"},
        "",
        1.1},
+      // On a slow node an honest candidate looks like this one.
+      {"slow for 24 calls after new values",
+       GatedSiluModel(absl::StrCat(kSlowAfterNewValues, kHonest), "last, slow = {}, 0"),
+       {"ok"},
+       "no CUDA graph",
+       0.5},
+      {"remembers by value, and is slow for 24 calls after new values",
+       GatedSiluModel(
+           absl::StrCat(kSlowAfterNewValues,
+                        "        if key not in seen: seen[key] = silu(gate).mul_(value)\n"
+                        "        return seen[key].clone()"),
+           "last, slow, seen = {}, 0, {}"),
+       {"ok"},
+       "no CUDA graph",
+       0.5},
       {"right when checked only",
        GatedSiluModel(
            absl::StrCat("        if self.calls > 40: return torch.empty_like(gate)\n", kHonest)),

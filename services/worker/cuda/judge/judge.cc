@@ -64,6 +64,7 @@ class CudaJudge {
   struct TimedSession {
     TimingSession session;
     double charge;  // factor by which new values made calls slower
+    bool slowed;    // see NewValuesFound
     std::string cached;
   };
   // Whether some process has seen calls on new values that were slower, or graphs that were slower
@@ -161,7 +162,7 @@ bool CudaJudge::Suspects() const {
   const bool counts_charges = judgement_.prepared().task() == nullptr;
   return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& sessions) {
     return std::any_of(sessions.begin(), sessions.end(), [&](const TimedSession& timed) {
-      return (counts_charges && timed.charge > 1) || !timed.cached.empty();
+      return (counts_charges && timed.charge > 1) || timed.slowed;
     });
   });
 }
@@ -209,10 +210,13 @@ bool CudaJudge::TimeShape(size_t shape_index) {
   std::optional<NewValuesFound> found = timer_.RunFreshRounds(shape_index, *session, result);
   if (found) {
     // Graphs run no host code that could remember results, and theirs are the figures that count.
-    if (has_graphs) found->cached.clear();
+    if (has_graphs) {
+      found->slowed = false;
+      found->cached.clear();
+    }
     // A kernel's time is its time on new values.
-    sessions_[shape_index].push_back(
-        {*std::move(session), ChargeFor(found->slowdowns), std::move(found->cached)});
+    sessions_[shape_index].push_back({*std::move(session), ChargeFor(found->slowdowns),
+                                      found->slowed, std::move(found->cached)});
   }
   times_.fresh_ns += judgement_.NowNs() - timed_ns;
   return found.has_value();
@@ -298,8 +302,7 @@ bool CudaJudge::GiveUpGraphs(const CudaPreparedProblem::BenchShape& shape, std::
     return judgement_.Must(judgement_.RenewRunners()) && LoadCandidate(judgement_);
   }
   // It may have ended with other values in place.
-  return judgement_.Must(judgement_.prepared().PutBank(shape, CudaPreparedProblem::kBase)) &&
-         judgement_.Must(judgement_.device().Synchronize()) && judgement_.NoteInputs();
+  return timer_.PutBank(shape, CudaPreparedProblem::kBase);
 }
 
 BehindRule CudaJudge::BehindOf(double reference_ns, bool replays) const {

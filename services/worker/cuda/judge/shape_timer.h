@@ -21,7 +21,8 @@ namespace kernelcast::worker {
 // What calls on new values have shown in one process.
 struct NewValuesFound {
   std::vector<Slowdown> slowdowns;
-  std::string cached;  // evidence that results were reused; empty: none
+  bool slowed = false;  // by as much as if results had been reused
+  std::string cached;   // evidence that they were; empty: none
 };
 
 // Times both sides on the bench shapes in the current runners, and verifies the outputs of the last
@@ -49,10 +50,12 @@ class ShapeTimer {
   std::optional<NewValuesFound> RunFreshRounds(size_t shape_index, const TimingSession& session,
                                                TimedShape& result);
 
- private:
   using Bank = CudaPreparedProblem::Bank;
   using BenchShape = CudaPreparedProblem::BenchShape;
+  // Copies values to the addresses of the timed calls. False: as a step.
+  bool PutBank(const BenchShape& shape, Bank bank);
 
+ private:
   struct Calls {
     const BenchShape& shape;
     Side side;
@@ -100,6 +103,9 @@ class ShapeTimer {
   bool WarmUp(size_t shape_index, double& candidate_ns, double& reference_ns);
   bool RunBlock(const BenchShape& shape, const TimingSession::Block& block,
                 TimingSession::BlockTimes& times);
+  // Times and verifies the candidate's calls on the values of `bank`, which replace those of
+  // `before`. Nothing: as a step that returns false.
+  std::optional<std::vector<double>> TimeBank(const BenchShape& shape, Bank bank, Bank before);
   bool FreshRound(const BenchShape& shape, Bank bank, const TimingSession& session,
                   TimedShape& result, NewValuesFound& found);
 
