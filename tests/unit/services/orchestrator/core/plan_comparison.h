@@ -88,11 +88,16 @@ class PlanComparison {
 
  private:
   // If an evaluation can be given a device, decided or settled without anything from outside, the
-  // next event does so.
+  // next event does so. One that has waited for others is decided at the end of a round, in which
+  // the engine may have more events.
   void CheckImmediate(const Event& next) {
     std::set<std::string> immediate;
     for (const std::string& id : state_.EvaluationIds()) {
-      if (IsImmediate(PlanAt(*state_.FindEvaluation(id), next.time_ns))) immediate.insert(id);
+      const Evaluation& evaluation = *state_.FindEvaluation(id);
+      const EvaluationAction action = PlanAt(evaluation, next.time_ns);
+      if (std::holds_alternative<WaitForOthers>(action)) have_waited_.insert(id);
+      const bool waits = !evaluation.decision && have_waited_.contains(id);
+      if (IsImmediate(action) && !waits) immediate.insert(id);
     }
     if (immediate.empty()) return;
     if (const auto* chosen = std::get_if<DeviceChosen>(&next.body)) {
@@ -488,6 +493,7 @@ class PlanComparison {
   State state_;
   SearchInputs inputs_;
   EventBody last_;
+  std::set<std::string> have_waited_;
   std::deque<std::string> finals_;    // the rest of a round
   std::vector<RankPruned> rankings_;  // planned since the last one ended
 };
