@@ -115,6 +115,13 @@ inline SearchSpec TemplateSearch(const std::string& problem_id, uint64_t measure
   return spec;
 }
 
+// A search whose candidates callers send.
+inline SearchSpec ExternalSearch(const std::string& problem_id, uint64_t measurements) {
+  SearchSpec spec = TemplateSearch(problem_id, measurements);
+  spec.generator = GeneratorKind::kExternal;
+  return spec;
+}
+
 inline Engine::EvaluateCommand Command(const std::string& request_id, Candidate candidate,
                                        EvaluateMode mode = EvaluateMode::kMeasure,
                                        const std::string& search_id = "") {

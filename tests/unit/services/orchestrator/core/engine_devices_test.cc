@@ -114,8 +114,7 @@ TEST_CASE("A candidate is evaluated on each requested device model") {
 
 TEST_CASE("Candidates for searches on several device models go to all of them") {
   TwoPools world;
-  SearchSpec spec = TemplateSearch(world.problem, 10);
-  spec.generator = GeneratorKind::kExternal;
+  SearchSpec spec = ExternalSearch(world.problem, 10);
   spec.device_models = {"Small", "Big"};
   REQUIRE(world.StartSearch("s1", spec).ok());
   const auto record = world.Evaluate(
@@ -216,9 +215,7 @@ TEST_CASE("A search whose worker is away shows that it waits, and stop ends it")
   World world(nullptr, options);
   world.Start();
   const std::string problem = world.PutToy();
-  SearchSpec spec = TemplateSearch(problem, 5);
-  spec.generator = GeneratorKind::kExternal;
-  REQUIRE(world.StartSearch("s1", spec).ok());
+  REQUIRE(world.StartSearch("s1", ExternalSearch(problem, 5)).ok());
   CHECK(world.GetSearch("s1").wait_reason.empty());
 
   world.workers.SetDevices({{"cpu", "fake cpu", 0}});
@@ -282,9 +279,7 @@ TEST_CASE("A log without device models is replayed using the devices of its meas
   World world;
   world.Start();
   const std::string problem = world.PutToy();
-  SearchSpec spec = TemplateSearch(problem, 100);
-  spec.generator = GeneratorKind::kExternal;
-  REQUIRE(world.StartSearch("s1", spec).ok());
+  REQUIRE(world.StartSearch("s1", ExternalSearch(problem, 100)).ok());
   REQUIRE(world
               .Evaluate(Command("s1/a", world.ToyCandidate(problem, "// a\n"),
                                 EvaluateMode::kMeasure, "s1"))

@@ -205,9 +205,7 @@ TEST_CASE("A model that declines defers, even in a pool that would prune") {
   };
   world.Start();
   const std::string problem = world.PutToy();
-  SearchSpec spec = TemplateSearch(problem, 100);
-  spec.generator = GeneratorKind::kExternal;
-  REQUIRE(world.StartSearch("s1", spec).ok());
+  REQUIRE(world.StartSearch("s1", ExternalSearch(problem, 100)).ok());
   // Past the start of the search.
   for (int i = 0; i < 25; ++i) {
     REQUIRE(
@@ -245,9 +243,7 @@ TEST_CASE("A search counts the models' contributions to its forecasts") {
   };
   world.Start();
   const std::string problem = world.PutToy();
-  SearchSpec spec = TemplateSearch(problem, 100);
-  spec.generator = GeneratorKind::kExternal;
-  REQUIRE(world.StartSearch("s1", spec).ok());
+  REQUIRE(world.StartSearch("s1", ExternalSearch(problem, 100)).ok());
   for (const char* source : {"used", "declined", "unreadable"}) {
     REQUIRE(world
                 .Evaluate(Command(source, world.ToyCandidate(problem, source), EvaluateMode::kRoute,

@@ -13,6 +13,7 @@ namespace {
 using testing::CheckEachSettledOnce;
 using testing::CheckReplayGivesTheState;
 using testing::Command;
+using testing::ExternalSearch;
 using testing::MemoryEventStore;
 using testing::TemplateSearch;
 using testing::World;
@@ -317,9 +318,7 @@ TEST_CASE("An external search dedupes, reuses measurements and keeps to its budg
   World world;
   world.Start();
   const std::string problem = world.PutToy();
-  SearchSpec spec = TemplateSearch(problem, 2);
-  spec.generator = GeneratorKind::kExternal;
-  REQUIRE(world.StartSearch("s1", spec).ok());
+  REQUIRE(world.StartSearch("s1", ExternalSearch(problem, 2)).ok());
   auto evaluate = [&](const std::string& id, const std::string& source) {
     return world.Evaluate(
         Command(id, world.ToyCandidate(problem, source), EvaluateMode::kMeasure, "s1"));
@@ -359,9 +358,7 @@ TEST_CASE("Without a forecast an external search with a spent budget rejects as 
   world.forecasters.away = true;
   world.Start();
   const std::string problem = world.PutToy();
-  SearchSpec spec = TemplateSearch(problem, 1);
-  spec.generator = GeneratorKind::kExternal;
-  REQUIRE(world.StartSearch("s1", spec).ok());
+  REQUIRE(world.StartSearch("s1", ExternalSearch(problem, 1)).ok());
   for (const char* source : {"1", "2"}) {
     const auto record = world.Evaluate(
         Command(source, world.ToyCandidate(problem, source), EvaluateMode::kRoute, "s1"));
@@ -377,9 +374,7 @@ TEST_CASE("Concurrent duplicates in a search are measured once") {
   world.workers.hold_measurements = true;
   world.Start();
   const std::string problem = world.PutToy();
-  SearchSpec spec = TemplateSearch(problem, 10);
-  spec.generator = GeneratorKind::kExternal;
-  REQUIRE(world.StartSearch("s1", spec).ok());
+  REQUIRE(world.StartSearch("s1", ExternalSearch(problem, 10)).ok());
   auto first = std::make_shared<std::promise<bool>>();
   world.engine->Evaluate(Command("a", world.ToyCandidate(problem), EvaluateMode::kMeasure, "s1"),
                          [first](const auto& record) { first->set_value(record.ok()); });

@@ -21,6 +21,7 @@ namespace {
 
 using kernelcast::testing::Eventually;
 using testing::Command;
+using testing::ExternalSearch;
 using testing::FakeWriter;
 using testing::MemoryEventStore;
 using testing::PlanComparison;
@@ -225,9 +226,7 @@ TEST_CASE("The engine follows the plan when callers send many candidates before 
   world.workers.hold_measurements = true;
   world.Start();
   const std::string problem = world.PutToy();
-  SearchSpec spec = TemplateSearch(problem, 0);
-  spec.generator = GeneratorKind::kExternal;
-  REQUIRE(world.StartSearch("s1", spec).ok());
+  REQUIRE(world.StartSearch("s1", ExternalSearch(problem, 0)).ok());
   std::vector<World::Answer> answers;
   for (int i = 0; i < 20; ++i) {
     Candidate candidate = ToyKernel(absl::StrCat("int k", i, ";\n"), 8, 1 << (i % 5));
@@ -254,9 +253,7 @@ TEST_CASE("The engine follows the plan in an external search and outside searche
   world.workers.hold_measurements = true;
   world.Start();
   const std::string problem = world.PutToy();
-  SearchSpec spec = TemplateSearch(problem, 2);
-  spec.generator = GeneratorKind::kExternal;
-  REQUIRE(world.StartSearch("s1", spec).ok());
+  REQUIRE(world.StartSearch("s1", ExternalSearch(problem, 2)).ok());
   std::vector<World::Answer> answers;
   const auto evaluate = [&](const std::string& id, const std::string& source, EvaluateMode mode,
                             const std::string& search) {
@@ -308,9 +305,7 @@ TEST_CASE("The engine follows the plan when the first worker starts later") {
   world.Start();
   const std::string problem = world.PutToy();
   REQUIRE(world.StartSearch("s1", TemplateSearch(problem, 5)).ok());
-  SearchSpec external = TemplateSearch(problem, 5);
-  external.generator = GeneratorKind::kExternal;
-  REQUIRE(world.StartSearch("s2", external).ok());
+  REQUIRE(world.StartSearch("s2", ExternalSearch(problem, 5)).ok());
   std::vector<World::Answer> answers;
   for (const char* id : {"a", "b", "c"}) {
     answers.push_back(
@@ -360,9 +355,7 @@ TEST_CASE("The engine follows the plan when a stopped search has lost its worker
   world.workers.hold_measurements = true;
   world.Start();
   const std::string problem = world.PutToy();
-  SearchSpec spec = TemplateSearch(problem, 5);
-  spec.generator = GeneratorKind::kExternal;
-  REQUIRE(world.StartSearch("s1", spec).ok());
+  REQUIRE(world.StartSearch("s1", ExternalSearch(problem, 5)).ok());
   auto done = std::make_shared<std::promise<bool>>();
   world.engine->Evaluate(Command("a", world.ToyCandidate(problem), EvaluateMode::kMeasure, "s1"),
                          [done](const auto& record) { done->set_value(record.ok()); });
@@ -387,6 +380,11 @@ TEST_CASE("The engine follows the plan when the reference does not compile") {
   world.Start();
   REQUIRE(world.StartSearch("s1", TemplateSearch(world.PutToy(), 5)).ok());
   world.WaitForEnd("s1");
+  // Its candidates may be rejected after it.
+  REQUIRE(Eventually([&] {
+    return world.store->All<EvaluationSettled>().size() ==
+           world.store->All<EvaluationAccepted>().size();
+  }));
   world.engine->Stop();
   PlanComparison comparison(world.engine_options, false);
   comparison.Run(*world.store);

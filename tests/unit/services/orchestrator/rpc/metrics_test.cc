@@ -278,14 +278,7 @@ TEST_CASE("Decisions are counted as in the log, every combination from the start
   const std::string problem = world.PutToy();
   REQUIRE(world.StartSearch("s1", testing::TemplateSearch(problem, 16)).ok());
   const SearchSnapshot search = world.WaitForEnd("s1");
-  REQUIRE(world
-              .StartSearch("s2",
-                           [&] {
-                             SearchSpec spec = testing::TemplateSearch(problem, 16);
-                             spec.generator = GeneratorKind::kExternal;
-                             return spec;
-                           }())
-              .ok());
+  REQUIRE(world.StartSearch("s2", testing::ExternalSearch(problem, 16)).ok());
   for (const char* id : {"a", "b"}) {
     REQUIRE(world.Evaluate(Command(id, world.ToyCandidate(problem), EvaluateMode::kMeasure, "s2"))
                 .ok());
