@@ -23,6 +23,7 @@
 #include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/expected_output.h"
 #include "services/worker/cuda/judge/judge_kernels.h"
+#include "services/worker/cuda/judge/memory_fingerprint.h"
 #include "tests/gpu/gpu_fixture.h"
 
 namespace kernelcast::worker {
@@ -73,6 +74,15 @@ class Drawing {
     std::vector<std::byte> values(base.size());
     Read(to, values);
     return values;
+  }
+  // Of the words after the first `skipped`.
+  uint64_t Fingerprint(std::span<const uint64_t> words, size_t skipped, uint64_t seed) {
+    const std::span<const std::byte> bytes = std::as_bytes(words);
+    const DeviceBuffer buffer =
+        DeviceBuffer::Copy(*device_, std::vector<std::byte>(bytes.begin(), bytes.end())).value();
+    const MemoryFingerprint::Region region{buffer.address() + skipped * sizeof(uint64_t),
+                                           words.size() - skipped};
+    return MemoryFingerprint(*device_, *kernels_, seed).Of({&region, 1}).value();
   }
   // The verdict on `got` where `oracle` has the expected values as doubles.
   CudaVerdict Compare(const TensorLayout& layout, const Tolerance& tolerance,
@@ -238,6 +248,34 @@ TEST_CASE("The device judges outputs by every rule like the host") {
       CHECK(verdict.ok == host.ok);
       // Of an output of zeros, the host counts all that should not be zero.
       if (!tolerances[t].not_all_zero) CHECK(found.mismatches == host.mismatches);
+    }
+  }
+}
+
+// The sum of what the finaliser of splitmix64 makes of each word and its place.
+uint64_t FingerprintOnHost(std::span<const uint64_t> words, uint64_t seed) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < words.size(); ++i) {
+    uint64_t x = words[i] ^ (seed + 0x9e3779b97f4a7c15u * (i + 1));
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    sum += x ^ (x >> 31);
+  }
+  return sum;
+}
+
+TEST_CASE("A fingerprint covers every word, at any alignment") {
+  KERNELCAST_NEEDS_GPU();
+  Drawing drawing;
+  // The last is more than the threads of a device load at a time.
+  for (const size_t count : {size_t{1}, size_t{2}, size_t{1001}, size_t{6'000'003}}) {
+    std::vector<uint64_t> words(count);
+    uint64_t word = kSeed;
+    for (uint64_t& at : words) at = word = word * 6364136223846793005u + 1442695040888963407u;
+    for (const size_t skipped : {size_t{0}, size_t{1}}) {
+      INFO(count << " words, " << skipped << " skipped");
+      CHECK(drawing.Fingerprint(words, skipped, kSeed) ==
+            FingerprintOnHost(std::span(words).subspan(skipped), kSeed));
     }
   }
 }

@@ -325,6 +325,32 @@ std::vector<PythonCase> CheatingOnes() {
        {"ok"},
        "no CUDA graph",
        0.5},
+      // They run while the cache is overwritten.
+      {"the first call of a request makes the results of the others on a side stream",
+       GatedSiluModel(
+           "        global last\n"
+           "        if torch.cuda.is_current_stream_capturing(): raise RuntimeError('no graphs')\n"
+           "        main, key, now = torch.cuda.current_stream(), gate.data_ptr(), "
+           "time.perf_counter()\n"
+           "        first, last, known[key] = now - last > 5e-4, now, (gate, value)\n"
+           "        if first: made.clear()\n"
+           "        if key in made:\n"
+           "            out, ready = made.pop(key)\n"
+           "            main.wait_event(ready)\n"
+           "            out.record_stream(main)\n"
+           "            return out\n"
+           "        out = silu(gate).mul_(value)\n"
+           "        if first:\n"
+           "            side.wait_stream(main)\n"
+           "            with torch.cuda.stream(side):\n"
+           "                for other, (g, v) in known.items():\n"
+           "                    if other != key: made[other] = silu(g).mul_(v), "
+           "side.record_event()\n"
+           "        return out",
+           "import time\nside, known, made, last = torch.cuda.Stream(), {}, {}, 0.0"),
+       {"ok", "exploit", "wrong_result"},
+       "",
+       1.1},
       {"right when checked only",
        GatedSiluModel(
            absl::StrCat("        if self.calls > 40: return torch.empty_like(gate)\n", kHonest)),

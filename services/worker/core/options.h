@@ -11,7 +11,7 @@ namespace kernelcast::worker {
 
 // Versions of the measuring protocols. Change one whenever the meaning of its numbers changes.
 inline constexpr std::string_view kCpuMeasuringProtocol = "cpu/3";
-inline constexpr std::string_view kCudaMeasuringProtocol = "cuda/5";
+inline constexpr std::string_view kCudaMeasuringProtocol = "cuda/6";
 
 // Precision targets of one measurement level, and their limits in time.
 struct PrecisionOptions {

@@ -20,6 +20,7 @@ CONTROL = 3
 PRELOADED = ("triton", "triton.language")
 SCRATCH = "/scratch"
 MESSAGE_BYTES = 1024
+DRIVER_LIBRARY = "libcuda.so.1"
 # The exit code of a program that found too little memory on the device (runner_client.cc).
 LACKS_MEMORY = 12
 
@@ -268,11 +269,10 @@ class RunOnDevice:
         for case, spec in enumerate(self.specs):
             self.warm_up(task, case, spec)
         device.synchronize()
-        # Each capture of a graph collects garbage and returns unused memory, which takes long the first time.
         gc.collect()
         gc.freeze()
         if device.stream is not None:
-            torch.cuda.empty_cache()
+            torch.cuda.empty_cache()  # of what compiling took
 
     def warm_up(self, task, case, spec):
         """Compiles what is compiled at the first call of a case, before the judge's calls."""
@@ -346,11 +346,21 @@ class RunOnDevice:
         if self.device.stream is None:
             raise TaskError("there are no graphs without a device")
         graph = torch.cuda.CUDAGraph()
-        # Otherwise PyTorch makes 128 streams here, which takes 0.1 s while other processes use the driver.
-        with torch.cuda.graph(graph, pool=self.pool, stream=self.device.stream):
-            results = self.model(*(arguments if rebuild is None else rebuild()))
+        self.device.synchronize()
+        # torch.cuda.graph would collect garbage and return unused memory each time.
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            graph.capture_begin(*([] if self.pool is None else [self.pool]))
+            try:
+                results = self.model(*(arguments if rebuild is None else rebuild()))
+            finally:
+                graph.capture_end()
+        finally:
+            if collects:
+                gc.enable()
+            self.device.enter()
         self.pool = graph.pool()
-        self.device.enter()
         return graph, results
 
     def deliver(self):
@@ -428,6 +438,36 @@ def loaded_library(name):
         return next((path for path in paths if f"/{name}" in path), "")
 
 
+def name_driver_folder():
+    """Triton would start a program to find the driver's library."""
+    if driver := loaded_library("libcuda.so"):
+        os.environ["TRITON_LIBCUDA_PATH"] = os.path.dirname(driver)
+
+
+def prepare_triton():
+    """Compiles the C module that Triton otherwise compiles in each process, which takes gcc half a second.
+
+    Does nothing where there is no driver, or where Triton has no such module. Loading the driver's library does not
+    initialise it.
+    """
+    before = os.environ.get("TRITON_CACHE_DIR")
+    try:
+        ctypes.CDLL(DRIVER_LIBRARY)
+        name_driver_folder()
+        utilities = importlib.import_module("triton.backends.nvidia.driver").CudaUtils
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["TRITON_CACHE_DIR"] = folder
+            utilities()
+        # There is one object of the class. Constructing it again would compile again.
+        utilities.__init__ = lambda self: None
+    except Exception:
+        pass
+    finally:
+        os.environ.pop("TRITON_CACHE_DIR", None)
+        if before is not None:
+            os.environ["TRITON_CACHE_DIR"] = before
+
+
 def serve(library, name, environment, readable):
     profiler = environment.pop("KERNELCAST_PROFILER", "")
     os.environ.update(environment)
@@ -440,9 +480,7 @@ def serve(library, name, environment, readable):
     functions = Functions()
     program = None
     if stream:
-        # Triton would start a program to find the driver's library.
-        if driver := loaded_library("libcuda.so"):
-            os.environ["TRITON_LIBCUDA_PATH"] = os.path.dirname(driver)
+        name_driver_folder()
         program = Program(Device(library, name, stream))
         functions = program.functions
     paths = (ctypes.c_char_p * len(readable))(*[path.encode() for path in readable])
@@ -473,6 +511,8 @@ def main():
             importlib.import_module(module)
         except Exception:
             pass
+    if name == "cuda":
+        prepare_triton()
     # After PyTorch, so that both use the C++ library that PyTorch was made for.
     library = ctypes.PyDLL(sys.argv[1])
     library.kernelcast_fork.restype = ctypes.c_int64

@@ -207,7 +207,9 @@ bool CudaJudge::TimeShape(size_t shape_index) {
   }
   const int64_t timed_ns = judgement_.NowNs();
   times_.timing_ns += timed_ns - start_ns;
-  std::optional<NewValuesFound> found = timer_.RunFreshRounds(shape_index, *session, result);
+  const bool one_by_one = judgement_.hosted() && !has_graphs;
+  std::optional<NewValuesFound> found =
+      timer_.RunFreshRounds(shape_index, *session, one_by_one, result);
   if (found) {
     // Graphs run no host code that could remember results, and theirs are the figures that count.
     if (has_graphs) {
@@ -269,7 +271,7 @@ bool CudaJudge::TimeGraphs(size_t shape_index) {
       [this](double reference_ns) { return BehindOf(reference_ns, /*replays=*/true); }, result);
   std::optional<NewValuesFound> found;
   if (session) {
-    found = timer_.RunFreshRounds(shape_index, *session, result);
+    found = timer_.RunFreshRounds(shape_index, *session, /*one_by_one=*/true, result);
     if (found && !found->cached.empty()) {
       why = absl::StrCat("its graphs: ", found->cached);
       found.reset();

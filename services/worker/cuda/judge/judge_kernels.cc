@@ -216,16 +216,38 @@ extern "C" __global__ void count_changed(const unsigned* words, long long n, uns
 }
 
 // A sum over words, each mixed with its place, so that no order of blocks changes it.
+__device__ u64 mixed(u64 word, long long place, u64 seed) {
+  u64 x = word ^ (seed + 0x9e3779b97f4a7c15ull * (u64)(place + 1));
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
 extern "C" __global__ void fingerprint(const u64* words, long long n, u64 seed, u64* sum) {
+  constexpr int kLoads = 4;
   const long long stride = (long long)gridDim.x * blockDim.x;
+  const long long first = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   u64 part = 0;
-  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
-    u64 x = words[i] ^ (seed + 0x9e3779b97f4a7c15ull * (u64)(i + 1));
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    part += x ^ (x >> 31);
+  // Loads of 16 bytes, several in flight: this waits for memory.
+  const ulonglong2* pairs = (const ulonglong2*)words;
+  const long long whole = (u64)words % sizeof(ulonglong2) == 0 ? n / 2 : 0;
+  long long i = first;
+  for (; i + (kLoads - 1) * stride < whole; i += kLoads * stride) {
+    ulonglong2 loaded[kLoads];
+#pragma unroll
+    for (int k = 0; k < kLoads; ++k) loaded[k] = pairs[i + k * stride];
+#pragma unroll
+    for (int k = 0; k < kLoads; ++k) {
+      const long long place = 2 * (i + k * stride);
+      part += mixed(loaded[k].x, place, seed) + mixed(loaded[k].y, place + 1, seed);
+    }
   }
-  if (part) atomicAdd(sum, part);
+  for (; i < whole; i += stride) {
+    part += mixed(pairs[i].x, 2 * i, seed) + mixed(pairs[i].y, 2 * i + 1, seed);
+  }
+  for (i = 2 * whole + first; i < n; i += stride) part += mixed(words[i], i, seed);
+  for (int lanes = 16; lanes > 0; lanes /= 2) part += __shfl_down_sync(~0u, part, lanes);
+  if (threadIdx.x % 32 == 0 && part) atomicAdd(sum, part);
 }
 )cuda";
 

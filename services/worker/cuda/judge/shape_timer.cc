@@ -39,16 +39,30 @@ constexpr size_t kEmptySamples = 16;
 // Other harnesses write 256 MB before each call of a Python program, and launching takes place
 // meanwhile.
 constexpr uint32_t kEagerFlushes = 3;
-// Programs that do nothing before the first call of a Python program. During each the cache is
-// overwritten, which takes an H200 97 us; launching the first call has taken up to 250 us.
-constexpr int kSamplesBeforeCalls = 4;
+// How often the cache is overwritten before the first call that the host launches. It takes an
+// H200 32 us each time; launching the first call has taken up to 250 us.
+constexpr uint32_t kFlushesBeforeCalls = 12;
 // Requests on known values that a suspected candidate is compared with.
 constexpr int kKnownRounds = 3;
+// Requests of one call on new values. Each takes an H200 about 1 ms for each side.
+constexpr size_t kSingleCalls = 4;
 // More requests per block add little.
 constexpr size_t kMaxRequestsInBlock = 2;
 
 void Append(const std::vector<double>& values, std::vector<double>& to) {
   to.insert(to.end(), values.begin(), values.end());
+}
+
+using BenchShape = CudaPreparedProblem::BenchShape;
+
+std::vector<BenchShape> SingleCalls(const BenchShape& shape) {
+  std::vector<BenchShape> calls;
+  for (size_t slot = 0; slot < std::min(shape.slots.size(), kSingleCalls); ++slot) {
+    calls.push_back(shape);
+    calls.back().slots = {shape.slots[slot]};
+    calls.back().sets = {shape.sets[slot]};
+  }
+  return calls;
 }
 
 }  // namespace
@@ -116,9 +130,10 @@ std::optional<ShapeTimer::Plan> ShapeTimer::PlanCalls(const Calls& calls) {
     });
   }
   // The host takes longer to prepare the first call than the others, because another process ran
-  // before. The device is busy meanwhile. What the device does in a call is not hidden.
-  if (prepared.task() != nullptr && !replays_) {
-    for (int i = 0; i < kSamplesBeforeCalls; ++i) add(NothingProgram(), [] {});
+  // before. The device is busy meanwhile. What the device does in a call is not hidden. Graphs are
+  // launched quickly, so that this matters only if the first call is the only one.
+  if (judgement_.hosted() && (!replays_ || calls.shape.slots.size() == 1)) {
+    for (uint32_t i = 0; i < kFlushesBeforeCalls; i += Flushes()) add(NothingProgram(), [] {});
   }
   plan.first_call = plan.samples.size();
   const CudaPreparedProblem::Programs& programs = judgement_.ProgramsOf(side);
@@ -339,45 +354,61 @@ bool ShapeTimer::PutBank(const BenchShape& shape, Bank bank) {
          (!judgement_.hosted() || judgement_.NoteInputs());
 }
 
-std::optional<std::vector<double>> ShapeTimer::TimeBank(const BenchShape& shape, Bank bank,
-                                                        Bank before) {
-  if (!PutBank(shape, bank)) return std::nullopt;
-  std::optional<CallTimes> times = TimeCalls({shape, Side::kCandidate, shape.slots.size()});
-  if (!times || !verifier_.VerifySlots({.shape = shape,
-                                        .side = Side::kCandidate,
-                                        .slots = shape.slots.size(),
-                                        .bank = bank,
-                                        .poison = times->pattern,
-                                        .stale = before})) {
-    return std::nullopt;
+std::optional<std::vector<double>> ShapeTimer::TimeBank(const std::vector<BenchShape>& requests,
+                                                        Bank bank, Bank before) {
+  std::vector<double> calls_ns;
+  for (const BenchShape& request : requests) {
+    if (!PutBank(request, bank)) return std::nullopt;
+    const std::optional<CallTimes> times =
+        TimeCalls({request, Side::kCandidate, request.slots.size()});
+    if (!times || !verifier_.VerifySlots({.shape = request,
+                                          .side = Side::kCandidate,
+                                          .slots = request.slots.size(),
+                                          .bank = bank,
+                                          .poison = times->pattern,
+                                          .stale = before})) {
+      return std::nullopt;
+    }
+    Append(times->calls_ns, calls_ns);
   }
-  return std::move(times->calls_ns);
+  return calls_ns;
+}
+
+std::optional<std::vector<double>> ShapeTimer::TimeReference(
+    const std::vector<BenchShape>& requests) {
+  std::vector<double> calls_ns;
+  for (const BenchShape& request : requests) {
+    const std::optional<CallTimes> times =
+        TimeCalls({request, Side::kReference, request.slots.size()});
+    if (!times) return std::nullopt;
+    Append(times->calls_ns, calls_ns);
+  }
+  return calls_ns;
 }
 
 // Times new values at the addresses of the timed calls. The cache is equally cold, so a kernel that
 // does not cache results takes as long as before.
-bool ShapeTimer::FreshRound(const BenchShape& shape, Bank bank, const TimingSession& session,
-                            TimedShape& result, NewValuesFound& found) {
-  const std::optional<std::vector<double>> candidate_ns = TimeBank(shape, bank, Bank::kBase);
+bool ShapeTimer::FreshRound(const std::vector<BenchShape>& requests, Bank bank,
+                            const TimingSession& session, TimedShape& result,
+                            NewValuesFound& found) {
+  const std::optional<std::vector<double>> candidate_ns = TimeBank(requests, bank, Bank::kBase);
   if (!candidate_ns) return false;
-  const std::optional<CallTimes> reference =
-      TimeCalls({shape, Side::kReference, shape.slots.size()});
-  if (!reference) return false;
-  const std::vector<double>& reference_ns = reference->calls_ns;
+  const std::optional<std::vector<double>> reference_ns = TimeReference(requests);
+  if (!reference_ns) return false;
   if (bank == Bank::kOther) {
     Append(*candidate_ns, result.candidate_cold_ns);
-    Append(reference_ns, result.reference_cold_ns);
+    Append(*reference_ns, result.reference_cold_ns);
   }
   const double factor = bank == Bank::kAltered ? judgement_.options().altered_slowdown
                                                : judgement_.options().new_slowdown;
   Rounds known(kRoundDeviation);
   known.Add({session.call_ns(Side::kCandidate), session.call_ns(Side::kReference)});
   Rounds fresh(kRoundDeviation);
-  fresh.Add({Mean(*candidate_ns), Mean(reference_ns)});
+  fresh.Add({Mean(*candidate_ns), Mean(*reference_ns)});
   found.slowdowns.push_back(SlowdownOf(known, fresh));
   const std::vector<double> timed_ns = session.CallTimes(Side::kCandidate);
   if (!found.cached.empty() ||
-      !LooksCached(timed_ns, *candidate_ns, session.CallTimes(Side::kReference), reference_ns,
+      !LooksCached(timed_ns, *candidate_ns, session.CallTimes(Side::kReference), *reference_ns,
                    factor)) {
     return true;
   }
@@ -385,13 +416,13 @@ bool ShapeTimer::FreshRound(const BenchShape& shape, Bank bank, const TimingSess
   // Some hosts launch slowly after another process ran. Then some calls on known values are as
   // slow, under the same conditions. The first of them let the candidate remember these values
   // again.
-  if (!TimeBank(shape, Bank::kBase, bank)) return false;
+  if (!TimeBank(requests, Bank::kBase, bank)) return false;
   double slowest_ns = 0;
   for (int i = 0; i < kKnownRounds; ++i) {
-    if (!TimeCalls({shape, Side::kReference, shape.slots.size()})) return false;
-    const std::optional<std::vector<double>> known_ns = TimeBank(shape, Bank::kBase, bank);
+    if (!TimeReference(requests)) return false;
+    const std::optional<std::vector<double>> known_ns = TimeBank(requests, Bank::kBase, bank);
     if (!known_ns) return false;
-    if (!LooksCached(*known_ns, *candidate_ns, reference_ns, reference_ns, factor)) return true;
+    if (!LooksCached(*known_ns, *candidate_ns, *reference_ns, *reference_ns, factor)) return true;
     slowest_ns = std::max(slowest_ns, Median(*known_ns));
   }
   found.cached = absl::StrCat(
@@ -403,11 +434,12 @@ bool ShapeTimer::FreshRound(const BenchShape& shape, Bank bank, const TimingSess
 
 std::optional<NewValuesFound> ShapeTimer::RunFreshRounds(size_t shape_index,
                                                          const TimingSession& session,
-                                                         TimedShape& result) {
+                                                         bool one_by_one, TimedShape& result) {
   const BenchShape& shape = ShapeAt(shape_index);
   NewValuesFound found;
-  const bool going = FreshRound(shape, Bank::kAltered, session, result, found) &&
-                     FreshRound(shape, Bank::kOther, session, result, found);
+  const bool going = FreshRound({shape}, Bank::kAltered, session, result, found) &&
+                     FreshRound(one_by_one ? SingleCalls(shape) : std::vector<BenchShape>{shape},
+                                Bank::kOther, session, result, found);
   // Finish copying, so that it does not overlap with the next timing.
   if (judgement_.status().ok() && !PutBank(shape, Bank::kBase)) return std::nullopt;
   judgement_.monitor().NoteWork();

@@ -47,8 +47,11 @@ class ShapeTimer {
                                           const BehindRuleAt& behind, TimedShape& result);
   // Calls on new values after a session, after which the base bank is in place again. Adds their
   // times to `result`. Nothing: as a step that returns false.
+  // `one_by_one`: a few calls on all-new values have a request each, and their values are written
+  // just before it. This is for host code. It could otherwise compute results of later calls on
+  // another stream, while the cache is overwritten.
   std::optional<NewValuesFound> RunFreshRounds(size_t shape_index, const TimingSession& session,
-                                               TimedShape& result);
+                                               bool one_by_one, TimedShape& result);
 
   using Bank = CudaPreparedProblem::Bank;
   using BenchShape = CudaPreparedProblem::BenchShape;
@@ -105,8 +108,11 @@ class ShapeTimer {
                 TimingSession::BlockTimes& times);
   // Times and verifies the candidate's calls on the values of `bank`, which replace those of
   // `before`. Nothing: as a step that returns false.
-  std::optional<std::vector<double>> TimeBank(const BenchShape& shape, Bank bank, Bank before);
-  bool FreshRound(const BenchShape& shape, Bank bank, const TimingSession& session,
+  std::optional<std::vector<double>> TimeBank(const std::vector<BenchShape>& requests, Bank bank,
+                                              Bank before);
+  // The same calls of the reference, on what is in place.
+  std::optional<std::vector<double>> TimeReference(const std::vector<BenchShape>& requests);
+  bool FreshRound(const std::vector<BenchShape>& requests, Bank bank, const TimingSession& session,
                   TimedShape& result, NewValuesFound& found);
 
   Judgement& judgement_;
