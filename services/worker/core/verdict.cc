@@ -68,6 +68,7 @@ void Learn(std::span<const RunnerValue> runners, const std::string& problem_id,
 void TimedShape::Add(const TimingSession& session, double charge) {
   std::vector<double>& added = ratios.emplace_back(session.Ratios());
   for (double& ratio : added) ratio /= charge;
+  charged = charged || charge > 1;
   for (const auto& [side, all] :
        {std::pair{Side::kCandidate, &candidate_ns}, std::pair{Side::kReference, &reference_ns}}) {
     for (const double call_ns : session.CallTimes(side)) {
@@ -182,8 +183,10 @@ MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions
   for (const RunnerValue& runner : runners) {
     ok.runner_speedups.push_back(std::exp(runner.log_speedup));
   }
-  for (const std::vector<RunnerValue>& shape : values) {
-    Learn(shape, problem_id, spread);
+  // A suspect is screened in several processes, and may vary on purpose. Others do not.
+  if (std::ssize(runners) >= options.final.runners &&
+      std::ranges::none_of(shapes, &TimedShape::charged)) {
+    for (const std::vector<RunnerValue>& shape : values) Learn(shape, problem_id, spread);
   }
   ok.correctness_cases = correctness_cases;
   return ok;

@@ -30,6 +30,7 @@ struct TimedShape {
   uint32_t discarded_blocks = 0;
   std::string stop_reason = {};
   double overhead_ns = 0;
+  bool charged = false;  // its calls were slower on new values
 
   // Adds the results of one runner's session. The candidate's times are multiplied by `charge`, the
   // factor by which its calls on new values are slower than the timed ones.
@@ -47,7 +48,7 @@ Determinism CompareOutputs(uint64_t outputs, std::optional<uint64_t>& first, Det
 
 // Returns the outcome: ok, implausibly fast (below the time needed to move the declared bytes), or
 // too noisy to tell. Sets everything of MeasuredOk except the environment. `spread` is that of the
-// device; it learns from an ok outcome with several runners.
+// device; it learns from an ok outcome of a final measurement without charges.
 MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions& options,
                         const std::string& problem_id, uint32_t correctness_cases,
                         RunnerSpread& spread);

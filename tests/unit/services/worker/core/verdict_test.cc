@@ -158,6 +158,27 @@ TEST_CASE("A final measurement updates the spread and a screening does not") {
   CHECK(spread.Of("problem").runner < spread.Of("another problem").runner);
 }
 
+TEST_CASE("A candidate whose time varies between processes does not widen intervals of others") {
+  const MeasureOptions options;
+  RunnerSpread spread(options.spread);
+  const double before = spread.Of("problem").runner;
+  TimedShape suspect = Shape(1001, 300);
+  // As many processes as confirm a slow round of a screening.
+  suspect.ratios = {std::vector<double>(16, 1), std::vector<double>(16, 2),
+                    std::vector<double>(16, 4)};
+  CHECK(std::get<MeasuredOk>(Conclude({&suspect, 1}, options, "problem", 20, spread)).runners == 3);
+  CHECK(spread.Of("problem").runner == before);
+  // In a final measurement it is charged.
+  suspect.ratios.resize(5, std::vector<double>(16, 1.5));
+  suspect.charged = true;
+  (void)Conclude({&suspect, 1}, options, "problem", 20, spread);
+  CHECK(spread.Of("problem").runner == before);
+  // One that is not charged shows what processes of this problem differ by.
+  suspect.charged = false;
+  (void)Conclude({&suspect, 1}, options, "problem", 20, spread);
+  CHECK(spread.Of("problem").runner > before);
+}
+
 TEST_CASE("A few groups that agree by chance do not count as noise-free") {
   TimedShape shape = Shape(1001, 300);
   shape.ratios = {{1.25, 1.25}};
