@@ -207,11 +207,12 @@ bool CudaJudge::TimeShape(size_t shape_index) {
   }
   const int64_t timed_ns = judgement_.NowNs();
   times_.timing_ns += timed_ns - start_ns;
+  // Where there are graphs, theirs are the figures that count.
   const bool one_by_one = judgement_.hosted() && !has_graphs;
   std::optional<NewValuesFound> found =
       timer_.RunFreshRounds(shape_index, *session, one_by_one, result);
   if (found) {
-    // Graphs run no host code that could remember results, and theirs are the figures that count.
+    // Graphs run no host code that could remember results.
     if (has_graphs) {
       found->slowed = false;
       found->cached.clear();
