@@ -183,7 +183,7 @@ MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions
   for (const RunnerValue& runner : runners) {
     ok.runner_speedups.push_back(std::exp(runner.log_speedup));
   }
-  // A suspect is screened in several processes, and may vary on purpose. Others do not.
+  // Only suspects are screened in several processes. Their times may vary on purpose.
   if (std::ssize(runners) >= options.final.runners &&
       std::ranges::none_of(shapes, &TimedShape::charged)) {
     for (const std::vector<RunnerValue>& shape : values) Learn(shape, problem_id, spread);

@@ -272,7 +272,7 @@ class RunOnDevice:
         gc.collect()
         gc.freeze()
         if device.stream is not None:
-            torch.cuda.empty_cache()  # of what compiling took
+            torch.cuda.empty_cache()  # memory that compiling took
 
     def warm_up(self, task, case, spec):
         """Compiles what is compiled at the first call of a case, before the judge's calls."""
@@ -347,7 +347,7 @@ class RunOnDevice:
             raise TaskError("there are no graphs without a device")
         graph = torch.cuda.CUDAGraph()
         self.device.synchronize()
-        # torch.cuda.graph would collect garbage and return unused memory each time.
+        # torch.cuda.graph also collects garbage and returns unused memory, which is slower.
         collects = gc.isenabled()
         gc.disable()
         try:
@@ -439,33 +439,29 @@ def loaded_library(name):
 
 
 def name_driver_folder():
-    """Triton would start a program to find the driver's library."""
+    """Names the folder of the driver's library. Otherwise Triton starts a program to find it."""
     if driver := loaded_library("libcuda.so"):
         os.environ["TRITON_LIBCUDA_PATH"] = os.path.dirname(driver)
 
 
 def prepare_triton():
-    """Compiles the C module that Triton otherwise compiles in each process, which takes gcc half a second.
+    """Compiles Triton's C module now, so that copies of this process do not. gcc needs half a second for it.
 
-    Does nothing where there is no driver, or where Triton has no such module. Loading the driver's library does not
-    initialise it.
+    Does nothing if there is no driver, or if this version of Triton has no such module. Loading the driver's library
+    does not initialise the driver.
     """
-    before = os.environ.get("TRITON_CACHE_DIR")
     try:
         ctypes.CDLL(DRIVER_LIBRARY)
         name_driver_folder()
         utilities = importlib.import_module("triton.backends.nvidia.driver").CudaUtils
-        with tempfile.TemporaryDirectory() as folder:
-            os.environ["TRITON_CACHE_DIR"] = folder
+        knobs = importlib.import_module("triton.knobs")
+        with tempfile.TemporaryDirectory() as folder, knobs.cache.scope():
+            knobs.cache.dir = folder
             utilities()
-        # There is one object of the class. Constructing it again would compile again.
+        # The class has one object. Its constructor would compile the module again.
         utilities.__init__ = lambda self: None
     except Exception:
         pass
-    finally:
-        os.environ.pop("TRITON_CACHE_DIR", None)
-        if before is not None:
-            os.environ["TRITON_CACHE_DIR"] = before
 
 
 def serve(library, name, environment, readable):

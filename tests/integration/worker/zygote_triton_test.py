@@ -1,8 +1,8 @@
-"""Copies of the process that has imported Triton do not compile Triton's C module again.
+"""Tests that copies of the zygote do not compile Triton's C module.
 
     zygote_triton_test.py FOLDER
 
-FOLDER has the programs of services/worker/python. A library without any function that works stands for the driver.
+FOLDER is services/worker/python. A stub stands for the driver's library: each of its functions returns an error.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ import triton.language
 
 
 def functions_of(folder):
-    """The names of the program that programs.cc.in makes of these files, whose last line would start it."""
+    """Runs the zygote's program (programs.cc.in) without its last line, and returns its global names."""
     files = ("task_values", "definition_task", "gpu_mode_task", "runner", "cuda_runner")
     source = "\n".join((pathlib.Path(folder) / f"{name}.py").read_text() for name in files)
     names = {"__name__": "runner"}
@@ -42,7 +42,7 @@ def main():
         folder = pathlib.Path(created)
         cache = folder / "cache"
         os.environ["TRITON_CACHE_DIR"] = str(cache)
-        # As if the system's loader had found it: later loads by this name get the same one.
+        # A later load of libcuda.so.1 finds this library, because it has that name.
         ctypes.CDLL(str(make_driver(folder)))
         names["prepare_triton"]()
         assert os.environ["TRITON_CACHE_DIR"] == str(cache)

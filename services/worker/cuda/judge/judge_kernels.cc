@@ -228,7 +228,7 @@ extern "C" __global__ void fingerprint(const u64* words, long long n, u64 seed, 
   const long long stride = (long long)gridDim.x * blockDim.x;
   const long long first = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   u64 part = 0;
-  // Loads of 16 bytes, several in flight: this waits for memory.
+  // Memory limits the speed. So each thread has several loads of 16 bytes in flight.
   const ulonglong2* pairs = (const ulonglong2*)words;
   const long long whole = (u64)words % sizeof(ulonglong2) == 0 ? n / 2 : 0;
   long long i = first;

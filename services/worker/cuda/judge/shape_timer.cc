@@ -131,7 +131,7 @@ std::optional<ShapeTimer::Plan> ShapeTimer::PlanCalls(const Calls& calls) {
   }
   // The host takes longer to prepare the first call than the others, because another process ran
   // before. The device is busy meanwhile. What the device does in a call is not hidden. Graphs are
-  // launched quickly, so that this matters only if the first call is the only one.
+  // launched quickly: they need this only in requests of one call.
   if (judgement_.hosted() && (!replays_ || calls.shape.slots.size() == 1)) {
     for (uint32_t i = 0; i < kFlushesBeforeCalls; i += Flushes()) add(NothingProgram(), [] {});
   }

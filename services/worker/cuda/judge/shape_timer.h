@@ -47,9 +47,9 @@ class ShapeTimer {
                                           const BehindRuleAt& behind, TimedShape& result);
   // Calls on new values after a session, after which the base bank is in place again. Adds their
   // times to `result`. Nothing: as a step that returns false.
-  // `one_by_one`: a few calls on all-new values have a request each, and their values are written
-  // just before it. This is for host code. It could otherwise compute results of later calls on
-  // another stream, while the cache is overwritten.
+  // `one_by_one`: a few calls on all-new values are made in requests of one call. The values are
+  // written just before each request. Otherwise host code could compute the results of later calls
+  // on another stream, while the cache is overwritten.
   std::optional<NewValuesFound> RunFreshRounds(size_t shape_index, const TimingSession& session,
                                                bool one_by_one, TimedShape& result);
 
@@ -110,7 +110,7 @@ class ShapeTimer {
   // `before`. Nothing: as a step that returns false.
   std::optional<std::vector<double>> TimeBank(const std::vector<BenchShape>& requests, Bank bank,
                                               Bank before);
-  // The same calls of the reference, on what is in place.
+  // Times the reference's calls on the values that are in place.
   std::optional<std::vector<double>> TimeReference(const std::vector<BenchShape>& requests);
   bool FreshRound(const std::vector<BenchShape>& requests, Bank bank, const TimingSession& session,
                   TimedShape& result, NewValuesFound& found);
