@@ -291,11 +291,44 @@ std::vector<PythonCase> FailingOnes() {
   };
 }
 
+// The judge maps inputs for reading only. The driver lets a process map the same memory again.
+const char* const kWriteMappedAnew = R"(
+import ctypes
+from ctypes import byref, c_size_t, c_uint64
+cuda = ctypes.CDLL('libcuda.so.1')
+class Access(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int) for name in ('type', 'id', 'flags')]
+def expect(name, *arguments):
+    failure = getattr(cuda, name)(*arguments)
+    if failure: raise RuntimeError(f'{name}: {failure}')
+offset = None
+def write_mapped_anew(tensor):
+    global offset
+    at = c_uint64(tensor.data_ptr())
+    if offset is None:
+        base, size, handle, place = c_uint64(), c_size_t(), c_uint64(), c_uint64()
+        expect('cuMemGetAddressRange_v2', byref(base), byref(size), at)
+        expect('cuMemRetainAllocationHandle', byref(handle), base)
+        expect('cuMemAddressReserve', byref(place), size, c_size_t(0), c_uint64(0), c_uint64(0))
+        expect('cuMemMap', place, size, c_size_t(0), handle, c_uint64(0))
+        expect('cuMemSetAccess', place, size, byref(Access(1, 0, 3)), c_size_t(1))
+        offset = place.value - base.value
+    stream = c_uint64(torch.cuda.current_stream().cuda_stream)
+    expect('cuMemsetD8Async', c_uint64(at.value + offset), ctypes.c_ubyte(1), c_size_t(4), stream)
+)";
+
 std::vector<PythonCase> CheatingOnes() {
   return {
       {"writes its input",
        GatedSiluModel("        return gate.mul_(torch.sigmoid(gate)).mul(value)"),
        {"crash", "exploit"}},
+      {"maps its input anew, and writes it once it is timed",
+       GatedSiluModel("        out = silu(gate).mul_(value)\n"
+                      "        if self.calls > 40: write_mapped_anew(gate)\n"
+                      "        return out",
+                      kWriteMappedAnew),
+       {"exploit"},
+       "changed the values of its inputs"},
       {"remembers by address",
        GatedSiluModel("        key = gate.data_ptr()\n"
                       "        if key not in seen: seen[key] = silu(gate).mul_(value)\n"

@@ -124,7 +124,7 @@ struct MeasureOptions {
   int64_t problem_call_limit_ns = 120'000'000'000;
 
   // New inputs and seeds are drawn after this many candidates.
-  int candidates_a_pool = 64;
+  int candidates_a_pool = 128;
 
   // Peaks for rooflines. Empty where they are not known.
   std::vector<DevicePeak> peaks = {};

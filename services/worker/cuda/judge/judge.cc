@@ -208,9 +208,10 @@ bool CudaJudge::TimeShape(size_t shape_index) {
   const int64_t timed_ns = judgement_.NowNs();
   times_.timing_ns += timed_ns - start_ns;
   // Where there are graphs, theirs are the figures that count.
-  const bool one_by_one = judgement_.hosted() && !has_graphs;
-  std::optional<NewValuesFound> found =
-      timer_.RunFreshRounds(shape_index, *session, one_by_one, result);
+  const ShapeTimer::FreshCalls calls = has_graphs            ? ShapeTimer::FreshCalls::kBesideGraphs
+                                       : judgement_.hosted() ? ShapeTimer::FreshCalls::kOneByOne
+                                                             : ShapeTimer::FreshCalls::kTogether;
+  std::optional<NewValuesFound> found = timer_.RunFreshRounds(shape_index, *session, calls, result);
   if (found) {
     // Graphs run no host code that could remember results.
     if (has_graphs) {
@@ -272,7 +273,7 @@ bool CudaJudge::TimeGraphs(size_t shape_index) {
       [this](double reference_ns) { return BehindOf(reference_ns, /*replays=*/true); }, result);
   std::optional<NewValuesFound> found;
   if (session) {
-    found = timer_.RunFreshRounds(shape_index, *session, /*one_by_one=*/true, result);
+    found = timer_.RunFreshRounds(shape_index, *session, ShapeTimer::FreshCalls::kOneByOne, result);
     if (found && !found->cached.empty()) {
       why = absl::StrCat("its graphs: ", found->cached);
       found.reset();

@@ -117,6 +117,7 @@ bool Judgement::NoteInputs() {
     return Fail(fingerprint.status());
   }
   inputs_fingerprint_ = *fingerprint;
+  inputs_used_ = false;
   return true;
 }
 

@@ -115,6 +115,10 @@ class Judgement {
   // Remembers the values of the inputs of a host-launched candidate, and compares them with those.
   bool NoteInputs();
   bool CheckInputs();
+  // Timed calls of the candidate have used the inputs. They must be compared before anything else
+  // uses or replaces them.
+  void set_inputs_used() { inputs_used_ = true; }
+  bool CheckUsedInputs() { return !inputs_used_ || CheckInputs(); }
 
   // Whether no other process can have kept the device busy.
   bool alone() const { return request_.alone; }
@@ -166,6 +170,7 @@ class Judgement {
   CudaPreparedProblem::Programs programs_;
   std::optional<size_t> running_;
   uint64_t inputs_fingerprint_ = 0;
+  bool inputs_used_ = false;
   std::shared_ptr<void> quiet_;  // of Quieten
   std::optional<MeasureOutcome> outcome_;
   absl::Status status_;

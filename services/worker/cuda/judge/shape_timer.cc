@@ -21,10 +21,13 @@ constexpr double kLeastClockShare = 0.95;
 constexpr double kUnexplainedShare = 0.1;
 constexpr double kUnexplainedUs = 500;
 constexpr int kTimingAttempts = 3;
-// Further attempts. The worker's other work is stopped then, and there is a pause before each.
-constexpr int kQuietAttempts = 6;
+// Further attempts, with a pause before each.
+constexpr int kPausedAttempts = 6;
 constexpr int kHeldUpAttempts = 12;  // if the reference was held up meanwhile
 constexpr int64_t kPauseNs = 20'000'000;
+// The worker's other work is stopped before the last ones. That takes up to a second, and a pause
+// is mostly enough.
+constexpr int kQuietFromAttempt = 6;
 // The pause doubles each time the reference is held up, at most this often.
 constexpr int kPauseDoublings = 3;
 // If the reference was held up at least this often, the candidate is not suspected.
@@ -75,11 +78,11 @@ void ShapeTimer::Begin() {
 
 std::optional<ShapeTimer::CallTimes> ShapeTimer::TimeCalls(const Calls& calls) {
   judgement_.set_running(calls.shape.slots.front());
+  if (calls.side == Side::kReference && !judgement_.CheckUsedInputs()) return std::nullopt;
   const std::optional<Timed> timed = RunUntilExplained(calls);
   if (!timed) return std::nullopt;
-  CallTimes times{CallTimesOf(*timed, calls), timed->plan.pattern};
-  if (calls.side == Side::kCandidate && !judgement_.CheckInputs()) return std::nullopt;
-  return times;
+  if (calls.side == Side::kCandidate) judgement_.set_inputs_used();
+  return CallTimes{CallTimesOf(*timed, calls), timed->plan.pattern};
 }
 
 uint32_t ShapeTimer::Flushes() const {
@@ -190,9 +193,9 @@ std::optional<ShapeTimer::Timed> ShapeTimer::RunUntilExplained(const Calls& call
   std::optional<Timed> timed;
   int held_up = 0;  // requests of the reference
   for (int attempt = 0;
-       attempt < kTimingAttempts + (held_up > 0 ? kHeldUpAttempts : kQuietAttempts); ++attempt) {
+       attempt < kTimingAttempts + (held_up > 0 ? kHeldUpAttempts : kPausedAttempts); ++attempt) {
     if (attempt >= kTimingAttempts) {
-      judgement_.Quieten();
+      if (attempt >= kQuietFromAttempt) judgement_.Quieten();
       judgement_.cancel().SleepFor(kPauseNs << std::min(held_up, kPauseDoublings));
     }
     if (suspects && attempt >= kTimingAttempts) {
@@ -318,8 +321,15 @@ bool ShapeTimer::RunBlock(const BenchShape& shape, const TimingSession::Block& b
   const double hz = judgement_.monitor().Look();
   const bool slowed = hz > 0 && hz < kLeastClockShare * clock_hz_;
   (slowed ? times.disturbed_calls_ns : times.calls_ns) = std::move(calls_ns);
-  return verifier_.VerifySlots(
+  return Verify(
       {.shape = shape, .side = block.side, .slots = last, .bank = Bank::kBase, .poison = pattern});
+}
+
+bool ShapeTimer::Verify(const OutputVerifier::SlotCalls& calls) {
+  if (verifier_.VerifySlots(calls)) return true;
+  // A candidate that has changed inputs gets wrong results from them. Then this is its outcome.
+  if (judgement_.outcome()) (void)judgement_.CheckUsedInputs();
+  return false;
 }
 
 std::optional<TimingSession> ShapeTimer::RunSession(size_t shape_index,
@@ -349,6 +359,7 @@ std::optional<TimingSession> ShapeTimer::RunSession(size_t shape_index,
 }
 
 bool ShapeTimer::PutBank(const BenchShape& shape, Bank bank) {
+  if (!judgement_.outcome() && !judgement_.CheckUsedInputs()) return false;
   return judgement_.Must(judgement_.prepared().PutBank(shape, bank)) &&
          judgement_.Must(judgement_.device().Synchronize()) &&
          (!judgement_.hosted() || judgement_.NoteInputs());
@@ -361,12 +372,12 @@ std::optional<std::vector<double>> ShapeTimer::TimeBank(const std::vector<BenchS
     if (!PutBank(request, bank)) return std::nullopt;
     const std::optional<CallTimes> times =
         TimeCalls({request, Side::kCandidate, request.slots.size()});
-    if (!times || !verifier_.VerifySlots({.shape = request,
-                                          .side = Side::kCandidate,
-                                          .slots = request.slots.size(),
-                                          .bank = bank,
-                                          .poison = times->pattern,
-                                          .stale = before})) {
+    if (!times || !Verify({.shape = request,
+                           .side = Side::kCandidate,
+                           .slots = request.slots.size(),
+                           .bank = bank,
+                           .poison = times->pattern,
+                           .stale = before})) {
       return std::nullopt;
     }
     Append(times->calls_ns, calls_ns);
@@ -434,11 +445,14 @@ bool ShapeTimer::FreshRound(const std::vector<BenchShape>& requests, Bank bank,
 
 std::optional<NewValuesFound> ShapeTimer::RunFreshRounds(size_t shape_index,
                                                          const TimingSession& session,
-                                                         bool one_by_one, TimedShape& result) {
+                                                         FreshCalls calls, TimedShape& result) {
   const BenchShape& shape = ShapeAt(shape_index);
+  const std::vector<BenchShape> together = {shape};
   NewValuesFound found;
-  const bool going = FreshRound({shape}, Bank::kAltered, session, result, found) &&
-                     FreshRound(one_by_one ? SingleCalls(shape) : std::vector<BenchShape>{shape},
+  const bool going = (calls == FreshCalls::kBesideGraphs
+                          ? TimeBank(together, Bank::kAltered, Bank::kBase).has_value()
+                          : FreshRound(together, Bank::kAltered, session, result, found)) &&
+                     FreshRound(calls == FreshCalls::kOneByOne ? SingleCalls(shape) : together,
                                 Bank::kOther, session, result, found);
   // Finish copying, so that it does not overlap with the next timing.
   if (judgement_.status().ok() && !PutBank(shape, Bank::kBase)) return std::nullopt;

@@ -45,13 +45,20 @@ class ShapeTimer {
   using BehindRuleAt = std::function<BehindRule(double reference_ns)>;
   std::optional<TimingSession> RunSession(size_t shape_index, const PrecisionOptions& precision,
                                           const BehindRuleAt& behind, TimedShape& result);
+  // How calls on new values are made.
+  enum class FreshCalls {
+    kTogether,
+    // A few calls on all-new values have a request each. The values are written just before it.
+    // Otherwise host code could compute the results of later calls on another stream, while the
+    // cache is overwritten.
+    kOneByOne,
+    // Together. Calls on altered values are only verified: their graphs are timed.
+    kBesideGraphs,
+  };
   // Calls on new values after a session, after which the base bank is in place again. Adds their
   // times to `result`. Nothing: as a step that returns false.
-  // `one_by_one`: a few calls on all-new values are made in requests of one call. The values are
-  // written just before each request. Otherwise host code could compute the results of later calls
-  // on another stream, while the cache is overwritten.
   std::optional<NewValuesFound> RunFreshRounds(size_t shape_index, const TimingSession& session,
-                                               bool one_by_one, TimedShape& result);
+                                               FreshCalls calls, TimedShape& result);
 
   using Bank = CudaPreparedProblem::Bank;
   using BenchShape = CudaPreparedProblem::BenchShape;
@@ -106,6 +113,8 @@ class ShapeTimer {
   bool WarmUp(size_t shape_index, double& candidate_ns, double& reference_ns);
   bool RunBlock(const BenchShape& shape, const TimingSession::Block& block,
                 TimingSession::BlockTimes& times);
+  // Verifies outputs of timed calls. False: as a step.
+  bool Verify(const OutputVerifier::SlotCalls& calls);
   // Times and verifies the candidate's calls on the values of `bank`, which replace those of
   // `before`. Nothing: as a step that returns false.
   std::optional<std::vector<double>> TimeBank(const std::vector<BenchShape>& requests, Bank bank,

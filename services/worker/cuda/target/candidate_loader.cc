@@ -12,6 +12,9 @@ namespace {
 
 constexpr size_t kMaxExpected = 256;
 constexpr std::chrono::milliseconds kLook{50};
+// How many processes start at once. The driver makes their contexts one after the other, so that
+// the first of many would be ready as late as the last.
+constexpr int kMostStarting = 2;
 
 }  // namespace
 
@@ -45,12 +48,15 @@ CandidateLoader::~CandidateLoader() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-absl::StatusOr<std::unique_ptr<CudaRunner>> CandidateLoader::LoadNow(
+absl::StatusOr<std::unique_ptr<CudaRunner>> CandidateLoader::Start(
     const std::string& program, const CancelToken& cancel) const {
-  KC_ASSIGN_OR_RETURN(auto runner, CudaRunner::Start(OptionsFor(program, python_), cancel));
-  KC_RETURN_IF_ERROR(runner->LoadObject(program, load_limit_ns_, cancel).status());
-  KC_RETURN_IF_ERROR(cancel.Check());
-  return runner;
+  return CudaRunner::Start(OptionsFor(program, python_), cancel);
+}
+
+absl::Status CandidateLoader::Load(CudaRunner& runner, const std::string& program,
+                                   const CancelToken& cancel) const {
+  KC_RETURN_IF_ERROR(runner.LoadObject(program, load_limit_ns_, cancel).status());
+  return cancel.Check();
 }
 
 CandidateLoader::Entries::iterator CandidateLoader::Find(const std::string& program) {
@@ -114,7 +120,7 @@ std::shared_ptr<CandidateLoader::Entry> CandidateLoader::NextLocked() {
       next = entry;
     }
   }
-  return ahead < max_ahead_ && pauses_ == 0 ? next : nullptr;
+  return ahead < max_ahead_ && starting_ < kMostStarting && pauses_ == 0 ? next : nullptr;
 }
 
 void CandidateLoader::Work() {
@@ -130,9 +136,18 @@ void CandidateLoader::Work() {
       continue;
     }
     entry->state = Entry::State::kLoading;
+    ++starting_;
     lock.unlock();
-    auto runner = LoadNow(entry->program, entry->cancel);
+    auto runner = Start(entry->program, entry->cancel);
     lock.lock();
+    --starting_;
+    changed_.notify_all();
+    if (runner.ok()) {
+      lock.unlock();
+      absl::Status loaded = Load(**runner, entry->program, entry->cancel);
+      if (!loaded.ok()) runner = std::move(loaded);
+      lock.lock();
+    }
     entry->runner = std::move(runner);
     entry->state = Entry::State::kLoaded;
     entry->loaded_ns = Clock::Real().MonotonicNs();
@@ -148,7 +163,9 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CandidateLoader::Take(const std::str
   if (entry == nullptr || entry->state == Entry::State::kWaiting) {
     if (entry != nullptr) entries_.erase(found);
     lock.unlock();
-    return LoadNow(program, cancel);
+    KC_ASSIGN_OR_RETURN(auto runner, Start(program, cancel));
+    KC_RETURN_IF_ERROR(Load(*runner, program, cancel));
+    return runner;
   }
   while (entry->state == Entry::State::kLoading) {
     if (cancel.stopped()) entry->cancel.Cancel();

@@ -80,8 +80,10 @@ class CandidateLoader {
   // The entry of a program, with the mutex held.
   Entries::iterator Find(const std::string& program);
   void Work();
-  absl::StatusOr<std::unique_ptr<CudaRunner>> LoadNow(const std::string& program,
-                                                      const CancelToken& cancel) const;
+  absl::StatusOr<std::unique_ptr<CudaRunner>> Start(const std::string& program,
+                                                    const CancelToken& cancel) const;
+  absl::Status Load(CudaRunner& runner, const std::string& program,
+                    const CancelToken& cancel) const;
   // Returns an entry to load, or null.
   std::shared_ptr<Entry> NextLocked();
 
@@ -95,6 +97,7 @@ class CandidateLoader {
   Entries entries_;
   bool stopping_ = false;
   int pauses_ = 0;
+  int starting_ = 0;  // processes
 
   std::vector<std::thread> threads_;
 };

@@ -15,6 +15,8 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr int kAttempts = 2;
+// For the worker's other work on the device, when a candidate must be timed in quiet.
+constexpr int64_t kQuietLimitNs = 10'000'000'000;
 
 Profile NoProfile(std::string reason) {
   Profile profile;
@@ -304,6 +306,7 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
     }
     return runners();
   };
+  const Quieten quieten = [&] { return PauseOtherWork(kQuietLimitNs); };
   auto outcome = JudgeCuda({.prepared = **prepared,
                             .candidate = programs.candidate,
                             .spec = spec,
@@ -315,7 +318,7 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
                             .alone = !ending_.valid(),
                             .monitor = monitor_,
                             .spread = spread_,
-                            .quieten = options_.quieten,
+                            .quieten = quieten,
                             .cancel = cancel,
                             .times = times_.judge,
                             .clock = clock_});
@@ -365,13 +368,16 @@ bool CudaMeasurer::ChecksMeanwhile(const Problem& problem, const CudaPrograms& p
 }
 
 void CudaMeasurer::EndOnThread(CudaPreparedProblem& prepared) {
+  // The driver makes and ends contexts one after the other: none is made until this one has ended.
+  std::shared_ptr<void> paused = PauseOtherWork(/*limit_ns=*/0);
   object_runner_->Kill();
   ended_on_ = &prepared;
-  ending_ = std::async(std::launch::async,
-                       [runner = std::move(object_runner_), lease = std::move(lease_)]() mutable {
-                         runner.reset();
-                         lease.reset();
-                       });
+  ending_ = std::async(std::launch::async, [paused = std::move(paused), lease = std::move(lease_),
+                                            runner = std::move(object_runner_)]() mutable {
+    runner.reset();
+    paused.reset();
+    lease.reset();
+  });
 }
 
 bool CudaMeasurer::AwaitEnd() {

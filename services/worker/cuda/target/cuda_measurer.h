@@ -42,8 +42,9 @@ struct CudaMeasurerOptions {
   // A runner is replaced after this many candidates.
   int candidates_per_runner = 200;
   CudaProfileOptions profile = {};
-  // Null: there is no other work.
-  Quieten quieten = nullptr;
+  // Begins no other work of the worker on the device until the result is destroyed. Waits for the
+  // end of what runs, at most `limit_ns`. Null: there is no other work.
+  std::function<std::shared_ptr<void>(int64_t limit_ns)> pause_other_work = nullptr;
   // Key for the values and placement of each preparation; for tests.
   std::function<SecretKey()> key = NewSecretKey;
 };
@@ -153,6 +154,9 @@ class CudaMeasurer {
   void FinishCandidate();
   // Ends the current candidate's process on another thread, which then releases the lease.
   void EndOnThread(CudaPreparedProblem& prepared);
+  std::shared_ptr<void> PauseOtherWork(int64_t limit_ns) const {
+    return options_.pause_other_work ? options_.pause_other_work(limit_ns) : nullptr;
+  }
   void DropDamaged(CudaPreparedProblem& prepared);
   absl::Status PrepareDevice(const CudaPrograms& programs);
   absl::StatusOr<CudaPreparedProblem*> Prepare(const Problem& problem, const CudaPrograms& programs,

@@ -39,8 +39,6 @@ std::string DriverVersion(const NvmlApi& nvml) {
 constexpr int64_t kProbeLimitNs = 10'000'000'000;
 // Other processes may hold a device's timing lease when this worker starts.
 constexpr int64_t kPeaksLimitNs = 5'000'000'000;
-// For candidates that are being loaded when one must be timed in quiet.
-constexpr int64_t kQuietLimitNs = 10'000'000'000;
 // Number of compilers started in advance; the others start on demand.
 constexpr int kCompilersAhead = 32;
 // See CudaTargetOptions::host_memory_bytes.
@@ -150,8 +148,8 @@ absl::Status CudaTarget::OpenDevices() {
     measurer.python.start_limit_ns = kPythonStartLimitNs;
     measurer.python.timing_cpu = TimingCpu(device->ordinal);
     measurer.prepared_bytes = options_.prepared_bytes;
-    measurer.quieten = [device = device.get()]() -> std::shared_ptr<void> {
-      return device->loader == nullptr ? nullptr : device->loader->Pause(kQuietLimitNs);
+    measurer.pause_other_work = [device = device.get()](int64_t limit_ns) -> std::shared_ptr<void> {
+      return device->loader == nullptr ? nullptr : device->loader->Pause(limit_ns);
     };
     measurer.candidates_per_runner = options_.candidates_per_runner;
     measurer.profile.cupti_library = compilers_->toolkit().cupti_library;

@@ -73,11 +73,11 @@ class CudaTarget final : public Target {
     std::unique_ptr<TimingLease> lease;
     std::unique_ptr<DeviceMonitor> monitor;
     std::vector<DevicePeak> peaks;
+    // Null without Python. Outlives the measurer, which pauses it.
+    std::unique_ptr<CandidateLoader> loader;
     // Used under the timing lease.
     std::unique_ptr<CudaMeasurer> measurer;
     CudaMeasurer::Times last_times;
-    // Null without Python.
-    std::unique_ptr<CandidateLoader> loader;
     // Why it no longer measures, or "". Protected by mutex_ of the target.
     std::string failure;
   };

@@ -1,9 +1,14 @@
 #include "services/worker/cuda/target/candidate_loader.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <iterator>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "tests/support/eventually.h"
+#include "tests/support/services.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -30,6 +35,25 @@ TEST_CASE("A loader that is paused loads expected candidates when it goes on") {
   CHECK(loader.expected() == 1);
   pause.reset();
   CHECK(testing::Eventually([&] { return loader.expected() == 0; }));
+}
+
+TEST_CASE("Two processes start at once, and the next when one has ended") {
+  const testing::TemporaryFolder folder("loader");
+  CudaRunnerOptions options;
+  options.path = "/bin/sh";
+  // It never says that it has started.
+  options.arguments = {"-c", R"(: > "$0/$$"; exec /bin/sleep 600)", folder.path().string()};
+  const auto count = [&] {
+    return std::distance(std::filesystem::directory_iterator(folder.path()), {});
+  };
+
+  CandidateLoader loader(options, kLoadLimitNs, /*threads=*/6);
+  for (int i = 0; i < 6; ++i) loader.Expect(absl::StrCat(i));
+  CHECK(testing::Eventually([&] { return count() >= 2; }));
+  CHECK(count() == 2);
+  loader.Forget("0");
+  CHECK(testing::Eventually([&] { return count() >= 3; }));
+  CHECK(count() == 3);
 }
 
 TEST_CASE("Memory and processors bound how many candidates are loaded at once") {
