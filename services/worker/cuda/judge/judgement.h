@@ -115,8 +115,8 @@ class Judgement {
   // Remembers the values of the inputs of a host-launched candidate, and compares them with those.
   bool NoteInputs();
   bool CheckInputs();
-  // Timed calls of the candidate have used the inputs. They must be compared before anything else
-  // uses or replaces them.
+  // Timed calls of the candidate have used the inputs. They must be compared before the reference
+  // or a task's checker uses them, and before they are replaced.
   void set_inputs_used() { inputs_used_ = true; }
   bool CheckUsedInputs() { return !inputs_used_ || CheckInputs(); }
 

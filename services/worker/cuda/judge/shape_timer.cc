@@ -25,8 +25,7 @@ constexpr int kTimingAttempts = 3;
 constexpr int kPausedAttempts = 6;
 constexpr int kHeldUpAttempts = 12;  // if the reference was held up meanwhile
 constexpr int64_t kPauseNs = 20'000'000;
-// The worker's other work is stopped before the last ones. That takes up to a second, and a pause
-// is mostly enough.
+// From this attempt on, the worker loads no other candidates. Stopping it takes up to a second.
 constexpr int kQuietFromAttempt = 6;
 // The pause doubles each time the reference is held up, at most this often.
 constexpr int kPauseDoublings = 3;
@@ -326,8 +325,10 @@ bool ShapeTimer::RunBlock(const BenchShape& shape, const TimingSession::Block& b
 }
 
 bool ShapeTimer::Verify(const OutputVerifier::SlotCalls& calls) {
+  // A task's checker may compute from the inputs what the outputs must be.
+  if (judgement_.prepared().has_checker() && !judgement_.CheckUsedInputs()) return false;
   if (verifier_.VerifySlots(calls)) return true;
-  // A candidate that has changed inputs gets wrong results from them. Then this is its outcome.
+  // The reason for wrong outputs may be that the candidate has changed the inputs.
   if (judgement_.outcome()) (void)judgement_.CheckUsedInputs();
   return false;
 }
