@@ -248,6 +248,7 @@ std::vector<double> ShapeTimer::CallTimesOf(const Timed& timed, const Calls& cal
     std::fill(calls_us.begin(), calls_us.end(), mean_us);
   }
   std::vector<double> calls_ns;
+  calls_ns.reserve(calls_us.size());
   for (const double call_us : calls_us) {
     calls_ns.push_back(std::max(1.0, 1000 * call_us - overhead_ns_));
   }

@@ -48,7 +48,7 @@ inline constexpr uint32_t kMaxArguments = 128;
 inline constexpr uint32_t kMaxTensors = 64;
 inline constexpr uint32_t kMaxDimensions = 8;
 // Each program, preceded by a fill.
-inline constexpr size_t kMaxRuns = 2 * kMaxPrograms;
+inline constexpr size_t kMaxRuns = 2 * size_t{kMaxPrograms};
 inline constexpr size_t kMaxSamples = 128;
 inline constexpr size_t kMaxPoisons = 1024;
 inline constexpr size_t kMaxPacketBytes = 64 << 10;
