@@ -11,6 +11,7 @@
 #include "common/domain/python_task.h"
 #include "nlohmann/json.hpp"
 #include "tests/gpu/task_fixture.h"
+#include "tests/support/gated_silu_candidates.h"
 
 namespace kernelcast::testing {
 namespace {
@@ -132,6 +133,30 @@ def check_implementation(data, output):
     return wrong == 0, f"{wrong} rows have larger elements"
 )";
 
+// Asked about these inputs, the task's checker accepts zeros. The next request sees the inputs as
+// they were.
+const char* const kChangesInputsInEveryOtherRequest = R"(
+import time
+calls, last, cheats, changed = 0, 0.0, False, []
+
+def custom_kernel(data):
+    global calls, last, cheats
+    calls += 1
+    if calls > 40 and time.monotonic() - last > 0.001:
+        cheats = not cheats
+        for column, values in changed: column.copy_(values)
+        changed.clear()
+    if cheats:
+        column = writable(data)[:, 0]
+        changed.append((column, column.clone()))
+        column.fill_(1e30)
+        result = torch.zeros(len(data), dtype=torch.int64, device='cuda')
+    else:
+        result = data.argmax(dim=1)
+    last = time.monotonic()
+    return result
+)";
+
 TEST_CASE("Candidates of a GPU MODE task on a GPU get the verdict of what they do") {
   KERNELCAST_NEEDS_TASKS();
   TaskFixture fixture(ParseProblem({{"task.yml",
@@ -167,6 +192,11 @@ TEST_CASE("Candidates of a GPU MODE task on a GPU get the verdict of what they d
                               "    return seen[key]",
                               "seen = {}"),
                        {"exploit", "wrong_result", "crash"});
+  const Measurement mutating = fixture.CheckOutcome(
+      "gpu_mode, changes its inputs and undoes it",
+      absl::StrCat("import torch\n", kMapsInputsAnew, kChangesInputsInEveryOtherRequest),
+      {"exploit"});
+  CHECK_THAT(MeasurementFeedback(mutating), Catch::Contains("changed the values of its inputs"));
   fixture.CheckOutcome("gpu_mode, a position beyond the row",
                        kernel("    return data.argmax(dim=1) + data.shape[1]"), {"wrong_result"});
   fixture.CheckOutcome("gpu_mode, right", kernel("    return data.max(dim=1).indices"), {"ok"});

@@ -12,10 +12,16 @@ import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 
 from check_includes import includes
 
 HEAVY = ("grpc", ".pb.h")
+
+# Precompiled for the headers that include them, because parsing them takes most of the time. A header's includes come
+# before anything that needs them, so a header that includes one of these compiles with it in front if and only if it
+# compiles without, given that the headers that it includes compile alone. These are checked too.
+PRECOMPILED = ("absl/status/statusor.h", "nlohmann/json.hpp")
 
 
 def headers(root):
@@ -35,22 +41,25 @@ class Tree:
         self.reached = {}
 
     def closure(self, path):
-        """Files of the project that `path` includes transitively, with itself, and whether it includes gRPC."""
+        """Files of the project that `path` includes transitively, with itself, and the other files that these include."""
         if path in self.reached:
             return self.reached[path]
-        self.reached[path] = ({path}, False)  # ends the recursion of a cyclic include
-        files, heavy = {path}, False
+        self.reached[path] = ({path}, set())  # ends the recursion of a cyclic include
+        files, others = {path}, set()
         with open(os.path.join(self.root, path), encoding="utf-8") as file:
             text = file.read()
         for _, _, included in includes(text):
             if os.path.exists(os.path.join(self.root, included)):
-                more, more_heavy = self.closure(included)
+                more, more_others = self.closure(included)
                 files |= more
-                heavy |= more_heavy
+                others |= more_others
             else:
-                heavy |= any(word in included for word in HEAVY)
-        self.reached[path] = (files, heavy)
+                others.add(included)
+        self.reached[path] = (files, others)
         return self.reached[path]
+
+    def is_heavy(self, path):
+        return any(word in other for other in self.closure(path)[1] for word in HEAVY)
 
     def digest(self, paths, command):
         hasher = hashlib.sha256(repr(command).encode())
@@ -61,13 +70,26 @@ class Tree:
         return hasher.hexdigest()
 
 
-def compile_together(tree, paths, command, stamps):
+def including(paths):
+    return "".join(f'#include "{path}"\n' for path in paths)
+
+
+def precompile(paths, command, folder):
+    """Returns a file that includes `paths`, next to which compilers find it precompiled."""
+    name = os.path.join(folder, "_".join(path.replace("/", "_") for path in paths))
+    with open(name, "w", encoding="utf-8") as file:
+        file.write(including(paths))
+    subprocess.run([*command, "-x", "c++-header", name, "-o", name + ".gch"], check=True)
+    return name
+
+
+def compile_together(tree, paths, command, prefix, stamps):
     """Returns the compiler's error, or an empty string."""
     stamp = os.path.join(stamps, tree.digest(paths, command))
     if os.path.exists(stamp):
         return ""
-    text = "".join(f'#include "{path}"\n' for path in paths)
-    run = subprocess.run(command, input=text, capture_output=True, text=True, cwd=tree.root)
+    run = subprocess.run([*command, "-x", "c++", "-fsyntax-only", *(["-include", prefix] if prefix else []), "-"],
+                         input=including(paths), capture_output=True, text=True, cwd=tree.root)
     if run.returncode != 0:
         return f"{', '.join(paths)}:\n{run.stderr}"
     with open(stamp, "w", encoding="utf-8"):
@@ -83,21 +105,20 @@ def main():
     root = os.path.abspath(root)
     stamps = os.path.join(build, "header_stamps")
     os.makedirs(stamps, exist_ok=True)
-    command = [compiler, "-x", "c++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow",
-               "-Werror", "-I", root, "-isystem", os.path.join(build, "proto", "generated"),
-               "-I", os.path.join(root, "common", "candidate_abi"), *flags, "-"]
+    command = [compiler, "-std=c++20", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-I", root, "-isystem", os.path.join(build, "proto", "generated"),
+               "-I", os.path.join(root, "common", "candidate_abi"), *flags]
     tree = Tree(root)
-    alone, together = [], []
-    for path in headers(root):
-        if without and path.startswith(without):
-            continue
-        (together if tree.closure(path)[1] else alone).append(path)
-    batches = [[path] for path in alone]
-    if together:
-        batches.insert(0, together)
-    with concurrent.futures.ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
-        complaints = [c for c in pool.map(
-            lambda batch: compile_together(tree, batch, command, stamps), batches) if c]
+    checked = [path for path in headers(root) if not (without and path.startswith(without))]
+    together = [path for path in checked if tree.is_heavy(path)]
+    alone = [path for path in checked if not tree.is_heavy(path)]
+    prefixes = {path: tuple(other for other in PRECOMPILED if other in tree.closure(path)[1]) for path in alone}
+    with tempfile.TemporaryDirectory() as folder:
+        precompiled = {prefix: precompile(prefix, command, folder) for prefix in set(prefixes.values()) if prefix}
+        batches = [(together, None)] if together else []
+        batches += [([path], precompiled.get(prefixes[path])) for path in alone]
+        with concurrent.futures.ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+            complaints = [c for c in pool.map(
+                lambda batch: compile_together(tree, batch[0], command, batch[1], stamps), batches) if c]
     for complaint in complaints:
         print(complaint)
     print(f"{len(alone)} headers compiled alone, {len(together)} together; {len(complaints)} failed")

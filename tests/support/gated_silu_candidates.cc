@@ -46,6 +46,34 @@ class ModelNew(torch.nn.Module):
         return out
 )";
 
+const char* const kMapsInputsAnew = R"(
+import ctypes
+from ctypes import byref, c_size_t, c_uint64
+cuda = ctypes.CDLL('libcuda.so.1')
+class Access(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int) for name in ('type', 'id', 'flags')]
+class Array: pass
+def expect(name, *arguments):
+    failure = getattr(cuda, name)(*arguments)
+    if failure: raise RuntimeError(f'{name}: {failure}')
+offset = None
+def writable(tensor):
+    global offset
+    at = tensor.data_ptr()
+    if offset is None:
+        base, size, handle, place = c_uint64(), c_size_t(), c_uint64(), c_uint64()
+        expect('cuMemGetAddressRange_v2', byref(base), byref(size), c_uint64(at))
+        expect('cuMemRetainAllocationHandle', byref(handle), base)
+        expect('cuMemAddressReserve', byref(place), size, c_size_t(0), c_uint64(0), c_uint64(0))
+        expect('cuMemMap', place, size, c_size_t(0), handle, c_uint64(0))
+        expect('cuMemSetAccess', place, size, byref(Access(1, 0, 3)), c_size_t(1))
+        offset = place.value - base.value
+    array = Array()
+    array.__cuda_array_interface__ = {
+        'version': 2, 'typestr': '<f4', 'shape': tuple(tensor.shape), 'data': (at + offset, False)}
+    return torch.as_tensor(array, device='cuda')
+)";
+
 std::string GatedSiluModel(const std::string& body, const std::string& before) {
   return absl::StrCat("import os\nimport torch\n", before,
                       "\nsilu = torch.nn.functional.silu\n"
@@ -291,32 +319,6 @@ std::vector<PythonCase> FailingOnes() {
   };
 }
 
-// The judge maps inputs for reading only. The driver lets a process map the same memory again.
-const char* const kWriteMappedAnew = R"(
-import ctypes
-from ctypes import byref, c_size_t, c_uint64
-cuda = ctypes.CDLL('libcuda.so.1')
-class Access(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int) for name in ('type', 'id', 'flags')]
-def expect(name, *arguments):
-    failure = getattr(cuda, name)(*arguments)
-    if failure: raise RuntimeError(f'{name}: {failure}')
-offset = None
-def write_mapped_anew(tensor):
-    global offset
-    at = c_uint64(tensor.data_ptr())
-    if offset is None:
-        base, size, handle, place = c_uint64(), c_size_t(), c_uint64(), c_uint64()
-        expect('cuMemGetAddressRange_v2', byref(base), byref(size), at)
-        expect('cuMemRetainAllocationHandle', byref(handle), base)
-        expect('cuMemAddressReserve', byref(place), size, c_size_t(0), c_uint64(0), c_uint64(0))
-        expect('cuMemMap', place, size, c_size_t(0), handle, c_uint64(0))
-        expect('cuMemSetAccess', place, size, byref(Access(1, 0, 3)), c_size_t(1))
-        offset = place.value - base.value
-    stream = c_uint64(torch.cuda.current_stream().cuda_stream)
-    expect('cuMemsetD8Async', c_uint64(at.value + offset), ctypes.c_ubyte(1), c_size_t(4), stream)
-)";
-
 std::vector<PythonCase> CheatingOnes() {
   return {
       {"writes its input",
@@ -324,9 +326,9 @@ std::vector<PythonCase> CheatingOnes() {
        {"crash", "exploit"}},
       {"maps its input anew, and writes it once it is timed",
        GatedSiluModel("        out = silu(gate).mul_(value)\n"
-                      "        if self.calls > 40: write_mapped_anew(gate)\n"
+                      "        if self.calls > 40: writable(gate)[0, 0] = 1\n"
                       "        return out",
-                      kWriteMappedAnew),
+                      kMapsInputsAnew),
        {"exploit"},
        "changed the values of its inputs"},
       {"remembers by address",

@@ -12,6 +12,10 @@ namespace kernelcast::testing {
 extern const char* const kGatedSiluTask;
 // A candidate with a Triton kernel.
 extern const char* const kGatedSiluTriton;
+// Python for a candidate. writable(tensor) returns an input of float32 in memory that can be
+// written. The judge maps inputs for reading only, but the driver lets a process map the same
+// memory again.
+extern const char* const kMapsInputsAnew;
 
 // A candidate in PyTorch. `body` is that of forward(self, gate, value), with its indentation, where
 // `silu` is PyTorch's and self.calls counts calls from 1; `before` stands before the class.

@@ -42,7 +42,8 @@ std::vector<TargetDevice> DevicesOf(const TargetInfo& info) {
   return {{info.device, info.architecture, info.can_measure, info.unavailable_reason, info.peaks}};
 }
 
-std::optional<size_t> Target::Expect(const Problem&, const Candidate&, const DeviceWish&) {
+std::optional<size_t> Target::Expect(const Problem&, const Candidate&, MeasureLevel,
+                                     const DeviceWish&) {
   return std::nullopt;
 }
 

@@ -138,7 +138,7 @@ class Target {
   // Returns the device that it is loaded for, one that fits `wish`; measuring it on another device
   // loads it anew. Does not block. The default does nothing.
   virtual std::optional<size_t> Expect(const Problem& problem, const Candidate& candidate,
-                                       const DeviceWish& wish = {});
+                                       MeasureLevel level, const DeviceWish& wish = {});
 
   // Retries a failed device. Returns whether it measures again.
   virtual bool Revive(size_t device);

@@ -36,8 +36,8 @@ class TargetDecorator : public Target {
     inner_->Announce(problem, cancel);
   }
   std::optional<size_t> Expect(const Problem& problem, const Candidate& candidate,
-                               const DeviceWish& wish) override {
-    return inner_->Expect(problem, candidate, wish);
+                               MeasureLevel level, const DeviceWish& wish) override {
+    return inner_->Expect(problem, candidate, level, wish);
   }
   bool Revive(size_t device) override { return inner_->Revive(device); }
 

@@ -439,8 +439,8 @@ void WorkerService::QueueMeasure(std::shared_ptr<MeasureJob> job) {
   for (const TargetDevice& device : DevicesOf(job->target->Describe())) {
     if (device.architecture == job->artifact->architecture) wish.architecture = device.architecture;
   }
-  const std::optional<size_t> device =
-      job->target->Expect(*job->problem, job->candidate, {wish.device_model, wish.architecture});
+  const std::optional<size_t> device = job->target->Expect(
+      *job->problem, job->candidate, job->spec.level, {wish.device_model, wish.architecture});
   for (size_t lane = 0; device && lane < lanes_.size(); ++lane) {
     if (lanes_[lane].target == job->target && lanes_[lane].device == *device) wish.loaded_by = lane;
   }

@@ -50,8 +50,13 @@ absl::StatusOr<std::unique_ptr<worker::CudaTarget>> MakePythonTarget(const std::
 }
 
 CompileAhead::CompileAhead(worker::CudaTarget& target, const Problem& problem,
-                           const std::vector<Candidate>& candidates, int threads, bool announce)
-    : target_(target), problem_(problem), candidates_(candidates), announce_(announce) {
+                           const std::vector<Candidate>& candidates, int threads, bool announce,
+                           MeasureLevel level)
+    : target_(target),
+      problem_(problem),
+      candidates_(candidates),
+      announce_(announce),
+      level_(level) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
@@ -69,7 +74,7 @@ void CompileAhead::Work() {
     const auto compiled = target_.Compile({problem_, &candidates_[i]}, worker::CancelToken());
     absl::StatusOr<Artifact> artifact = compiled.ok() ? ArtifactOf(*compiled) : compiled.status();
     const absl::MutexLock lock(&mutex_);
-    if (artifact.ok() && announce_) target_.Expect(problem_, candidates_[i]);
+    if (artifact.ok() && announce_) target_.Expect(problem_, candidates_[i], level_);
     compiled_.push_back({i, std::move(artifact)});
   }
 }

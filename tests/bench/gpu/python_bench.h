@@ -38,7 +38,8 @@ class CompileAhead {
   // Without `announce`, candidates are loaded when they are measured. All references must outlive
   // this object.
   CompileAhead(worker::CudaTarget& target, const Problem& problem,
-               const std::vector<Candidate>& candidates, int threads, bool announce = true);
+               const std::vector<Candidate>& candidates, int threads, bool announce = true,
+               MeasureLevel level = MeasureLevel::kScreen);
 
   // The next one that is compiled; waits for it. To be called once for each candidate.
   Compiled Next();
@@ -50,6 +51,7 @@ class CompileAhead {
   const Problem& problem_;
   const std::vector<Candidate>& candidates_;
   const bool announce_;
+  const MeasureLevel level_;
   std::atomic<size_t> next_ = 0;
   absl::Mutex mutex_;
   std::deque<Compiled> compiled_ ABSL_GUARDED_BY(mutex_);

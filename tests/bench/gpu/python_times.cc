@@ -117,7 +117,7 @@ absl::StatusOr<std::vector<Measurement>> JudgeAll(const Flags& flags, worker::Cu
   std::vector<Candidate> candidates;
   for (const TaskExample& example : examples) candidates.push_back(CandidateOf(example));
   const Problem& problem = *examples.front().problem;
-  CompileAhead compiling(target, problem, candidates, kCompileJobs, !flags.quiet);
+  CompileAhead compiling(target, problem, candidates, kCompileJobs, !flags.quiet, level);
   std::vector<Measurement> measurements(examples.size());
   for (size_t i = 0; i < examples.size(); ++i) {
     const CompileAhead::Compiled compiled = compiling.Next();

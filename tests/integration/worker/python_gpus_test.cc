@@ -58,19 +58,20 @@ class Node {
     return candidate;
   }
 
-  std::optional<size_t> Expect(int number, const worker::DeviceWish& wish = {}) {
-    return target_->Expect(problem_, Number(number), wish);
+  std::optional<size_t> Expect(int number, const worker::DeviceWish& wish = {},
+                               MeasureLevel level = MeasureLevel::kScreen) {
+    return target_->Expect(problem_, Number(number), level, wish);
   }
 
   // Requires that its outputs are right. The fake driver's times mean nothing.
-  void Measure(int number, size_t device) {
+  void Measure(int number, size_t device, MeasureLevel level = MeasureLevel::kScreen) {
     const Candidate candidate = Number(number);
     const worker::CancelToken cancel;
     const auto compiled = target_->Compile({problem_, &candidate}, cancel);
     REQUIRE(compiled.ok());
     const auto measured = target_->Measure(
-        {problem_, candidate, std::get<worker::CompileSuccess>(compiled->result).artifact,
-         MeasureLevel::kScreen, device},
+        {problem_, candidate, std::get<worker::CompileSuccess>(compiled->result).artifact, level,
+         device},
         cancel);
     INFO(measured.status().ToString());
     REQUIRE(measured.ok());
@@ -104,6 +105,14 @@ TEST_CASE("Python candidates are loaded ahead for each GPU of a node") {
   // Another GPU may take it, for which it is loaded anew.
   node.Measure(3, 1);
   node.Measure(4, 0);
+  // A final figure has several processes, and takes all that were loaded.
+  const worker::DeviceWish first{.model = "Fake A", .architecture = ""};
+  CHECK(node.Expect(8, first, MeasureLevel::kFinal) == 0);
+  CHECK(node.Expect(9) == 1);
+  CHECK(node.Expect(10) == 1);
+  node.Measure(8, 0, MeasureLevel::kFinal);
+  node.Measure(9, 1);
+  node.Measure(10, 1, MeasureLevel::kFinal);
   // None waits any more.
   CHECK(node.Expect(6) == 0);
   CHECK(node.Expect(7) == 1);

@@ -44,6 +44,7 @@ bool LoadedAhead(Judgement& judgement) {
 }
 
 bool LoadCandidate(Judgement& judgement) {
+  if (!LoadedAhead(judgement)) return false;
   const int64_t limit_ns = judgement.options().load_limit_ns;
   CudaRunner& runner = *judgement.runners().candidate;
   judgement.set_running(std::nullopt);

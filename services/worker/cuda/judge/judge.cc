@@ -109,7 +109,9 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
                                         : "");
   sessions_.resize(results_.size());
   timer_.Begin();
-  bool going = LoadedAhead(judgement_) && verifier_.Reserve() && check_.Reserve();
+  // That of a final figure starts below.
+  const bool started = judgement_.runners().candidate != nullptr;
+  bool going = (!started || LoadedAhead(judgement_)) && verifier_.Reserve() && check_.Reserve();
   int runners = precision_.runners;
   for (int round = 0; round < runners && going; ++round) {
     const int64_t start_ns = judgement_.NowNs();

@@ -11,6 +11,9 @@ namespace {
 
 using End = CudaRunner::End;
 
+// For the worker's other work on the device.
+constexpr int64_t kQuietLimitNs = 10'000'000'000;
+
 }  // namespace
 
 absl::Status Judgement::MakePrograms() {
@@ -41,6 +44,11 @@ bool Judgement::Resume() {
   outcome_.reset();
   status_ = cancel().Check();
   return status_.ok();
+}
+
+void Judgement::Quieten() {
+  if (quiet_ != nullptr || !request_.pause_other_work) return;
+  quiet_ = request_.pause_other_work(kQuietLimitNs);
 }
 
 absl::Status Judgement::RenewRunners() {

@@ -55,9 +55,9 @@ using RenewRunners = std::function<absl::StatusOr<CudaRunners>()>;
 // judgement.
 using BeforeTiming = std::function<absl::Status()>;
 
-// Stops other work of the worker on the device, and waits for its end, until the result is
-// destroyed.
-using Quieten = std::function<std::shared_ptr<void>()>;
+// Begins no other work of the worker on the device until the result is destroyed. Waits for the end
+// of what runs, at most `limit_ns`. Null: there is no other work.
+using PauseOtherWork = std::function<std::shared_ptr<void>(int64_t limit_ns)>;
 
 // What to judge, and with what. References must outlive the judgement.
 struct CudaJudgeRequest {
@@ -66,13 +66,13 @@ struct CudaJudgeRequest {
   MeasureSpec spec;
   CudaDevice& device;
   JudgeKernels& kernels;
-  CudaRunners runners;
+  CudaRunners runners;  // at the final level without the candidate's, if that is its own
   const RenewRunners& renew;
   const BeforeTiming& before_timing;
   bool alone;  // whether no other process uses the device before that
   DeviceMonitor& monitor;
   RunnerSpread& spread;
-  const Quieten& quieten;
+  const PauseOtherWork& pause_other_work;
   const CancelToken& cancel;
   CudaJudgeTimes& times;
   const Clock& clock = Clock::Real();
@@ -124,10 +124,8 @@ class Judgement {
   bool alone() const { return request_.alone; }
   // Waits until the device is free for timing.
   bool AwaitDevice() { return Must(request_.before_timing()); }
-  // Stops other work of the worker on the device until the judgement has ended.
-  void Quieten() {
-    if (quiet_ == nullptr && request_.quieten) quiet_ = request_.quieten();
-  }
+  // Pauses other work of the worker on the device until the judgement has ended.
+  void Quieten();
   // Replaces the runners by new ones, in which nothing is loaded.
   [[nodiscard]] absl::Status RenewRunners();
   const CudaRunners& runners() const { return runners_; }

@@ -64,12 +64,16 @@ CandidateLoader::Entries::iterator CandidateLoader::Find(const std::string& prog
       entries_, [&](const auto& entry) { return entry->program == program && !entry->forgotten; });
 }
 
-void CandidateLoader::Expect(const std::string& program) {
+void CandidateLoader::Expect(const std::string& program, int processes) {
   const std::lock_guard lock(mutex_);
-  if (Find(program) != entries_.end() || entries_.size() >= kMaxExpected) return;
-  auto entry = std::make_shared<Entry>();
-  entry->program = program;
-  entries_.push_back(std::move(entry));
+  auto missing = processes - std::ranges::count_if(entries_, [&](const auto& entry) {
+                   return entry->program == program && !entry->forgotten;
+                 });
+  for (; missing > 0 && entries_.size() < kMaxExpected; --missing) {
+    auto entry = std::make_shared<Entry>();
+    entry->program = program;
+    entries_.push_back(std::move(entry));
+  }
   changed_.notify_all();
 }
 

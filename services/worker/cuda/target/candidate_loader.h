@@ -47,10 +47,11 @@ class CandidateLoader {
   CandidateLoader(const CandidateLoader&) = delete;
   CandidateLoader& operator=(const CandidateLoader&) = delete;
 
-  // Begins to load a program soon. Ignored while too many wait.
-  void Expect(const std::string& program);
+  // Begins to load a program soon, until this many processes have it that are not taken. Ignored
+  // while too many wait.
+  void Expect(const std::string& program, int processes = 1);
 
-  // Drops an expected program, which another loader loads. Does not wait for its process.
+  // Drops an expected program. Does not wait for its processes.
   void Forget(const std::string& program);
 
   // Returns a runner for the program, with the answer of CudaRunner::LoadObject in load_answer().
@@ -63,8 +64,10 @@ class CandidateLoader {
   // until the result is destroyed, which the loader must outlive.
   [[nodiscard]] std::shared_ptr<void> Pause(int64_t limit_ns);
 
-  // Number of programs that wait, are being loaded or are loaded.
+  // Number of processes that wait, are being loaded or are loaded.
   size_t expected() const;
+  // The most that are being loaded or are loaded.
+  int max_ahead() const { return static_cast<int>(max_ahead_); }
 
  private:
   struct Entry {
@@ -77,7 +80,7 @@ class CandidateLoader {
   };
   using Entries = std::deque<std::shared_ptr<Entry>>;  // shared with the thread that loads it
 
-  // The entry of a program, with the mutex held.
+  // The oldest entry of a program, with the mutex held.
   Entries::iterator Find(const std::string& program);
   void Work();
   absl::StatusOr<std::unique_ptr<CudaRunner>> Start(const std::string& program,

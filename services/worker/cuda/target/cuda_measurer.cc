@@ -15,8 +15,6 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr int kAttempts = 2;
-// For the worker's other work on the device, when a candidate must be timed in quiet.
-constexpr int64_t kQuietLimitNs = 10'000'000'000;
 
 Profile NoProfile(std::string reason) {
   Profile profile;
@@ -97,7 +95,10 @@ absl::Status CudaMeasurer::StartObjectRunner(CudaPreparedProblem& prepared,
                                              const CudaProgram& candidate,
                                              const CancelToken& cancel) {
   object_runner_.reset();
-  object_runner_ = std::move(loaded_);
+  if (!loaded_.empty()) {
+    object_runner_ = std::move(loaded_.front());
+    loaded_.pop_front();
+  }
   if (object_runner_ == nullptr) {
     KC_ASSIGN_OR_RETURN(
         object_runner_,
@@ -280,7 +281,9 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
       return absl::UnavailableError("the device has no room for other outputs");
     }
   }
-  if (hosted) {
+  object_runner_.reset();
+  // The judge starts new processes of both sides for a final figure.
+  if (hosted && spec.level != MeasureLevel::kFinal) {
     const int64_t prepared_ns = clock_.MonotonicNs();
     KC_RETURN_IF_ERROR(StartObjectRunner(**prepared, programs.candidate, cancel));
     times_.attach_ns += clock_.MonotonicNs() - prepared_ns;
@@ -306,7 +309,6 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
     }
     return runners();
   };
-  const Quieten quieten = [&] { return PauseOtherWork(kQuietLimitNs); };
   auto outcome = JudgeCuda({.prepared = **prepared,
                             .candidate = programs.candidate,
                             .spec = spec,
@@ -318,7 +320,7 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
                             .alone = !ending_.valid(),
                             .monitor = monitor_,
                             .spread = spread_,
-                            .quieten = quieten,
+                            .pause_other_work = options_.pause_other_work,
                             .cancel = cancel,
                             .times = times_.judge,
                             .clock = clock_});
@@ -360,7 +362,7 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
 bool CudaMeasurer::ChecksMeanwhile(const Problem& problem, const CudaPrograms& programs,
                                    MeasureLevel level) const {
   return ending_.valid() && programs.task != nullptr && level == MeasureLevel::kScreen &&
-         loaded_ != nullptr && loaded_->alive() && runner_ != nullptr && runner_->alive() &&
+         !loaded_.empty() && loaded_.front()->alive() && runner_ != nullptr && runner_->alive() &&
          runs_task_ && runner_->candidates < options_.candidates_per_runner &&
          attached_ != nullptr && attached_ == ended_on_ &&
          attached_->problem().problem_id == problem.problem_id &&
@@ -369,7 +371,8 @@ bool CudaMeasurer::ChecksMeanwhile(const Problem& problem, const CudaPrograms& p
 
 void CudaMeasurer::EndOnThread(CudaPreparedProblem& prepared) {
   // The driver makes and ends contexts one after the other: none is made until this one has ended.
-  std::shared_ptr<void> paused = PauseOtherWork(/*limit_ns=*/0);
+  std::shared_ptr<void> paused;
+  if (options_.pause_other_work) paused = options_.pause_other_work(/*limit_ns=*/0);
   object_runner_->Kill();
   ended_on_ = &prepared;
   ending_ = std::async(std::launch::async, [paused = std::move(paused), lease = std::move(lease_),
@@ -421,7 +424,7 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Measure(const Problem& problem,
       outcome = absl::UnavailableError(outcome.status().message());
     }
   }
-  loaded_.reset();
+  loaded_.clear();
   lease_.reset();
   return outcome;
 }

@@ -42,9 +42,7 @@ struct CudaMeasurerOptions {
   // A runner is replaced after this many candidates.
   int candidates_per_runner = 200;
   CudaProfileOptions profile = {};
-  // Begins no other work of the worker on the device until the result is destroyed. Waits for the
-  // end of what runs, at most `limit_ns`. Null: there is no other work.
-  std::function<std::shared_ptr<void>(int64_t limit_ns)> pause_other_work = nullptr;
+  PauseOtherWork pause_other_work = nullptr;
   // Key for the values and placement of each preparation; for tests.
   std::function<SecretKey()> key = NewSecretKey;
 };
@@ -59,8 +57,8 @@ struct CudaPrograms {
   std::shared_ptr<const PythonTaskPrograms> task = nullptr;
 };
 
-// A runner with a candidate that was loaded ahead; null: none.
-using LoadedCandidate = std::unique_ptr<CudaRunner>;
+// Runners in which a candidate was loaded ahead, for as many of its processes.
+using LoadedCandidate = std::deque<std::unique_ptr<CudaRunner>>;
 
 // The timing lease of a device while it is held. Shared with the thread that ends a candidate's
 // process.
@@ -117,7 +115,7 @@ class CudaMeasurer {
   [[nodiscard]] absl::StatusOr<MeasureOutcome> Measure(const Problem& problem,
                                                        const CudaPrograms& programs,
                                                        MeasureSpec spec, const CancelToken& cancel,
-                                                       LoadedCandidate loaded = nullptr,
+                                                       LoadedCandidate loaded = {},
                                                        const AcquireLease& acquire = NoLease);
 
   // Finds out what the inputs and outputs of a Python task are. Errors are those of DescribeTask,
@@ -154,9 +152,6 @@ class CudaMeasurer {
   void FinishCandidate();
   // Ends the current candidate's process on another thread, which then releases the lease.
   void EndOnThread(CudaPreparedProblem& prepared);
-  std::shared_ptr<void> PauseOtherWork(int64_t limit_ns) const {
-    return options_.pause_other_work ? options_.pause_other_work(limit_ns) : nullptr;
-  }
   void DropDamaged(CudaPreparedProblem& prepared);
   absl::Status PrepareDevice(const CudaPrograms& programs);
   absl::StatusOr<CudaPreparedProblem*> Prepare(const Problem& problem, const CudaPrograms& programs,
@@ -189,7 +184,7 @@ class CudaMeasurer {
   bool runs_task_ = false;                          // the runner has a Python reference
   std::deque<std::unique_ptr<CudaRunner>> spares_;  // started, or starting
   std::unique_ptr<CudaRunner> object_runner_;       // for the current host-launched candidate
-  LoadedCandidate loaded_;                          // that candidate, until a runner is needed
+  LoadedCandidate loaded_;                          // that candidate, until runners are needed
   AcquireLease acquire_;
   HeldLease lease_;                          // null while ending_ holds it
   std::future<void> ending_;                 // valid while the last candidate's process may run

@@ -1,7 +1,5 @@
 #include "services/worker/cuda/target/cuda_target.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -11,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/clock.h"
@@ -45,19 +44,6 @@ constexpr int kCompilersAhead = 32;
 constexpr int64_t kPythonMemoryFactor = 4;
 // Number of described tasks that are kept in memory.
 constexpr size_t kMaxTasks = 256;
-
-// The processor on which Python runners of a device launch, so that the time of launching does not
-// depend on where a process happens to be. The first and the last have other uses.
-int TimingCpu(int ordinal) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return -1;
-  std::vector<int> cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(static_cast<size_t>(cpu), &allowed)) cpus.push_back(cpu);
-  }
-  return cpus.size() < 3 ? -1 : cpus[1 + static_cast<size_t>(ordinal) % (cpus.size() - 2)];
-}
 
 }  // namespace
 
@@ -444,8 +430,15 @@ absl::StatusOr<std::shared_ptr<const PythonTaskPrograms>> CudaTarget::TaskOf(
   return task;
 }
 
+int CudaTarget::ProcessesAhead(const Device& device, const PythonTaskPrograms& task,
+                               MeasureLevel level) const {
+  // Loading makes the tensors of a call, and may use as much again for intermediate results.
+  if (2 * task.MostCallBytes() > CandidateLoader::kLoadedBytes) return 0;
+  return std::min(options_.measure.Precision(level).runners, device.loader->max_ahead());
+}
+
 std::optional<size_t> CudaTarget::Expect(const Problem& problem, const Candidate& candidate,
-                                         const DeviceWish& wish) {
+                                         MeasureLevel level, const DeviceWish& wish) {
   if (!problem.task) return std::nullopt;
   std::shared_ptr<const PythonTaskPrograms> task;
   std::optional<size_t> chosen;
@@ -454,12 +447,11 @@ std::optional<size_t> CudaTarget::Expect(const Problem& problem, const Candidate
     const auto found = tasks_.find(problem.problem_id);
     if (found == tasks_.end()) return std::nullopt;
     task = found->second;
-    // Loading makes the tensors of a call, and may use as much again for intermediate results.
-    if (2 * task->MostCallBytes() > CandidateLoader::kLoadedBytes) return std::nullopt;
     size_t least = SIZE_MAX;
     for (size_t i = 0; i < devices_.size(); ++i) {
       const Device& device = *devices_[i];
       if (device.loader == nullptr || !device.failure.empty() ||
+          ProcessesAhead(device, *task, level) == 0 ||
           (!wish.model.empty() && wish.model != device.facts.info.model) ||
           (!wish.architecture.empty() && wish.architecture != device.architecture)) {
         continue;
@@ -470,16 +462,34 @@ std::optional<size_t> CudaTarget::Expect(const Problem& problem, const Candidate
       chosen = i;
     }
   }
-  if (chosen) devices_[*chosen]->loader->Expect(task->ProgramFor(candidate, {}).content);
+  if (chosen) {
+    const Device& device = *devices_[*chosen];
+    device.loader->Expect(task->ProgramFor(candidate, {}).content,
+                          ProcessesAhead(device, *task, level));
+  }
   return chosen;
 }
 
-absl::StatusOr<LoadedCandidate> CudaTarget::TakeLoaded(Device& device, const std::string& program,
+absl::StatusOr<LoadedCandidate> CudaTarget::TakeLoaded(Device& device, const CudaPrograms& programs,
+                                                       MeasureLevel level,
                                                        const CancelToken& cancel) {
+  const std::string& program = programs.candidate.object;
   for (const auto& other : devices_) {
     if (other.get() != &device && other->loader != nullptr) other->loader->Forget(program);
   }
-  return device.loader->Take(program, cancel);
+  const int processes = std::max(1, ProcessesAhead(device, *programs.task, level));
+  // It may not have been expected, or for another device.
+  if (processes > 1) device.loader->Expect(program, processes);
+  const absl::Cleanup forget = [&] {
+    if (processes > 1) device.loader->Forget(program);
+  };
+  LoadedCandidate loaded;
+  for (int i = 0; i < processes; ++i) {
+    KC_ASSIGN_OR_RETURN(loaded.emplace_back(), device.loader->Take(program, cancel));
+    // It has an outcome already.
+    if (loaded.back()->load_answer()->end != CudaRunner::End::kDone) break;
+  }
+  return loaded;
 }
 
 absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(Device& device, const MeasureRequest& request,
@@ -521,7 +531,7 @@ absl::StatusOr<Measurement> CudaTarget::Measure(const MeasureRequest& request,
   KC_ASSIGN_OR_RETURN(const CudaPrograms programs, CompileAll(device, request, cancel));
   LoadedCandidate loaded;
   if (device.loader != nullptr && request.problem.task) {
-    KC_ASSIGN_OR_RETURN(loaded, TakeLoaded(device, programs.candidate.object, cancel));
+    KC_ASSIGN_OR_RETURN(loaded, TakeLoaded(device, programs, request.spec.level, cancel));
   }
   const int64_t begin_ns = Clock::Real().MonotonicNs();
   int64_t waited_ns = 0;

@@ -50,7 +50,7 @@ class CudaTarget final : public Target {
                                         const CancelToken& cancel) override;
   void Announce(const Problem& problem, const CancelToken& cancel) override;
   std::optional<size_t> Expect(const Problem& problem, const Candidate& candidate,
-                               const DeviceWish& wish = {}) override;
+                               MeasureLevel level, const DeviceWish& wish = {}) override;
   absl::StatusOr<Artifact> Resolve(const Candidate& candidate, const Artifact& sent) override;
   absl::StatusOr<Measurement> Measure(const MeasureRequest& request,
                                       const CancelToken& cancel) override;
@@ -101,9 +101,13 @@ class CudaTarget final : public Target {
   absl::StatusOr<std::shared_ptr<const PythonTaskPrograms>> TaskOf(Device& device,
                                                                    const Problem& problem,
                                                                    const CancelToken& cancel);
-  // A runner in which the program was loaded, without the lease.
-  absl::StatusOr<LoadedCandidate> TakeLoaded(Device& device, const std::string& program,
-                                             const CancelToken& cancel);
+  // In how many processes a candidate of the task is loaded ahead. 0: it needs too much memory.
+  int ProcessesAhead(const Device& device, const PythonTaskPrograms& task,
+                     MeasureLevel level) const;
+  // Runners in which the candidate was loaded, without the lease: all that are loaded ahead, so
+  // that none is being loaded while a final figure is timed, and at least one.
+  absl::StatusOr<LoadedCandidate> TakeLoaded(Device& device, const CudaPrograms& programs,
+                                             MeasureLevel level, const CancelToken& cancel);
   void NoteFailure(Device& device, const absl::Status& status);
   // Returns everything needed to run the candidate.
   absl::StatusOr<CudaPrograms> CompileAll(Device& device, const MeasureRequest& request,

@@ -1,5 +1,7 @@
 #include "services/worker/cuda/target/gpu_selection.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -52,6 +54,17 @@ std::string VisibleDevice(int ordinal, int count, const char* own) {
     }
   }
   return absl::StrCat(ordinal);
+}
+
+int TimingCpu(int ordinal) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return -1;
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(static_cast<size_t>(cpu), &allowed)) cpus.push_back(cpu);
+  }
+  return cpus.size() < 3 ? -1 : cpus[1 + static_cast<size_t>(ordinal) % (cpus.size() - 2)];
 }
 
 }  // namespace kernelcast::worker

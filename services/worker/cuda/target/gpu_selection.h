@@ -19,6 +19,11 @@ namespace kernelcast::worker {
 // of devices that the driver shows. Empty: keep the value.
 std::string VisibleDevice(int ordinal, int count, const char* own);
 
+// The processor on which Python runners of a device launch, so that the time of launching does not
+// depend on where a process happens to be: not the first or the last, which have other uses. -1:
+// there are fewer than three.
+int TimingCpu(int ordinal);
+
 }  // namespace kernelcast::worker
 
 #endif  // KERNELCAST_SERVICES_WORKER_CUDA_TARGET_GPU_SELECTION_H_

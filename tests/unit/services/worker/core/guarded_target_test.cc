@@ -36,7 +36,7 @@ class FragileTarget final : public Target {
     Die(request.candidate.candidate_id);
     return Measurement();
   }
-  std::optional<size_t> Expect(const Problem&, const Candidate& candidate,
+  std::optional<size_t> Expect(const Problem&, const Candidate& candidate, MeasureLevel,
                                const DeviceWish&) override {
     Die(candidate.candidate_id);
     return 1;
@@ -144,7 +144,7 @@ TEST_CASE("A guarded target passes all other calls on") {
   CHECK_FALSE(target.Revive(2));
   const Worker worker;
   CHECK(worker.InProcess([](Target& guarded) {
-    (void)guarded.Expect({}, Named("k_poison"), {});
+    (void)guarded.Expect({}, Named("k_poison"), MeasureLevel::kScreen, {});
     return absl::OkStatus();
   }) == kCrashed);
 }

@@ -98,6 +98,22 @@ TEST_CASE("A candidate that another loader takes is forgotten, and may be expect
   CHECK(testing::Eventually([&] { return loader.expected() == 0; }));
 }
 
+TEST_CASE("A candidate is loaded in several processes, and each is taken once") {
+  CandidateLoader loader(Missing(), kLoadLimitNs, /*threads=*/2);
+  auto pause = loader.Pause(kLoadLimitNs);
+  loader.Expect("program", 2);
+  loader.Expect("program", 3);
+  loader.Expect("program", 1);
+  CHECK(loader.expected() == 3);
+  pause.reset();
+  const CancelToken cancel;
+  CHECK(absl::IsUnavailable(loader.Take("program", cancel).status()));
+  CHECK(loader.expected() == 2);
+  CHECK(absl::IsUnavailable(loader.Take("program", cancel).status()));
+  loader.Forget("program");
+  CHECK(testing::Eventually([&] { return loader.expected() == 0; }));
+}
+
 TEST_CASE("A candidate is expected once and until it is taken") {
   CandidateLoader loader(Missing(), kLoadLimitNs, /*threads=*/1);
   loader.Expect("program");

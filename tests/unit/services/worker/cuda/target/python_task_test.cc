@@ -145,6 +145,19 @@ TEST_CASE("A Python candidate is checked while the process of the last one ends"
   CHECK(subject.held() == 0);
 }
 
+TEST_CASE("A final figure uses the processes that were loaded for it") {
+  if (!testing::HaveTaskPython()) return;
+  TaskSubject subject;
+  REQUIRE(subject.Take(MakeTask(kTask)).ok());
+  const std::string right = ModelNew("        return torch.relu(x).mul_(self.weight).add_(n)");
+  CheckRight(subject.MeasureFinal(right, right));
+  CHECK(std::holds_alternative<WrongResult>(
+      subject.MeasureFinal(right, ModelNew("        return torch.relu(x)"))));
+  CHECK(std::holds_alternative<Crash>(
+      subject.MeasureFinal(right, ModelNew("        return x", "raise RuntimeError()\n"))));
+  CheckRight(subject.MeasureFinal(right, right));
+}
+
 // Inputs and outputs of 4 MiB each.
 const char* const kLargeTask = R"(
 import torch

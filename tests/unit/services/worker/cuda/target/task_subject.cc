@@ -104,28 +104,39 @@ worker::Profile TaskSubject::Profile(const std::string& source) {
 }
 
 absl::StatusOr<MeasureOutcome> TaskSubject::TryMeasure(const std::string& program,
-                                                       worker::LoadedCandidate loaded) {
+                                                       worker::LoadedCandidate loaded,
+                                                       MeasureLevel level) {
   const worker::CudaPrograms programs = ProgramsOf(program);
   const worker::AcquireLease acquire = [this]() -> absl::StatusOr<worker::HeldLease> {
     ++acquired_;
     ++*held_;
     return worker::HeldLease(held_.get(), [held = held_](void*) { --*held; });
   };
-  return measurer_->Measure(problem_, programs, MeasureLevel::kScreen, CancelToken(),
-                            std::move(loaded), acquire);
+  return measurer_->Measure(problem_, programs, level, CancelToken(), std::move(loaded), acquire);
 }
 
-MeasureOutcome TaskSubject::MeasureLoaded(const std::string& source) {
-  const std::string program = task_->Candidate(source, {}).content;
+MeasureOutcome TaskSubject::MeasureLoaded(const std::string& source, const std::string& loaded,
+                                          MeasureLevel level) {
+  const std::string program = task_->Candidate(loaded, {}).content;
   // A runner ends with the thread that starts it.
   worker::CandidateLoader loader(python_, kLoadLimitNs, /*threads=*/1);
   loader.Expect(program);
   auto runner = loader.Take(program, worker::CancelToken());
   REQUIRE(runner.ok());
-  const auto outcome = TryMeasure(program, *std::move(runner));
+  worker::LoadedCandidate runners;
+  runners.push_back(*std::move(runner));
+  const auto outcome = TryMeasure(task_->Candidate(source, {}).content, std::move(runners), level);
   INFO(outcome.status().ToString());
   REQUIRE(outcome.ok());
   return *outcome;
+}
+
+MeasureOutcome TaskSubject::MeasureLoaded(const std::string& source) {
+  return MeasureLoaded(source, source, MeasureLevel::kScreen);
+}
+
+MeasureOutcome TaskSubject::MeasureFinal(const std::string& source, const std::string& loaded) {
+  return MeasureLoaded(source, loaded, MeasureLevel::kFinal);
 }
 
 MeasureOutcome TaskSubject::Measure(const std::string& source) {

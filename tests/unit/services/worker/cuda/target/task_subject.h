@@ -27,7 +27,8 @@ class TaskSubject {
 
   absl::Status Take(const Problem& problem);
   absl::StatusOr<MeasureOutcome> TryMeasure(const std::string& program,
-                                            worker::LoadedCandidate loaded = nullptr);
+                                            worker::LoadedCandidate loaded = {},
+                                            MeasureLevel level = MeasureLevel::kScreen);
   MeasureOutcome Measure(const std::string& source);
   template <class Outcome>
   Outcome MeasureAs(const std::string& source) {
@@ -40,6 +41,8 @@ class TaskSubject {
   worker::Profile Profile(const std::string& source);
   // Loads the candidate before it is measured, as the worker does while others are measured.
   MeasureOutcome MeasureLoaded(const std::string& source);
+  // At the final level, in a process that has loaded `loaded` instead.
+  MeasureOutcome MeasureFinal(const std::string& source, const std::string& loaded);
   const worker::PythonTaskPrograms& task() const { return *task_; }
   // How often a lease was acquired, and how many are held.
   int acquired() const { return acquired_; }
@@ -47,6 +50,8 @@ class TaskSubject {
 
  private:
   worker::CudaPrograms ProgramsOf(const std::string& program) const;
+  MeasureOutcome MeasureLoaded(const std::string& source, const std::string& loaded,
+                               MeasureLevel level);
 
   TickingClock clock_;
   worker::DeviceMonitor monitor_{nullptr, "GPU-1", clock_};
