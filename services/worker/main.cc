@@ -340,8 +340,9 @@ int Main(int argc, char** argv) {
          "that CUDA_VISIBLE_DEVICES shows")
       ->capture_default_str();
   app.add_option("--load-ahead", flags.load_ahead,
-                 "Maximum number of Python candidates that each GPU loads ahead of their "
-                 "measurement; fewer where memory or processors are short: each may use four times "
+                 "Maximum number of processes in which Python candidates are loaded ahead of "
+                 "their measurement on a GPU, one for a screening and five for a final figure; "
+                 "fewer where memory or processors are short: each may use four times "
                  "--memory-limit-bytes of the host's memory")
       ->check(WholeNumberFrom(1, kMostLoadedAhead))
       ->capture_default_str();

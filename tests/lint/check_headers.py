@@ -105,7 +105,8 @@ def main():
     root = os.path.abspath(root)
     stamps = os.path.join(build, "header_stamps")
     os.makedirs(stamps, exist_ok=True)
-    command = [compiler, "-std=c++20", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-I", root, "-isystem", os.path.join(build, "proto", "generated"),
+    command = [compiler, "-std=c++20", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-I", root,
+               "-isystem", os.path.join(build, "proto", "generated"),
                "-I", os.path.join(root, "common", "candidate_abi"), *flags]
     tree = Tree(root)
     checked = [path for path in headers(root) if not (without and path.startswith(without))]

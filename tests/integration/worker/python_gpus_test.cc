@@ -107,9 +107,10 @@ TEST_CASE("Python candidates are loaded ahead for each GPU of a node") {
   node.Measure(4, 0);
   // A final figure has several processes, and takes all that were loaded.
   const worker::DeviceWish first{.model = "Fake A", .architecture = ""};
+  const worker::DeviceWish second{.model = "Fake B", .architecture = ""};
   CHECK(node.Expect(8, first, MeasureLevel::kFinal) == 0);
-  CHECK(node.Expect(9) == 1);
-  CHECK(node.Expect(10) == 1);
+  CHECK(node.Expect(9, second) == 1);
+  CHECK(node.Expect(10, second) == 1);
   node.Measure(8, 0, MeasureLevel::kFinal);
   node.Measure(9, 1);
   node.Measure(10, 1, MeasureLevel::kFinal);

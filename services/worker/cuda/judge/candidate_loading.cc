@@ -16,13 +16,10 @@ bool LoadReference(Judgement& judgement) {
 
 bool LoadModule(Judgement& judgement) {
   CudaRunner& runner = *judgement.runners().candidate;
+  if (judgement.hosted() && runner.load_answer()) return true;  // LoadedAhead has accepted it
   const int64_t limit_ns = judgement.prepared().task() != nullptr
                                ? judgement.options().python_load_limit_ns
                                : judgement.options().load_limit_ns;
-  // Loaded ahead.
-  if (judgement.hosted() && runner.load_answer()) {
-    return judgement.Accept(*runner.load_answer(), Side::kCandidate, "load", limit_ns);
-  }
   auto loaded =
       judgement.hosted()
           ? runner.LoadObject(judgement.candidate().object, limit_ns, judgement.cancel())

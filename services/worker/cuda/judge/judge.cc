@@ -109,7 +109,9 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
                                         : "");
   sessions_.resize(results_.size());
   timer_.Begin();
-  // That of a final figure starts below.
+  // A final figure must be accurate, and loading other candidates would hold up its calls.
+  if (judgement_.level() == MeasureLevel::kFinal) judgement_.Quieten();
+  // The process of a candidate with host code starts below for a final figure.
   const bool started = judgement_.runners().candidate != nullptr;
   bool going = (!started || LoadedAhead(judgement_)) && verifier_.Reserve() && check_.Reserve();
   int runners = precision_.runners;

@@ -442,6 +442,7 @@ std::optional<size_t> CudaTarget::Expect(const Problem& problem, const Candidate
   if (!problem.task) return std::nullopt;
   std::shared_ptr<const PythonTaskPrograms> task;
   std::optional<size_t> chosen;
+  int processes = 0;
   {
     const std::lock_guard lock(mutex_);
     const auto found = tasks_.find(problem.problem_id);
@@ -451,21 +452,20 @@ std::optional<size_t> CudaTarget::Expect(const Problem& problem, const Candidate
     for (size_t i = 0; i < devices_.size(); ++i) {
       const Device& device = *devices_[i];
       if (device.loader == nullptr || !device.failure.empty() ||
-          ProcessesAhead(device, *task, level) == 0 ||
           (!wish.model.empty() && wish.model != device.facts.info.model) ||
           (!wish.architecture.empty() && wish.architecture != device.architecture)) {
         continue;
       }
+      const int ahead = ProcessesAhead(device, *task, level);
       const size_t expected = device.loader->expected();
-      if (expected >= least) continue;
+      if (ahead == 0 || expected >= least) continue;
       least = expected;
       chosen = i;
+      processes = ahead;
     }
   }
   if (chosen) {
-    const Device& device = *devices_[*chosen];
-    device.loader->Expect(task->ProgramFor(candidate, {}).content,
-                          ProcessesAhead(device, *task, level));
+    devices_[*chosen]->loader->Expect(task->ProgramFor(candidate, {}).content, processes);
   }
   return chosen;
 }

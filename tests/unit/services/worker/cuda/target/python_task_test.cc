@@ -151,6 +151,7 @@ TEST_CASE("A final figure uses the processes that were loaded for it") {
   REQUIRE(subject.Take(MakeTask(kTask)).ok());
   const std::string right = ModelNew("        return torch.relu(x).mul_(self.weight).add_(n)");
   CheckRight(subject.MeasureFinal(right, right));
+  CHECK(subject.stopped() > 0);
   CHECK(std::holds_alternative<WrongResult>(
       subject.MeasureFinal(right, ModelNew("        return torch.relu(x)"))));
   CHECK(std::holds_alternative<Crash>(

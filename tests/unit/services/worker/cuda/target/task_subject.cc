@@ -69,6 +69,10 @@ TaskSubject::TaskSubject() {
   options.python = options.runner;
   options.python.python = std::make_shared<worker::PythonZygote>(std::move(zygote));
   options.python.start_limit_ns = worker::kPythonStartLimitNs;
+  options.pause_other_work = [this](int64_t limit_ns) -> std::shared_ptr<void> {
+    if (limit_ns > 0) ++stopped_;
+    return nullptr;
+  };
   python_ = options.python;
   measurer_ = std::make_unique<worker::CudaMeasurer>(FakeCuda::Api(), monitor_, options, clock_);
 }

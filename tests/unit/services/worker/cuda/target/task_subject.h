@@ -47,6 +47,8 @@ class TaskSubject {
   // How often a lease was acquired, and how many are held.
   int acquired() const { return acquired_; }
   int held() const { return *held_; }
+  // How often other work of the worker was stopped for a judgement.
+  int stopped() const { return stopped_; }
 
  private:
   worker::CudaPrograms ProgramsOf(const std::string& program) const;
@@ -58,6 +60,7 @@ class TaskSubject {
   std::unique_ptr<worker::CudaMeasurer> measurer_;
   worker::CudaRunnerOptions python_;
   int acquired_ = 0;
+  int stopped_ = 0;
   // Shared with the thread that ends a process.
   std::shared_ptr<std::atomic<int>> held_ = std::make_shared<std::atomic<int>>(0);
   Problem problem_;
