@@ -27,7 +27,6 @@ absl::StatusOr<PythonInterpreter> ProbeInterpreter(const std::string& python, co
   // -I: neither the worker's folder nor its user's packages.
   options.argv = {python, "-I", "-W", "ignore", "-c", probe};
   options.environment = CompilerEnvironment("/tmp");
-  options.working_directory = "/";
   options.kept_output_bytes = 1 << 20;
   KC_ASSIGN_OR_RETURN(const auto child, ChildProcess::Spawn(options));
   const ChildExit exit = child->Wait(kProbeLimitNs);

@@ -23,8 +23,9 @@ struct PythonInterpreter {
   std::vector<std::string> read_only;
 };
 
-// Runs a probe (probe.py, torch_probe.py) in the interpreter, which is trusted. `package` is named
-// in errors. NOT_FOUND: no such program. FAILED_PRECONDITION: it does not have the package, or is
+// Runs a probe (probe.py, torch_probe.py) in the interpreter, which is trusted. `python` is a path,
+// relative to the working directory, or a name that is looked up in PATH. `package` is named in
+// errors. NOT_FOUND: no such program. FAILED_PRECONDITION: it does not have the package, or is
 // too old; the message says what it printed.
 [[nodiscard]] absl::StatusOr<PythonInterpreter> ProbeInterpreter(const std::string& python,
                                                                  const char* probe,

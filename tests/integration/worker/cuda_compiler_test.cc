@@ -178,6 +178,19 @@ TEST_CASE("A compiled kernel runs on the virtual GPU, also from the cache", "[in
   CHECK(fact("estimated_ns") > 1000);
 }
 
+TEST_CASE("The paths of a toolkit are absolute, also if its folder is not", "[integration]") {
+  if (!HaveNvrtc()) return;
+  const std::string relative = std::filesystem::relative(KERNELCAST_CUDA_HOME).string();
+  const auto found = FindCudaToolkit({relative});
+  REQUIRE(found.ok());
+  for (const std::string& path : {found->home, found->include_directory, found->nvrtc_library,
+                                  found->nvrtc_builtins, found->nvcc}) {
+    INFO(path);
+    CHECK((path.empty() || path.starts_with('/')));
+  }
+  CHECK(std::filesystem::equivalent(found->home, KERNELCAST_CUDA_HOME));
+}
+
 TEST_CASE("A kernel is compiled once to a cubin with facts", "[integration]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;

@@ -1,14 +1,19 @@
 #include "common/domain/python_task.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "services/worker/core/baseline_target.h"
 #include "services/worker/cpu/cpu_target.h"
+#include "services/worker/python/interpreter.h"
 #include "tests/integration/worker/cpu_fixture.h"
 #include "tests/integration/worker/python_fixture.h"
 #include "tests/support/services.h"
@@ -35,6 +40,16 @@ TEST_CASE("A worker says whether it judges PyTorch tasks") {
   const auto compiled = without->Compile({problem, &candidate}, worker::CancelToken());
   CHECK(absl::IsUnimplemented(compiled.status()));
   CHECK_THAT(std::string(compiled.status().message()), Catch::Contains("--python"));
+}
+
+TEST_CASE("An interpreter may be named by a path relative to the working directory") {
+  if (!HaveTorch()) return;
+  const std::string link = absl::StrCat("python-task-test-", getpid());
+  std::filesystem::create_symlink(kPython, link);
+  const absl::Cleanup remove = [&link] { std::filesystem::remove(link); };
+  const auto found = worker::ProbeTorch(absl::StrCat("./", link));
+  REQUIRE(found.status().ToString() == "OK");
+  CHECK(found->program == worker::ProbeTorch(kPython)->program);
 }
 
 TEST_CASE("The example tasks accept right candidates and refuse wrong ones", "[slow]") {

@@ -88,12 +88,12 @@ std::vector<std::string> CudaHomes(const std::string& home, const std::string& p
 absl::StatusOr<CudaToolkit> FindCudaToolkit(const std::vector<std::string>& homes) {
   std::string complaints;
   for (const std::string& home : homes) {
-    const fs::path root(home);
+    const fs::path root = fs::absolute(home);  // programs start in other folders
     const std::vector<fs::path> libraries = {root / "lib64", root / "lib",
                                              root / "targets/x86_64-linux/lib",
                                              root / "lib/x86_64-linux-gnu"};
     CudaToolkit toolkit;
-    toolkit.home = home;
+    toolkit.home = root.string();
     toolkit.nvrtc_library = FindLibrary(libraries, "libnvrtc.so");
     if (toolkit.nvrtc_library.empty()) {
       absl::StrAppend(&complaints, complaints.empty() ? "" : "; ", home, ": no libnvrtc.so");

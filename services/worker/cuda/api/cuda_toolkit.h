@@ -8,7 +8,7 @@
 
 namespace kernelcast::worker {
 
-// Paths of the parts of NVIDIA's toolkit. Optional ones may be empty.
+// Absolute paths of the parts of NVIDIA's toolkit. Optional ones may be empty.
 struct CudaToolkit {
   std::string home;
   std::string include_directory;  // contains cuda_fp16.h
