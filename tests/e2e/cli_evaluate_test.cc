@@ -4,10 +4,14 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <utility>
 
+#include "kernelcast/v1/worker.grpc.pb.h"
 #include "tests/e2e/program.h"
 #include "tests/fakes/fake_orchestrator.h"
 
@@ -106,6 +110,119 @@ TEST_CASE("Device code goes to the problem's CUDA target with its launches", "[e
   CHECK(sent.launches(0).kernel() == "k");
   CHECK(sent.launches(0).arguments(3) == "workspace");
   CHECK(sent.workspace_bytes() == "4*rows");
+}
+
+// Judges on a GPU; PyTorch tasks too if `kind` says so.
+v1::WorkerDescription GpuWorker(v1::CandidateKind kind, bool can_measure) {
+  v1::WorkerDescription worker;
+  worker.add_targets()->set_target("cpu");
+  worker.mutable_targets(0)->set_can_measure(true);
+  worker.mutable_targets(0)->add_candidate_kinds(v1::CANDIDATE_KIND_PYTHON);
+  v1::TargetDescription& cuda = *worker.add_targets();
+  cuda.set_target("cuda");
+  cuda.set_can_measure(can_measure);
+  cuda.add_candidate_kinds(kind);
+  cuda.mutable_device()->set_model("NVIDIA Test 1000");
+  return worker;
+}
+
+// A worker that does not compile, and keeps what it is asked.
+class RefusingWorker final : public v1::Worker::Service {
+ public:
+  explicit RefusingWorker(v1::WorkerDescription description)
+      : description_(std::move(description)) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~RefusingWorker() override { server_->Shutdown(); }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  // The target of the last compile.
+  std::string target() const {
+    const std::lock_guard lock(mutex_);
+    return target_;
+  }
+
+ private:
+  grpc::Status Describe(grpc::ServerContext*, const v1::WorkerDescribeRequest*,
+                        v1::WorkerDescription* reply) override {
+    *reply = description_;
+    return grpc::Status::OK;
+  }
+  grpc::Status PutProblem(grpc::ServerContext*, const v1::PutProblemRequest*,
+                          v1::PutProblemReply*) override {
+    return grpc::Status::OK;
+  }
+  grpc::Status Compile(grpc::ServerContext*, const v1::CompileRequest* request,
+                       v1::CompileReply*) override {
+    const std::lock_guard lock(mutex_);
+    target_ = request->target();
+    return {grpc::StatusCode::UNIMPLEMENTED, "no compiler"};
+  }
+
+  const v1::WorkerDescription description_;
+  mutable std::mutex mutex_;
+  std::string target_;  // guarded by mutex_
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+TEST_CASE("A PyTorch task goes to the GPU where a worker judges it on one", "[e2e]") {
+  const TemporaryFolder home("cli");
+  fs::create_directories(home.path() / "candidates");
+  const std::string folder = home.File("candidates");
+  std::ofstream(folder + "/k.py") << "class ModelNew: pass\n";
+  const std::string task = KERNELCAST_SOURCE_DIR "/examples/tasks/kernelbench/gated_silu.py";
+  struct Case {
+    std::string name;
+    std::vector<v1::WorkerDescription> workers;
+    std::vector<std::string> more;
+    std::string target;
+  };
+  const v1::WorkerDescription judges = GpuWorker(v1::CANDIDATE_KIND_PYTHON, true);
+  const v1::WorkerDescription without_torch = GpuWorker(v1::CANDIDATE_KIND_DEVICE_CUDA, true);
+  const v1::WorkerDescription without_gpu = GpuWorker(v1::CANDIDATE_KIND_PYTHON, false);
+  const std::vector<Case> cases = {
+      {"no worker", {}, {}, "cpu"},
+      {"a GPU", {without_torch, judges}, {}, "cuda"},
+      {"a GPU, and the processor asked for", {judges}, {"--target", "cpu"}, "cpu"},
+      {"no PyTorch for the GPU", {without_torch}, {}, "cpu"},
+      {"no GPU", {without_gpu}, {}, "cpu"},
+  };
+  for (const Case& tried : cases) {
+    INFO(tried.name);
+    FakeOrchestrator fake;
+    fake.workers = tried.workers;
+    fake.on_evaluate = [](const v1::EvaluateRequest& request) { return Measured(request, 2.5); };
+    std::vector<std::string> arguments = {"evaluate",       task,          "--candidates", folder,
+                                          "--orchestrator", fake.address()};
+    arguments.insert(arguments.end(), tried.more.begin(), tried.more.end());
+    const Outcome outcome = Run(home, arguments);
+    INFO(outcome.err);
+    CHECK(outcome.exit_code == 0);
+    REQUIRE(fake.evaluated().size() == 1);
+    CHECK(fake.evaluated()[0].candidate().target() == tried.target);
+    CHECK((outcome.err.find("target cuda (NVIDIA Test 1000)") != std::string::npos) ==
+          (tried.target == "cuda"));
+    if (tried.workers.empty()) continue;
+    // The last one: the worker of a pool that decides.
+    const RefusingWorker worker(tried.workers.back());
+    arguments = {"compile", task, "--candidates", folder, "--worker", worker.address()};
+    arguments.insert(arguments.end(), tried.more.begin(), tried.more.end());
+    CHECK(Run(home, arguments).exit_code != 0);
+    CHECK(worker.target() == tried.target);
+  }
+  // Other problems keep their target.
+  const TemporaryFolder others("cli");
+  FakeOrchestrator fake;
+  fake.workers = {judges};
+  fake.on_evaluate = [](const v1::EvaluateRequest& request) { return Measured(request, 2.5); };
+  const Outcome outcome = Run(home, {"evaluate", "row_softmax", "--candidates",
+                                     MakeCandidates(others, 1), "--orchestrator", fake.address()});
+  INFO(outcome.err);
+  REQUIRE(fake.evaluated().size() == 1);
+  CHECK(fake.evaluated()[0].candidate().target() == "cpu");
 }
 
 TEST_CASE("A PyTorch task is evaluated as it is, without a problem folder", "[e2e]") {

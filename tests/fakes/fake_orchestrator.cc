@@ -290,6 +290,9 @@ grpc::Status FakeOrchestrator::Describe(grpc::ServerContext*,
                                         const v1::OrchestratorDescribeRequest*,
                                         v1::OrchestratorDescription* reply) {
   reply->set_version("0.0.0-fake");
+  for (const v1::WorkerDescription& worker : workers) {
+    *reply->add_workers()->mutable_description() = worker;
+  }
   return ErrorOf("Describe");
 }
 

@@ -48,6 +48,7 @@ class FakeOrchestrator final : public v1::Orchestrator::Service {
   // The n-th EvaluateStream breaks after this many requests.
   std::vector<size_t> evaluate_breaks;
   std::vector<v1::Search> searches;
+  std::vector<v1::WorkerDescription> workers;
   // If set, StartSearch, GetSearch and StopSearch have a search "ID@MODEL" for each.
   std::vector<std::string> device_models;
   // Status returned by a method instead of its work, by name.

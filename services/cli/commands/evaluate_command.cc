@@ -127,12 +127,12 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
   Console& console = context.console;
   KC_ASSIGN_OR_RETURN(const LoadedProblem loaded,
                       LoadProblem(context, flags.problem, flags.baseline));
-  KC_ASSIGN_OR_RETURN(const std::string target, ChooseTarget(loaded.problem, flags.target));
+  Connection connection(context, flags.connection, Needs::kOrchestrator);
+  connection.PrepareFor(loaded.problem);
+  KC_ASSIGN_OR_RETURN(const std::string target, connection.TargetFor(loaded.problem, flags.target));
   KC_ASSIGN_OR_RETURN(const std::vector<NamedCandidate> candidates,
                       ReadCandidates(flags.candidates, loaded.problem.problem_id, target));
 
-  Connection connection(context, flags.connection, Needs::kOrchestrator);
-  connection.PrepareFor(loaded.problem);
   KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
     v1::PutProblemRequest put;
     *put.mutable_problem() = ProblemFilesToProto(loaded.problem);

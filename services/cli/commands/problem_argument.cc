@@ -87,7 +87,9 @@ void AddBaselineOption(CLI::App& app, std::string& baseline) {
 }
 
 void AddTargetOption(CLI::App& app, std::string& target) {
-  app.add_option("--target", target, "Target of the candidates [cpu, or else the problem's first]");
+  app.add_option("--target", target,
+                 "Target of the candidates [cuda for a PyTorch task where a worker judges it on a "
+                 "GPU; otherwise cpu, or else the problem's first]");
 }
 
 }  // namespace kernelcast::cli

@@ -26,6 +26,7 @@ struct LoadedProblem {
 [[nodiscard]] absl::StatusOr<LoadedProblem> LoadProblemFolder(const std::string& folder);
 
 // Returns the target `asked` for. If it is empty: cpu if the problem has it, else its first target.
+// Commands with a connection use Connection::TargetFor.
 // INVALID_ARGUMENT: the problem has no reference for it; the message lists its targets.
 [[nodiscard]] absl::StatusOr<std::string> ChooseTarget(const Problem& problem,
                                                        const std::string& asked);

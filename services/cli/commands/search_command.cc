@@ -267,6 +267,7 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
 
   Connection connection(context, flags.connection, Needs::kOrchestrator);
   connection.PrepareFor(loaded.problem);
+  KC_ASSIGN_OR_RETURN(*spec.mutable_target(), connection.TargetFor(loaded.problem, flags.target));
   v1::StartSearchReply started;
   const auto begin = [&](v1::Orchestrator::Stub& stub) -> absl::Status {
     v1::PutProblemRequest put;

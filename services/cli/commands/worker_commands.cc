@@ -174,7 +174,7 @@ absl::StatusOr<Bench> MakeBench(Context& context, const WorkerFlags& flags,
   Bench bench;
   KC_ASSIGN_OR_RETURN(bench.loaded, LoadProblem(context, flags.problem, flags.baseline));
   connection.PrepareFor(bench.loaded.problem);
-  KC_ASSIGN_OR_RETURN(bench.target, ChooseTarget(bench.loaded.problem, flags.target));
+  KC_ASSIGN_OR_RETURN(bench.target, connection.TargetFor(bench.loaded.problem, flags.target));
   if (!flags.candidates.empty()) {
     KC_ASSIGN_OR_RETURN(
         bench.candidates,
