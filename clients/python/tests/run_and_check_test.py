@@ -2,12 +2,10 @@
 
 import re
 import subprocess
-import types
 
 import kernelcast
 import pytest
 from kernelcast import errors, run_and_check
-from kernelcast.v1 import orchestrator_pb2
 from task_test import PYTHON, TASKS
 
 
@@ -23,16 +21,6 @@ def test_arguments_are_those_of_kernelbench():
             run_and_check.read_arguments(wrong)
     with pytest.raises(errors.InvalidArgument, match="precision: bf16 is not supported: inputs have the types of the task"):
         run_and_check.read_arguments(["ref_origin=local", "kernel_src_path=a", "precision=bf16"])
-
-
-def test_the_default_target_is_cuda_where_a_worker_measures_on_it():
-    def target(*devices):
-        devices = [orchestrator_pb2.MeasurableDevice(target=t, measure_slots=slots) for t, slots in devices]
-        return run_and_check.measurable_target(types.SimpleNamespace(
-            describe=lambda: orchestrator_pb2.OrchestratorDescription(devices=devices)))
-
-    assert target(("cpu", 1), ("cuda", 2)) == "cuda"
-    assert target(("cpu", 1), ("cuda", 0)) == target(("cpu", 1)) == "cpu"
 
 
 def test_problems_are_found_by_level_and_id(tmp_path, monkeypatch):

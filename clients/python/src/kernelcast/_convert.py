@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
 
 from kernelcast import errors
 from kernelcast._types import (Candidate, Estimator, Evaluation, Forecast, Kind, Launch, Measurement, Mode, Problem,
                                Rejection, RewardSpec, Shape)
-from kernelcast.v1 import kernel_pb2, orchestrator_pb2
+from kernelcast.v1 import kernel_pb2, orchestrator_pb2, worker_pb2
 
 MAX_SOURCE_BYTES = 1 << 20
 MODES: Mapping[Mode, Any] = {
@@ -41,13 +41,22 @@ def one_of(field: str, value: Any, allowed: Mapping[Any, Any]) -> Any:
     return allowed[value]
 
 
-def problem(definition: kernel_pb2.ProblemDefinition) -> Problem:
-    return Problem(definition.problem_id, definition.name, definition.title, tuple(definition.targets), definition)
+def _judges_tasks_on_gpu(worker: worker_pb2.WorkerDescription) -> bool:
+    return any(of.target == "cuda" and of.can_measure and kernel_pb2.CANDIDATE_KIND_PYTHON in of.candidate_kinds
+               for of in worker.targets)
+
+
+def problem(definition: kernel_pb2.ProblemDefinition, workers: Iterable[worker_pb2.WorkerDescription] = ()) -> Problem:
+    targets = tuple(definition.targets)
+    default = "cpu" if "cpu" in targets else targets[0]
+    if definition.task_format and any(map(_judges_tasks_on_gpu, workers)):
+        default = "cuda"
+    return Problem(definition.problem_id, definition.name, definition.title, targets, definition, default)
 
 
 def target(asked: str, of: Problem) -> str:
     if not asked:
-        return "cpu" if "cpu" in of.targets else of.targets[0]
+        return of.default_target
     if asked not in of.targets:
         raise errors.InvalidArgument(
             f"target: {of.name} has no reference for {asked!r}; it has: {', '.join(of.targets)}")

@@ -93,7 +93,7 @@ class Launch:
 class Candidate:
     """One kernel source.
 
-    `target` is the problem's cpu target by default, or else its first. `kind` is "python" by default for a PyTorch
+    `target` is the problem's `default_target` by default. `kind` is "python" by default for a PyTorch
     task, "device_cuda" if there are launches, else "host_native". `tunables` inform the forecast; the source already
     contains their values. Fields after `workspace_bytes` do not change the candidate's identity.
     """
@@ -112,13 +112,18 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem that the orchestrator has stored. `definition` is its parsed form."""
+    """A problem that the orchestrator has stored. `definition` is its parsed form.
+
+    `default_target` is cpu, or else the first target. For a PyTorch task it is cuda if a worker judged such tasks on a
+    GPU when the problem was stored.
+    """
 
     id: str
     name: str
     title: str
     targets: tuple[str, ...]
     definition: kernel_pb2.ProblemDefinition = field(repr=False, compare=False)
+    default_target: str = field(compare=False)
 
     def _repr_html_(self) -> str:
         return f"<b>{html.escape(self.name)}</b> {html.escape(self.title)} <small>({', '.join(self.targets)})</small>"

@@ -19,8 +19,8 @@ import kernelcast
 from kernelcast import errors
 from kernelcast.adapters import NO_VERDICT, Score, Scorer
 
-# Arguments with their defaults. `target` is Kernelcast's own; by default "cuda" where a worker has it, as KernelBench, else "cpu". Kernelcast decides itself how it measures, so it names the
-# others that are given as without effect.
+# Arguments with their defaults. `target` is Kernelcast's own; by default that of Problem.default_target. Kernelcast
+# decides itself how it measures, so it names the others that are given as without effect.
 _USED = {"ref_origin": "", "ref_arch_src_path": "", "level": "", "problem_id": "", "kernel_src_path": "",
          "eval_mode": "local", "gpu": "", "timeout": "300", "precision": "fp32", "target": ""}
 _UNUSED = {"dataset_src", "dataset_name", "num_correct_trials", "num_perf_trials", "verbose", "measure_performance",
@@ -62,11 +62,6 @@ def reference_path(values: dict[str, str]) -> Path:
     return found[0]
 
 
-def measurable_target(client: kernelcast.Client) -> str:
-    """"cuda" if a worker can measure on it now, else "cpu"."""
-    return "cuda" if any(d.target == "cuda" and d.measure_slots for d in client.describe().devices) else "cpu"
-
-
 def report(score: Score) -> list[str]:
     """The lines about a result, as run_and_check.py writes them."""
     reference_ms = custom_ms = None
@@ -99,13 +94,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             address = os.environ.get("KERNELCAST_ORCHESTRATOR", "")
             if not address:
                 address = stack.enter_context(kernelcast.local(arguments=["--python", sys.executable])).address
-            with kernelcast.Client(address) as client:
-                target = values["target"] or measurable_target(client)
-            scorer = Scorer(reference, address, template=kernelcast.Candidate("", target=target),
+            scorer = Scorer(reference, address, template=kernelcast.Candidate("", target=values["target"]),
                             timeout=float(values["timeout"]),
                             device_model=values["gpu"] if values["eval_mode"] == "modal" else "")
             score = scorer(kernel)
             device = score.result.device_model if score.result else ""
+            target = values["target"] or scorer.connect()[1].default_target
             print(f"[INFO] Target: {target}, device: {device or 'none'}. torch.compile is not measured")
             print("\n".join(report(score)))
     except NO_VERDICT as error:
