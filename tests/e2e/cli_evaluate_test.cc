@@ -205,6 +205,13 @@ TEST_CASE("A PyTorch task goes to the GPU where a worker judges it on one", "[e2
     CHECK(fake.evaluated()[0].candidate().target() == tried.target);
     CHECK((outcome.err.find("target cuda (NVIDIA Test 1000)") != std::string::npos) ==
           (tried.target == "cuda"));
+    fake.script = MakeSearchScript(2, 1.5, 0.2);
+    arguments = {"search",      task,  "--orchestrator",      fake.address(),
+                 "--generator", "llm", "--budget-candidates", "4"};
+    arguments.insert(arguments.end(), tried.more.begin(), tried.more.end());
+    (void)Run(home, arguments);
+    REQUIRE(fake.started().size() == 1);
+    CHECK(fake.started()[0].spec().target() == tried.target);
     if (tried.workers.empty()) continue;
     // The last one: the worker of a pool that decides.
     const RefusingWorker worker(tried.workers.back());
