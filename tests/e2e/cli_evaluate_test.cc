@@ -209,7 +209,7 @@ TEST_CASE("A PyTorch task goes to the GPU where a worker judges it on one", "[e2
     arguments = {"search",      task,  "--orchestrator",      fake.address(),
                  "--generator", "llm", "--budget-candidates", "4"};
     arguments.insert(arguments.end(), tried.more.begin(), tried.more.end());
-    (void)Run(home, arguments);
+    CHECK(Run(home, arguments).exit_code == 0);
     REQUIRE(fake.started().size() == 1);
     CHECK(fake.started()[0].spec().target() == tried.target);
     if (tried.workers.empty()) continue;

@@ -88,7 +88,8 @@ std::vector<std::string> CudaHomes(const std::string& home, const std::string& p
 absl::StatusOr<CudaToolkit> FindCudaToolkit(const std::vector<std::string>& homes) {
   std::string complaints;
   for (const std::string& home : homes) {
-    const fs::path root = fs::absolute(home);  // programs start in other folders
+    std::error_code ignored;
+    const fs::path root = fs::absolute(home, ignored);  // programs start in other folders
     const std::vector<fs::path> libraries = {root / "lib64", root / "lib",
                                              root / "targets/x86_64-linux/lib",
                                              root / "lib/x86_64-linux-gnu"};
