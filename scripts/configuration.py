@@ -60,6 +60,10 @@ def options(text):
 def split(name, kind, description):
     """Takes CLI11's notation, such as "INT:INT in [1 - 256]=8 REQUIRED", apart."""
     required = " REQUIRED" in kind
+    variable = re.search(r" \(Env:(\w+)\)", kind)
+    if variable:
+        kind = kind.replace(variable.group(), "")
+        description += f" [{variable.group(1)} of the environment]"
     kind = re.sub(r" (REQUIRED|Needs:.*)", "", kind)
     kind, _, default = kind.partition("=")
     many = kind.endswith(" ...")

@@ -20,10 +20,9 @@ cores=$(nproc)
 jobs=${KERNELCAST_JOBS:-$((cores < 2 ? cores : 2))}
 log=build/fuzz/configure.log
 mkdir -p build/fuzz
-# Compiles each source alone, which shows an include that a batch hides.
 if [[ ! -f build/fuzz/build.ninja ]] &&
   ! cmake --preset asan -B build/fuzz -DCMAKE_C_COMPILER="${cxx/clang++/clang}" \
-    -DCMAKE_CXX_COMPILER="$cxx" -DKERNELCAST_UNITY=OFF -DKERNELCAST_BUILD_FUZZERS=ON >"$log" 2>&1; then
+    -DCMAKE_CXX_COMPILER="$cxx" -DKERNELCAST_BUILD_FUZZERS=ON >"$log" 2>&1; then
   tail -n 40 "$log" >&2
   exit 1
 fi

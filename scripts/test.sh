@@ -1,22 +1,26 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs checks and tests. Ends with ctest's summary.
 #
-#   scripts/test.sh [--all] [--asan | --tsan] [-- CTEST_OPTION ...]
+#   scripts/test.sh [--all | --long] [--asan | --tsan] [-- CTEST_OPTION ...]
 #
-#   --all      also runs tests with the label `slow`: fuzzers, images, chaos, a cluster, header checks, timing
+#   --all      also runs tests with the label `slow`: images, chaos, a cluster, header checks, timing
+#   --long     runs only tests with the label `long`, which no other option runs, and adds their results to
+#              data/measured/long_tests.jsonl
 #   --asan     with AddressSanitizer and UndefinedBehaviorSanitizer, without lint and timing
 #   --tsan     with ThreadSanitizer, without lint and timing
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-usage() { sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
+usage() { sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
 
 preset=${KERNELCAST_PRESET:-ci}
 all=0
+long=0
 left_out=()
 while (($#)); do
   case "$1" in
     --all) all=1 ;;
+    --long) long=1 ;;
     --asan | --tsan)
       preset=${1#--}
       left_out+=(lint timing)
@@ -27,10 +31,18 @@ while (($#)); do
   esac
   shift
 done
+if ((all && long)); then
+  printf 'test: --all and --long exclude each other\n' >&2
+  exit 2
+fi
 targets=(all)
-if ((all)); then
+if ((long)); then
+  targets=(long_tests)
+elif ((all)); then
   targets+=(slow_tests gpu_tests benches)
+  left_out+=(long)
 else
+  left_out+=(long)
   left_out+=(slow)
   if [[ -e /dev/nvidiactl ]]; then
     targets+=(gpu_tests)
@@ -49,5 +61,14 @@ if ((${#left_out[@]})); then
   labels=(-LE "^($(IFS='|'; printf '%s' "${left_out[*]}"))\$")
 fi
 cores=$(nproc)
-exec ctest --test-dir "build/$preset" --output-on-failure --no-tests=error \
-  -j "$((cores < 2 ? 1 : 2))" "${labels[@]}" "$@"
+if ((!long)); then
+  exec ctest --test-dir "build/$preset" --output-on-failure --no-tests=error \
+    -j "$((cores < 2 ? 1 : 2))" "${labels[@]}" "$@"
+fi
+# Alone, so that the record has the duration of each test.
+results=$PWD/build/$preset/long_tests.xml
+failed=0
+ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -L '^long$' \
+  --output-junit "$results" "${labels[@]}" "$@" || failed=$?
+scripts/record_tests.py "$results" data/measured/long_tests.jsonl
+exit "$failed"

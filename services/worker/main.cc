@@ -325,6 +325,7 @@ int Main(int argc, char** argv) {
   app.add_option(
          "--lease-file", flags.lease_file,
          "Lock file of the timing lease, shared by all workers of this machine; may be empty")
+      ->envname("KERNELCAST_LEASE_FILE")
       ->capture_default_str();
   app.add_option("--cuda-home", flags.cuda_home,
                  "Folder of NVIDIA's toolkit [CUDA_HOME or the usual places]");

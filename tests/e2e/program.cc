@@ -41,7 +41,8 @@ Program::Program(const TemporaryFolder& home, const std::vector<std::string>& ar
       {"KERNELCAST_PROBLEMS", std::string(KERNELCAST_SOURCE_DIR) + "/examples/problems"},
       {"TERM", "xterm-256color"},
       {"LC_ALL", "C.UTF-8"}};
-  for (const char* name : {"PATH", "TMPDIR", "ASAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS"}) {
+  for (const char* name : {"PATH", "TMPDIR", "KERNELCAST_LEASE_FILE", "ASAN_OPTIONS",
+                           "TSAN_OPTIONS", "LSAN_OPTIONS"}) {
     if (const char* value = std::getenv(name)) values[name] = value;
   }
   for (const auto& [name, value] : environment) values[name] = value;

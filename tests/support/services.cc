@@ -32,6 +32,10 @@ std::string SourcePath(const std::string& path) {
 
 std::string ProgramFolder() { return FromEnvironment("KERNELCAST_BIN_DIR", KERNELCAST_BIN_DIR); }
 
+std::string TimingLeaseFile() {
+  return FromEnvironment("KERNELCAST_LEASE_FILE", "/tmp/kernelcast-timing.lock");
+}
+
 std::vector<std::string> CandidateHeaders() {
   for (const char* folder : {"/../include/kernelcast-candidate", "/../candidate_include"}) {
     const std::string headers = ProgramFolder() + folder;
@@ -68,7 +72,8 @@ absl::Status Service::Start() {
     options.argv.push_back(argument);
   }
   options.argv.insert(options.argv.end(), arguments_.begin(), arguments_.end());
-  for (const char* name : {"PATH", "HOME", "TMPDIR", "ASAN_OPTIONS", "TSAN_OPTIONS"}) {
+  for (const char* name :
+       {"PATH", "HOME", "TMPDIR", "KERNELCAST_LEASE_FILE", "ASAN_OPTIONS", "TSAN_OPTIONS"}) {
     if (const char* value = std::getenv(name)) {
       options.environment.push_back(std::string(name) + "=" + value);
     }

@@ -21,6 +21,9 @@ std::string ProgramFolder();
 // The folders with the headers that candidates may include.
 std::vector<std::string> CandidateHeaders();
 
+// The lock file of the timing lease: KERNELCAST_LEASE_FILE, which ctest sets, else the machine's.
+std::string TimingLeaseFile();
+
 // A folder that is removed with the test.
 class TemporaryFolder {
  public:

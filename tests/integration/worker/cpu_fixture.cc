@@ -29,7 +29,7 @@ worker::CpuTargetOptions CpuFixture::Options(const std::string& cache_directory)
   options.cache_directory = cache_directory;
   options.include_directories = {absl::StrCat(KERNELCAST_SOURCE_DIR, "/common/candidate_abi")};
   options.worker_id = "worker-under-test";
-  options.lease_file = "/tmp/kernelcast-timing.lock";
+  options.lease_file = TimingLeaseFile();
   options.runner.path = absl::StrCat(KERNELCAST_BIN_DIR, "/kernelcast-runner");
   options.runner.max_memory_bytes = int64_t{128} << 20;
   options.runner.uid = 65534;

@@ -595,6 +595,29 @@ TEST_CASE("A draining worker hands back its queued jobs immediately") {
   }
 }
 
+TEST_CASE("The environment names the lease file, and the command line overrides it") {
+  const TemporaryFolder folder("leases");
+  const auto starts = [&](const std::string& variable, std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--cache-dir", folder.File("cache")});
+    ServiceSite site;
+    site.launcher = {"/usr/bin/env", "KERNELCAST_LEASE_FILE=" + variable};
+    Service worker("kernelcast-worker", arguments, folder, site);
+    const absl::Status started = worker.Start();
+    INFO(started.ToString());
+    CHECK(started.ok());
+    worker.Terminate();
+  };
+  starts(folder.File("a"), {});
+  CHECK(std::filesystem::exists(folder.File("a")));
+  starts(folder.File("b"), {"--lease-file", folder.File("c")});
+  CHECK(std::filesystem::exists(folder.File("c")));
+  const std::string config = folder.File("worker.yaml");
+  std::ofstream(config) << "lease-file: " << folder.File("d") << "\n";
+  starts(folder.File("b"), {"--config", config});
+  CHECK(std::filesystem::exists(folder.File("d")));
+  CHECK_FALSE(std::filesystem::exists(folder.File("b")));
+}
+
 TEST_CASE("Recorded measurements are replayed under their target's name") {
   const TemporaryFolder folder("records");
   const RecordedProblem recorded = MakeRecordedProblem(6, 5);

@@ -78,13 +78,19 @@ TEST_CASE("Python candidates of a task are judged against its reference on a dev
                             "class Lazy(torch.Tensor):\n    pass\n"))
                  .output_tail,
              Catch::Contains("Lazy"));
-  CHECK(subject.MeasureAs<Timeout>(ModelNew("        while True: pass", "calls = 0")).stage ==
-        "load");
   CheckRight(subject.Measure(right));
   // The reference can be judged too.
   const auto itself = subject.TryMeasure(subject.task().Reference({}).content);
   REQUIRE(itself.ok());
   CheckRight(*itself);
+}
+
+TEST_CASE("A Python candidate that never finishes loading is stopped on a device") {
+  if (!testing::HaveTaskPython()) return;
+  TaskSubject subject(/*load_limit_ns=*/4'000'000'000);
+  REQUIRE(subject.Take(MakeTask(kTask)).ok());
+  CHECK(subject.MeasureAs<Timeout>(ModelNew("        while True: pass", "calls = 0")).stage ==
+        "load");
 }
 
 TEST_CASE("The reference of a task is judged under torch.compile on a device") {

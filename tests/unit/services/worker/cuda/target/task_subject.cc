@@ -18,7 +18,6 @@ namespace {
 using worker::CancelToken;
 
 constexpr const char* kPython = "/usr/bin/python3";
-constexpr int64_t kLoadLimitNs = 4'000'000'000;
 
 const absl::StatusOr<worker::PythonInterpreter>& Python() {
   static const auto found = worker::ProbeTorch(kPython);
@@ -52,7 +51,7 @@ std::string Told(const MeasureOutcome& outcome) {
   return MeasurementFeedback(measurement);
 }
 
-TaskSubject::TaskSubject() {
+TaskSubject::TaskSubject(int64_t load_limit_ns) : load_limit_ns_(load_limit_ns) {
   FakeCuda::Instance().Reset();
   worker::PythonZygote::Options zygote;
   zygote.python = *Python();
@@ -61,9 +60,10 @@ TaskSubject::TaskSubject() {
   zygote.environment = {absl::StrCat("LD_LIBRARY_PATH=", DriverFolder())};
   worker::CudaMeasurerOptions options;
   options.measure = QuickOptions();
-  options.measure.min_call_limit_ns = 1'000'000'000;
-  options.measure.max_call_limit_ns = 1'000'000'000;
-  options.measure.python_load_limit_ns = kLoadLimitNs;
+  // The machine may be busy.
+  options.measure.min_call_limit_ns = 20'000'000'000;
+  options.measure.max_call_limit_ns = 20'000'000'000;
+  options.measure.python_load_limit_ns = load_limit_ns_;
   options.profile.cupti_library = absl::StrCat(DriverFolder(), "/libcuda.so.1");
   options.runner = FakeRunner();
   options.python = options.runner;
@@ -123,7 +123,7 @@ MeasureOutcome TaskSubject::MeasureLoaded(const std::string& source, const std::
                                           MeasureLevel level) {
   const std::string program = task_->Candidate(loaded, {}).content;
   // A runner ends with the thread that starts it.
-  worker::CandidateLoader loader(python_, kLoadLimitNs, /*threads=*/1);
+  worker::CandidateLoader loader(python_, load_limit_ns_, /*threads=*/1);
   loader.Expect(program);
   auto runner = loader.Take(program, worker::CancelToken());
   REQUIRE(runner.ok());
