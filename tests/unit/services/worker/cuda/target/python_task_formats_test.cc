@@ -81,7 +81,7 @@ TEST_CASE("Rules of passing of a definition hold on a device, and stricter ones 
   CHECK(nan.cause != WrongResult::Cause::kNotWritten);
 }
 
-TEST_CASE("A SOL-ExecBench task makes its own inputs on a device") {
+TEST_CASE("A SOL-ExecBench task makes its own inputs on a device", "[slow]") {
   if (!HaveTaskPython()) return;
   TaskSubject subject;
   REQUIRE(subject.Take(LoadTask("sol_execbench/masked_softmax")).ok());

@@ -186,7 +186,8 @@ std::string LargeModelNew(const std::string& body, const std::string& before = "
                       "class ModelNew(nn.Module):\n    def forward(self, x):\n", body, "\n");
 }
 
-TEST_CASE("A task whose checks do not fit the device is checked on the values of its bench shape") {
+TEST_CASE("A task whose checks do not fit the device is checked on the values of its bench shape",
+          "[slow]") {
   if (!testing::HaveTaskPython()) return;
   TaskSubject subject;
   FakeCuda::Instance().set_memory_bytes(uint64_t{160} << 20);
