@@ -3,7 +3,7 @@
 #
 #   scripts/test.sh [--all | --long] [--asan | --tsan] [-- CTEST_OPTION ...]
 #
-#   --all      also runs tests with the label `slow`: images, chaos, a cluster, header checks, timing
+#   --all      also runs tests with the label `slow`: fuzzers, images, chaos, a cluster, header checks, timing
 #   --long     runs only tests with the label `long`, which no other option runs, and adds their results to
 #              data/measured/long_tests.jsonl
 #   --asan     with AddressSanitizer and UndefinedBehaviorSanitizer, without lint and timing
@@ -37,7 +37,7 @@ if ((all && long)); then
 fi
 targets=(all)
 if ((long)); then
-  targets=(long_tests)
+  targets=(all long_tests)
 elif ((all)); then
   targets+=(slow_tests gpu_tests benches)
   left_out+=(long)

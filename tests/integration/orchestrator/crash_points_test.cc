@@ -237,13 +237,13 @@ TEST_CASE("A search continued after a crash decides as without it, with PostgreS
   CheckCrashPoints(logs, kPoints);
 }
 
-TEST_CASE("Searches continued after many crashes decide as without them, with SQLite", "[slow]") {
+TEST_CASE("Searches continued after many crashes decide as without them, with SQLite", "[long]") {
   SqliteLogs logs;
   CheckCrashPoints(logs, kManyPoints);
 }
 
 TEST_CASE("Searches continued after many crashes decide as without them, with PostgreSQL",
-          "[slow]") {
+          "[long]") {
   if (PostgresqlServer::Missing()) return;
   PostgresqlLogs logs;
   CheckCrashPoints(logs, kManyPoints);
