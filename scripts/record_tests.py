@@ -3,7 +3,8 @@
 
     record_tests.py JUNIT_XML RECORDS
 
-A record has the test, its result, its duration, the date, the commit and the machine.
+A record has the test, its result, its duration, the date, the commit, the machine, and how many processes wanted to run
+in the last 15 minutes on average (load).
 """
 
 import datetime
@@ -32,7 +33,8 @@ def main():
     with open(records, "a", encoding="utf-8") as file:
         for case in xml.etree.ElementTree.parse(junit).getroot().iter("testcase"):
             json.dump({"date": today, "commit": commit, "machine": machine, "test": case.get("name"),
-                       "result": RESULTS[case.get("status")], "seconds": round(float(case.get("time")), 1)}, file)
+                       "result": RESULTS[case.get("status")], "seconds": round(float(case.get("time")), 1),
+                       "load": round(os.getloadavg()[2], 1)}, file)
             file.write("\n")
 
 
