@@ -33,7 +33,7 @@ RULES = os.path.join(ROOT, "deploy/prometheus/rules")
 SCRAPE_SECONDS = 1
 SHARDS = 4
 SEARCH_SECONDS = 180
-DATA_SECONDS = 30
+DATA_SECONDS = 120
 EVALUATIONS = 4
 options = None
 
