@@ -39,8 +39,7 @@ std::string Told(const MeasureOutcome& outcome) {
 
 class HostSubject {
  public:
-  // The machine may be busy: only a call that never ends needs a shorter limit.
-  explicit HostSubject(int64_t call_limit_ns = 20'000'000'000) {
+  explicit HostSubject(int64_t call_limit_ns = testing::QuickOptions().max_call_limit_ns) {
     FakeCuda::Instance().Reset();
     CudaMeasurerOptions options;
     options.measure = testing::QuickOptions();

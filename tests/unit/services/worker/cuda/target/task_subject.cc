@@ -60,9 +60,6 @@ TaskSubject::TaskSubject(int64_t load_limit_ns) : load_limit_ns_(load_limit_ns) 
   zygote.environment = {absl::StrCat("LD_LIBRARY_PATH=", DriverFolder())};
   worker::CudaMeasurerOptions options;
   options.measure = QuickOptions();
-  // The machine may be busy.
-  options.measure.min_call_limit_ns = 20'000'000'000;
-  options.measure.max_call_limit_ns = 20'000'000'000;
   options.measure.python_load_limit_ns = load_limit_ns_;
   options.profile.cupti_library = absl::StrCat(DriverFolder(), "/libcuda.so.1");
   options.runner = FakeRunner();
