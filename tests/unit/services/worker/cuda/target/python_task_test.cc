@@ -229,7 +229,7 @@ def calls_up():
   CheckRight(subject.MeasureLoaded(right));
 }
 
-TEST_CASE("A candidate that lacks device memory may take that of other problems") {
+TEST_CASE("A candidate that lacks device memory may take that of other problems", "[slow]") {
   if (!testing::HaveTaskPython()) return;
   TaskSubject subject;
   const std::string source = "        raise torch.cuda.OutOfMemoryError('tried to allocate 9 GiB')";
