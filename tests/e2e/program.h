@@ -45,7 +45,7 @@ class Program {
   // Writes to its terminal.
   void Type(const std::string& text);
   // Waits for its end; kills it after `seconds`.
-  Outcome Wait(double seconds = 60);
+  Outcome Wait(double seconds = 240);
 
  private:
   bool Await(const std::string& text, const std::string& in);
