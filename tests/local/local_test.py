@@ -75,7 +75,7 @@ class UpTest(unittest.TestCase):
             [os.path.join(options.programs, "kernelcast"), "search", "row_softmax", "--orchestrator", orchestrator,
              "--budget-measurements", "4", "--no-report", "--quiet", "--json", "--state-dir",
              os.path.join(self.folder, "cli")],
-            cwd=ROOT, text=True, capture_output=True, check=False, timeout=300)
+            cwd=ROOT, text=True, capture_output=True, check=False, timeout=900)
         self.assertIn(search.returncode, (0, 1), search.stderr)
         ended = time.monotonic()
         for expression in ("up{job='orchestrator'} == 1", "up{job='worker'} == 1", "up{job='forecaster'} == 1",

@@ -35,7 +35,7 @@ except ImportError:
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 ROOT_SPAN = "00f067aa0ba902b7"
-SEARCH_SECONDS = 180
+SEARCH_SECONDS = 600
 options = None
 
 
