@@ -82,13 +82,20 @@ Totals TotalsOf(const CompileFacts& facts, std::string_view device_model) {
   return totals;
 }
 
-// The simulation executes a sample of the blocks. Of 1,666 correct recorded kernels none stores
-// less than 0.98 of its outputs.
+// Stores of fewer bytes than the outputs hold, by more than this, are missing stores.
 constexpr double kLeastStoredShare = 0.9;
 constexpr double kMostAtomicBytes = 16;
 
+// Whether every instruction of every warp was executed. Otherwise the counts are scaled up from a
+// sample, and warps, blocks or iterations outside the sample may store what is missing.
+bool IsFullyExecuted(const Counts& launch) {
+  return launch("sampled_blocks") == launch("blocks") &&
+         launch("sampled_warps") == launch("blocks") * launch("block_warps") &&
+         launch("inferred_share") == 0;
+}
+
 // Bytes that the launches of a shape can have written to global memory. NaN unless all of them were
-// simulated.
+// fully executed.
 double WrittenBytes(const ShapeSimulation& shape) {
   const FactSchema& schema = **FindSimulationSchema(kCudaSimulationSchemaId);
   if (shape.schema != schema.id || shape.launches.empty()) return kUnknown;
@@ -96,6 +103,7 @@ double WrittenBytes(const ShapeSimulation& shape) {
   for (const LaunchSimulation& launch : shape.launches) {
     if (launch.values.size() != schema.names.size()) return kUnknown;
     const Counts counts(launch.values);
+    if (!IsFullyExecuted(counts)) return kUnknown;
     bytes += BytesOf(counts, "store") + kMostAtomicBytes * counts("global_atomics");
   }
   return bytes;

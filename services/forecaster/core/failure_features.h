@@ -27,7 +27,8 @@ bool HasFindings(const CompileFacts& facts);
 
 // Whether the launches store fewer bytes to global memory than the outputs hold, at any bench
 // shape. Such a candidate leaves elements unwritten. `output_bytes` has the size of all outputs by
-// bench shape. False if a launch was not simulated, because it may write the rest.
+// bench shape. False if a launch was not simulated, or if only a sample of its warps or of the
+// iterations of its loops was executed, because the others may write the rest.
 bool LeavesOutputsUnwritten(const CompileFacts& facts, std::string_view device_model,
                             std::span<const double> output_bytes);
 

@@ -34,6 +34,7 @@ CompileFacts Facts(double blocks, double stores, const std::string& gpu = "NVIDI
   launch.values.assign((*FindSimulationSchema(kCudaSimulationSchemaId))->names.size(), 0);
   facts.simulations = {{std::string(kCudaSimulationSchemaId), gpu, {launch}}};
   Simulated(facts, 0, "blocks") = blocks;
+  Simulated(facts, 0, "sampled_blocks") = blocks;
   Simulated(facts, 0, "store_requests_4") = stores;
   Simulated(facts, 0, "store_sectors_4") = 4;
   Simulated(facts, 0, "store_efficiency") = 1;
@@ -104,7 +105,6 @@ TEST_CASE("A candidate that stores less than its outputs hold leaves some unwrit
   const CompileFacts facts = Facts(1, 100);
   const std::string gpu = "NVIDIA H200";
   CHECK_FALSE(LeavesOutputsUnwritten(facts, gpu, std::vector<double>{12800}));
-  // Sampling of blocks may miss some stores.
   CHECK_FALSE(LeavesOutputsUnwritten(facts, gpu, std::vector<double>{14000}));
   CHECK(LeavesOutputsUnwritten(facts, gpu, std::vector<double>{14300}));
   CHECK_FALSE(LeavesOutputsUnwritten(facts, gpu, {}));
@@ -127,6 +127,39 @@ TEST_CASE("A candidate that stores less than its outputs hold leaves some unwrit
   CHECK_FALSE(LeavesOutputsUnwritten(halves, gpu, std::vector<double>{12800}));
   halves.simulations.clear();
   CHECK_FALSE(LeavesOutputsUnwritten(halves, gpu, std::vector<double>{12800}));
+}
+
+TEST_CASE("Sampled counts say nothing about missing stores", "[forecaster][failure_features]") {
+  // 3 blocks of 8 warps that store a tenth of the outputs.
+  CompileFacts facts = Facts(3, 100);
+  Simulated(facts, 0, "block_warps") = 8;
+  Simulated(facts, 0, "sampled_blocks") = 3;
+  Simulated(facts, 0, "sampled_warps") = 24;
+  const std::vector<double> outputs = {128000};
+  CHECK(LeavesOutputsUnwritten(facts, "NVIDIA H200", outputs));
+
+  struct Row {
+    const char* right;  // a correct kernel that has such counts
+    const char* count;
+    double value;
+  };
+  const Row rows[] = {
+      {"the first warps of a block store for all", "sampled_warps", 3},
+      {"the last warp of a block stores for all", "sampled_warps", 6},
+      {"the last block stores for all", "sampled_blocks", 2},
+      {"one of many blocks stores for all", "blocks", 300},
+      {"a loop stores in its last iteration only", "inferred_share", 0.5},
+  };
+  for (const Row& row : rows) {
+    INFO(row.right);
+    CompileFacts sampled = facts;
+    Simulated(sampled, 0, row.count) = row.value;
+    CHECK_FALSE(LeavesOutputsUnwritten(sampled, "NVIDIA H200", outputs));
+    // The other launch of a candidate may be fully executed.
+    CompileFacts two = facts;
+    two.simulations[0].launches.push_back(sampled.simulations[0].launches[0]);
+    CHECK_FALSE(LeavesOutputsUnwritten(two, "NVIDIA H200", outputs));
+  }
 }
 
 TEST_CASE("Atomics may write what is not stored", "[forecaster][failure_features]") {
