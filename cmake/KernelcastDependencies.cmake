@@ -19,6 +19,8 @@ find_package(yaml-cpp CONFIG REQUIRED)     # libyaml-cpp-dev
 find_package(prometheus-cpp CONFIG REQUIRED)  # prometheus-cpp-dev
 find_package(civetweb CONFIG REQUIRED)     # libcivetweb-dev
 find_package(CLI11 CONFIG REQUIRED)        # libcli11-dev
+pkg_check_modules(microhttpd REQUIRED IMPORTED_TARGET libmicrohttpd>=0.9.75)  # libmicrohttpd-dev
+pkg_check_modules(gnutls REQUIRED IMPORTED_TARGET gnutls)      # libgnutls28-dev
 pkg_check_modules(jemalloc REQUIRED IMPORTED_TARGET jemalloc)  # libjemalloc-dev
 pkg_check_modules(muparser REQUIRED IMPORTED_TARGET muparser)  # libmuparser-dev
 pkg_check_modules(seccomp REQUIRED IMPORTED_TARGET libseccomp)  # libseccomp-dev

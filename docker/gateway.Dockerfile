@@ -21,7 +21,7 @@ COPY --from=source /programs/ /
 FROM ${BASE} AS gateway
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates tini \
-      libabsl20220623 libcivetweb1 libcurl4 libgrpc++1.51 libjemalloc2 libmuparser2v5 libprometheus-cpp-core1.0 \
+      libabsl20220623 libcurl4 libgnutls30 libgrpc++1.51 libjemalloc2 libmicrohttpd12 libmuparser2v5 libprometheus-cpp-core1.0 \
       libprometheus-cpp-pull1.0 libprotobuf32 libsqlite3-0 libssl3 libyaml-cpp0.7 \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* \
  && groupadd --gid 10001 kernelcast \

@@ -31,7 +31,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build_packages=(
   g++ cmake ninja-build ccache pkg-config
   protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev libabsl-dev libbloom-dev libboost-dev
-  libcivetweb-dev libcli11-dev libcurl4-openssl-dev libdlpack-dev libeigen3-dev libjemalloc-dev libmuparser-dev libpq-dev libseccomp-dev libsimdjson-dev
+  libcivetweb-dev libcli11-dev libcurl4-openssl-dev libdlpack-dev libeigen3-dev libgnutls28-dev libjemalloc-dev libmicrohttpd-dev libmuparser-dev libpq-dev libseccomp-dev libsimdjson-dev
   libsqlite3-dev libssl-dev
   libxgboost-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev zlib1g-dev
 )

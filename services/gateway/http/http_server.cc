@@ -1,74 +1,79 @@
 #include "services/gateway/http/http_server.h"
 
-#include <civetweb.h>
+#include <gnutls/gnutls.h>
+#include <microhttpd.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/host_and_port.h"
 #include "common/base/status.h"
-#include "services/gateway/http/tls_relay.h"
+#include "common/rpc/credentials.h"
+#include "common/rpc/file_watch.h"
+#include "common/rpc/listener.h"
 
 namespace kernelcast::gateway {
 namespace {
 
 // How long a client may take to send a body.
 constexpr int64_t kBodyTimeNs = 60'000'000'000;
-// TLS connections beyond the number of threads, which wait for one.
-constexpr size_t kWaitingConnections = 64;
-// Read and dropped before a connection is closed, so that a client that is still sending gets the
-// reply and not a reset connection.
+constexpr unsigned kIdleSeconds = 30;
+constexpr size_t kHeadBytes = 32 << 10;
+// The rest of a refused body is read and dropped, so that a client that is still sending gets the
+// reply and not a reset connection. A connection with more is closed.
 constexpr size_t kMaxDroppedBytes = size_t{32} << 20;
-constexpr int64_t kDropTimeNs = 5'000'000'000;
+constexpr auto kLastReplies = std::chrono::seconds(2);
+constexpr char kTlsPriorities[] = "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1:%NO_TICKETS";
 
 int64_t NowNs() { return Clock::Real().MonotonicNs(); }
 
-std::string HeaderOf(const mg_connection* connection, const char* name) {
-  const char* const value = mg_get_header(connection, name);
+std::string HeaderOf(MHD_Connection* connection, const char* name) {
+  const char* const value = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
   return value == nullptr ? "" : value;
 }
 
-RequestHead HeadOf(const mg_connection* connection) {
-  const mg_request_info& info = *mg_get_request_info(connection);
+// A request while it is read and answered. One thread has it at a time.
+struct Request {
+  MHD_Connection* connection = nullptr;  // null until its head has been read
   RequestHead head;
-  head.method = info.request_method;
-  head.target = info.request_uri;
-  if (info.query_string != nullptr) absl::StrAppend(&head.target, "?", info.query_string);
-  head.content_type = HeaderOf(connection, "Content-Type");
-  head.authorization = HeaderOf(connection, "Authorization");
-  head.popcorn_id = HeaderOf(connection, "X-Popcorn-Cli-Id");
-  head.from_web_page = mg_get_header(connection, "Origin") != nullptr;
-  return head;
-}
+  int64_t started_ns = 0;
+  std::string body;
+  size_t dropped_bytes = 0;
+  bool complete = false;
+  std::optional<HttpReply> reply;
+};
 
-void Answer(mg_connection* connection, const HttpReply& reply) {
-  const std::string body =
-      reply.body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  std::string answer = absl::StrCat(
-      "HTTP/1.1 ", reply.status, " ", mg_get_response_code_text(connection, reply.status),
-      "\r\nContent-Type: application/json\r\nContent-Length: ", body.size(),
-      "\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\nConnection: close\r\n");
-  if (reply.retry_after_s > 0)
-    absl::StrAppend(&answer, "Retry-After: ", reply.retry_after_s, "\r\n");
-  absl::StrAppend(&answer, "\r\n", body);
-  mg_write(connection, answer.data(), answer.size());
-}
-
-void DropBody(mg_connection* connection) {
-  std::array<char, 16 << 10> buffer;
-  const int64_t end_ns = NowNs() + kDropTimeNs;
-  for (size_t dropped = 0; dropped < kMaxDroppedBytes && NowNs() < end_ns;) {
-    const int got = mg_read(connection, buffer.data(), buffer.size());
-    if (got <= 0) return;
-    dropped += static_cast<size_t>(got);
+MHD_Result Answer(MHD_Connection* connection, const HttpReply& reply) {
+  std::string body = reply.body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  MHD_Response* const response =
+      MHD_create_response_from_buffer(body.size(), body.data(), MHD_RESPMEM_MUST_COPY);
+  if (response == nullptr) return MHD_NO;
+  const absl::Cleanup release = [response] { MHD_destroy_response(response); };
+  MHD_add_response_header(response, "Content-Type", "application/json");
+  MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+  MHD_add_response_header(response, "Cache-Control", "no-store");
+  MHD_add_response_header(response, "Connection", "close");
+  if (reply.retry_after_s > 0) {
+    MHD_add_response_header(response, "Retry-After", absl::StrCat(reply.retry_after_s).c_str());
   }
+  return MHD_queue_response(connection, static_cast<unsigned>(reply.status), response);
 }
 
 }  // namespace
@@ -76,134 +81,289 @@ void DropBody(mg_connection* connection) {
 class HttpServer::Impl {
  public:
   Impl(const HttpServerOptions& options, Front* front) : options_(options), front_(front) {}
-  ~Impl() {
-    if (relay_ != nullptr) relay_->Stop();
-    if (context_ != nullptr) mg_stop(context_);
-  }
+  ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  absl::Status Start(const HostAndPort& where) {
-    mg_callbacks callbacks = {};
-    std::string listen = options_.address;
-    if (!options_.tls.certificate_file.empty()) {
-      const size_t connections = static_cast<size_t>(options_.threads) + kWaitingConnections;
-      KC_ASSIGN_OR_RETURN(relay_, TlsRelay::Create(options_.address, options_.tls, connections));
-      listen = "127.0.0.1:0";
-    }
-    callbacks.begin_request = &Impl::OnRequest;
-    callbacks.log_message = &Impl::OnMessage;
-    const std::string threads = absl::StrCat(options_.threads);
-    std::array<const char*, 13> settings = {"listening_ports",
-                                            listen.c_str(),
-                                            "num_threads",
-                                            threads.c_str(),
-                                            "request_timeout_ms",
-                                            "30000",
-                                            "max_request_size",
-                                            "16384",
-                                            "enable_keep_alive",
-                                            "no",
-                                            "decode_url",
-                                            "no",
-                                            nullptr};
-    context_ = mg_start(&callbacks, this, settings.data());
-    mg_server_port port = {};
-    if (context_ == nullptr || mg_get_server_ports(context_, 1, &port) < 1) {
-      const std::lock_guard lock(mutex_);
-      return absl::UnavailableError(
-          absl::StrCat("cannot serve HTTP on '", listen, "': ", message_));
-    }
-    if (relay_ != nullptr) relay_->Start(port.port);
-    address_ = absl::StrCat(where.host, ":", relay_ != nullptr ? relay_->port() : port.port);
-    return absl::OkStatus();
-  }
-
+  absl::Status Start(const HostAndPort& where);
   const std::string& address() const { return address_; }
 
  private:
-  static int OnMessage(const mg_connection* connection, const char* message) {
-    auto* const self = static_cast<Impl*>(mg_get_user_data(mg_get_context(connection)));
-    if (self != nullptr) {
-      const std::lock_guard lock(self->mutex_);
-      self->message_ = message;
-    }
-    return 1;  // suppresses the library's output
-  }
+  // The library's part: reads requests and writes replies on a thread of its own.
+  struct StopDaemon {
+    void operator()(MHD_Daemon* daemon) const { MHD_stop_daemon(daemon); }
+  };
+  struct Daemon {
+    std::atomic<size_t> connections = 0;
+    std::unique_ptr<MHD_Daemon, StopDaemon> daemon = {};  // stops first
+  };
 
-  static int OnRequest(mg_connection* connection) {
-    auto* const self = static_cast<Impl*>(mg_get_request_info(connection)->user_data);
-    const RequestHead head = HeadOf(connection);
-    std::optional<HttpReply> refusal = self->front_->Refusal(head);
-    // A client on this machine could otherwise bypass the check of its certificate.
-    if (self->relay_ != nullptr &&
-        !self->relay_->Owns(mg_get_request_info(connection)->remote_port)) {
-      refusal = self->front_->Refuse(head, absl::PermissionDeniedError("use TLS"));
-    }
-    std::string body;
-    const absl::Cleanup release = [&] { self->bodies_bytes_ -= body.size(); };
-    if (!refusal.has_value()) {
-      if (const absl::Status read = self->ReadBody(connection, body); !read.ok()) {
-        refusal = self->front_->Refuse(head, read);
-        if (absl::IsOutOfRange(read)) refusal->status = 413;
-      }
-    }
-    if (refusal.has_value()) {
-      Answer(connection, *refusal);
-      DropBody(connection);
-    } else {
-      Answer(connection, self->front_->Handle(head, body));
-    }
-    return 1;
-  }
+  absl::StatusOr<std::unique_ptr<Daemon>> MakeDaemon();
+  // Uses the present TLS files for new connections.
+  void Renew();
+  void TakeConnection(int fd);
 
-  // OUT_OF_RANGE: the body is too long. RESOURCE_EXHAUSTED: all bodies together are.
-  // INVALID_ARGUMENT: it ends early.
-  absl::Status ReadBody(mg_connection* connection, std::string& body) {
-    const int64_t announced = mg_get_request_info(connection)->content_length;
-    const absl::Status too_long = absl::OutOfRangeError(
-        absl::StrCat("the body is larger than ", options_.max_body_bytes, " bytes"));
-    if (announced > static_cast<int64_t>(options_.max_body_bytes)) return too_long;
-    std::array<char, 64 << 10> buffer;
-    const int64_t end_ns = NowNs() + kBodyTimeNs;
-    for (;;) {
-      if (NowNs() > end_ns) return absl::InvalidArgumentError("the body arrives too slowly");
-      const int got = mg_read(connection, buffer.data(), buffer.size());
-      if (got < 0) return absl::InvalidArgumentError("the body cannot be read");
-      if (got == 0) break;
-      const auto bytes = static_cast<size_t>(got);
-      if (body.size() + bytes > options_.max_body_bytes) return too_long;
-      if (bodies_bytes_.fetch_add(bytes) + bytes > options_.max_bodies_bytes) {
-        bodies_bytes_ -= bytes;
-        return absl::ResourceExhaustedError("too many large requests at once");
-      }
-      body.append(buffer.data(), bytes);
-    }
-    if (announced >= 0 && body.size() != static_cast<size_t>(announced)) {
-      return absl::InvalidArgumentError("the body ends early");
-    }
-    return absl::OkStatus();
-  }
+  static void* OnTarget(void* self, const char* target, MHD_Connection* connection);
+  static MHD_Result OnRequest(void* self, MHD_Connection* connection, const char* url,
+                              const char* method, const char* version, const char* data,
+                              size_t* data_bytes, void** request);
+  static void OnConnection(void* daemon, MHD_Connection* connection, void** context,
+                           MHD_ConnectionNotificationCode code);
+  static void OnEnd(void* self, MHD_Connection* connection, void** request,
+                    MHD_RequestTerminationCode why);
+
+  bool HasValidCertificate(MHD_Connection* connection) const;
+  MHD_Result ReadHead(Request& request, MHD_Connection* connection, const char* method);
+  MHD_Result ReadBody(Request& request, std::string_view data);
+  void ReleaseBody(Request& request);
+  // Answers complete requests until the server stops.
+  void AnswerRequests();
 
   // Constant once serving.
   const HttpServerOptions options_;
   Front* const front_;
-  std::unique_ptr<TlsRelay> relay_;  // null: no TLS
   std::string address_;
-  mg_context* context_ = nullptr;
 
   std::atomic<size_t> bodies_bytes_ = 0;
 
   std::mutex mutex_;
-  std::string message_ ABSL_GUARDED_BY(mutex_);  // the library's last message
+  std::condition_variable changed_;
+  std::deque<Request*> complete_ ABSL_GUARDED_BY(mutex_);
+  size_t unanswered_ ABSL_GUARDED_BY(mutex_) = 0;  // complete, but the reply is not sent yet
+  bool stops_ ABSL_GUARDED_BY(mutex_) = false;
+  // The last one takes new connections; those before it end theirs.
+  std::vector<std::unique_ptr<Daemon>> daemons_ ABSL_GUARDED_BY(mutex_);
+
+  std::vector<std::jthread> threads_;
+  std::unique_ptr<FileWatch> watch_;
+  std::unique_ptr<Listener> listener_;
 };
+
+HttpServer::Impl::~Impl() {
+  listener_.reset();
+  watch_.reset();
+  std::vector<std::unique_ptr<Daemon>> daemons;
+  {
+    std::unique_lock lock(mutex_);
+    stops_ = true;
+    changed_.notify_all();
+  }
+  threads_.clear();  // answers what is complete
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kLastReplies,
+                      [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return unanswered_ == 0; });
+    daemons.swap(daemons_);
+  }
+}
+
+absl::Status HttpServer::Impl::Start(const HostAndPort& where) {
+  KC_ASSIGN_OR_RETURN(auto daemon, MakeDaemon());
+  KC_ASSIGN_OR_RETURN(listener_, Listener::Bind(options_.address));
+  address_ = absl::StrCat(where.host, ":", listener_->port());
+  {
+    const std::lock_guard lock(mutex_);
+    daemons_.push_back(std::move(daemon));
+  }
+  for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { AnswerRequests(); });
+  if (const TlsOptions& tls = options_.tls; !tls.certificate_file.empty()) {
+    std::vector<std::string> paths = {tls.certificate_file, tls.key_file};
+    if (!tls.ca_file.empty()) paths.push_back(tls.ca_file);
+    watch_ = std::make_unique<FileWatch>(paths, tls.reload_interval, [this] { Renew(); });
+  }
+  listener_->Start([this](int, int fd) { TakeConnection(fd); });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<HttpServer::Impl::Daemon>> HttpServer::Impl::MakeDaemon() {
+  const TlsOptions& tls = options_.tls;
+  unsigned flags =
+      MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET;
+  std::string certificate;
+  std::string key;
+  std::string authority;
+  std::vector<MHD_OptionItem> settings;
+  if (!tls.certificate_file.empty()) {
+    KC_RETURN_IF_ERROR(CheckTlsFiles(tls).status());
+    KC_ASSIGN_OR_RETURN(certificate, ReadFile(tls.certificate_file));
+    KC_ASSIGN_OR_RETURN(key, ReadFile(tls.key_file));
+    flags |= MHD_USE_TLS;
+    settings.push_back({MHD_OPTION_HTTPS_MEM_CERT, 0, certificate.data()});
+    settings.push_back({MHD_OPTION_HTTPS_MEM_KEY, 0, key.data()});
+    settings.push_back({MHD_OPTION_HTTPS_PRIORITIES, 0, const_cast<char*>(kTlsPriorities)});
+    if (!tls.ca_file.empty()) {
+      KC_ASSIGN_OR_RETURN(authority, ReadFile(tls.ca_file));
+      settings.push_back({MHD_OPTION_HTTPS_MEM_TRUST, 0, authority.data()});
+    }
+  }
+  settings.push_back({MHD_OPTION_END, 0, nullptr});
+  auto made = std::make_unique<Daemon>();
+  made->daemon.reset(MHD_start_daemon(
+      flags, 0, nullptr, nullptr, &Impl::OnRequest, this, MHD_OPTION_URI_LOG_CALLBACK,
+      &Impl::OnTarget, this, MHD_OPTION_NOTIFY_COMPLETED, &Impl::OnEnd, this,
+      MHD_OPTION_NOTIFY_CONNECTION, &Impl::OnConnection, made.get(), MHD_OPTION_CONNECTION_LIMIT,
+      // Not reached: a daemon at its limit takes no connection later either.
+      2 * options_.max_connections + 64, MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds,
+      MHD_OPTION_CONNECTION_MEMORY_LIMIT, kHeadBytes, MHD_OPTION_ARRAY, settings.data(),
+      MHD_OPTION_END));
+  if (made->daemon == nullptr) {
+    return tls.certificate_file.empty()
+               ? absl::UnavailableError("cannot start the HTTP server")
+               : absl::InvalidArgumentError(absl::StrCat("GnuTLS cannot use ", tls.certificate_file,
+                                                         " and ", tls.key_file));
+  }
+  return made;
+}
+
+void HttpServer::Impl::Renew() {
+  auto daemon = MakeDaemon();
+  if (!daemon.ok()) return;                   // CertificateExpiry logs it
+  std::vector<std::unique_ptr<Daemon>> idle;  // stopped without the lock
+  const std::lock_guard lock(mutex_);
+  for (auto& earlier : std::exchange(daemons_, {})) {
+    (earlier->connections == 0 ? idle : daemons_).push_back(std::move(earlier));
+  }
+  daemons_.push_back(*std::move(daemon));
+}
+
+void HttpServer::Impl::TakeConnection(int fd) {
+  sockaddr_storage peer = {};
+  socklen_t bytes = sizeof(peer);
+  const std::lock_guard lock(mutex_);
+  size_t connections = 0;
+  for (const auto& daemon : daemons_) connections += daemon->connections;
+  if (connections >= options_.max_connections ||
+      getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &bytes) != 0) {
+    close(fd);
+    return;
+  }
+  Daemon& daemon = *daemons_.back();
+  ++daemon.connections;
+  // Closes the connection if it cannot be served.
+  const MHD_Result added =
+      MHD_add_connection(daemon.daemon.get(), fd, reinterpret_cast<sockaddr*>(&peer), bytes);
+  if (added == MHD_NO) --daemon.connections;
+}
+
+void HttpServer::Impl::OnConnection(void* daemon, MHD_Connection*, void**,
+                                    MHD_ConnectionNotificationCode code) {
+  if (code == MHD_CONNECTION_NOTIFY_CLOSED) --static_cast<Daemon*>(daemon)->connections;
+}
+
+void* HttpServer::Impl::OnTarget(void*, const char* target, MHD_Connection*) {
+  auto* const request = new Request();
+  request->head.target = target;
+  request->started_ns = NowNs();
+  return request;
+}
+
+MHD_Result HttpServer::Impl::OnRequest(void* self, MHD_Connection* connection, const char*,
+                                       const char* method, const char*, const char* data,
+                                       size_t* data_bytes, void** request) {
+  Impl& impl = *static_cast<Impl*>(self);
+  Request& at = *static_cast<Request*>(*request);
+  if (at.connection == nullptr) return impl.ReadHead(at, connection, method);
+  if (*data_bytes > 0) {
+    const std::string_view part(data, std::exchange(*data_bytes, 0));
+    return impl.ReadBody(at, part);
+  }
+  if (at.reply.has_value()) return Answer(connection, *at.reply);
+  const std::lock_guard lock(impl.mutex_);
+  if (impl.stops_) return MHD_NO;
+  MHD_suspend_connection(connection);
+  at.complete = true;
+  impl.complete_.push_back(&at);
+  ++impl.unanswered_;
+  impl.changed_.notify_one();
+  return MHD_YES;
+}
+
+void HttpServer::Impl::OnEnd(void* self, MHD_Connection*, void** request,
+                             MHD_RequestTerminationCode) {
+  Impl& impl = *static_cast<Impl*>(self);
+  const std::unique_ptr<Request> ended(static_cast<Request*>(*request));
+  if (ended == nullptr) return;
+  impl.ReleaseBody(*ended);
+  if (!ended->complete) return;
+  const std::lock_guard lock(impl.mutex_);
+  --impl.unanswered_;
+  impl.changed_.notify_all();
+}
+
+bool HttpServer::Impl::HasValidCertificate(MHD_Connection* connection) const {
+  if (options_.tls.ca_file.empty()) return true;
+  const MHD_ConnectionInfo* const info =
+      MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+  unsigned faults = 0;
+  return info != nullptr &&
+         gnutls_certificate_verify_peers2(static_cast<gnutls_session_t>(info->tls_session),
+                                          &faults) == GNUTLS_E_SUCCESS &&
+         faults == 0;
+}
+
+MHD_Result HttpServer::Impl::ReadHead(Request& request, MHD_Connection* connection,
+                                      const char* method) {
+  if (!HasValidCertificate(connection)) return MHD_NO;
+  request.connection = connection;
+  RequestHead& head = request.head;
+  head.method = method;
+  head.content_type = HeaderOf(connection, "Content-Type");
+  head.authorization = HeaderOf(connection, "Authorization");
+  head.popcorn_id = HeaderOf(connection, "X-Popcorn-Cli-Id");
+  head.from_web_page =
+      MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Origin") != nullptr;
+  request.reply = front_->Refusal(head);
+  return MHD_YES;
+}
+
+MHD_Result HttpServer::Impl::ReadBody(Request& request, std::string_view data) {
+  if (NowNs() - request.started_ns > kBodyTimeNs) return MHD_NO;
+  if (!request.reply.has_value()) {
+    absl::Status status;
+    if (request.body.size() + data.size() > options_.max_body_bytes) {
+      status = absl::OutOfRangeError(
+          absl::StrCat("the body is larger than ", options_.max_body_bytes, " bytes"));
+    } else if (bodies_bytes_.fetch_add(data.size()) + data.size() > options_.max_bodies_bytes) {
+      bodies_bytes_ -= data.size();
+      status = absl::ResourceExhaustedError("too many large requests at once");
+    }
+    if (status.ok()) {
+      request.body.append(data);
+      return MHD_YES;
+    }
+    request.reply = front_->Refuse(request.head, status);
+    if (absl::IsOutOfRange(status)) request.reply->status = 413;
+    ReleaseBody(request);
+  }
+  request.dropped_bytes += data.size();
+  return request.dropped_bytes <= kMaxDroppedBytes ? MHD_YES : MHD_NO;
+}
+
+void HttpServer::Impl::ReleaseBody(Request& request) {
+  bodies_bytes_ -= request.body.size();
+  request.body = std::string();
+}
+
+void HttpServer::Impl::AnswerRequests() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock,
+                  [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stops_ || !complete_.empty(); });
+    if (complete_.empty()) return;
+    Request& request = *complete_.front();
+    complete_.pop_front();
+    lock.unlock();
+    request.reply = front_->Handle(request.head, request.body);
+    MHD_resume_connection(request.connection);
+    lock.lock();
+  }
+}
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerOptions& options,
                                                               Front* front) {
-  absl::StatusOr<HostAndPort> where = ParseHostAndPort(options.address);
-  if (!where.ok()) return where.status();
+  KC_ASSIGN_OR_RETURN(const HostAndPort where, ParseHostAndPort(options.address));
   auto impl = std::make_unique<Impl>(options, front);
-  if (absl::Status status = impl->Start(*where); !status.ok()) return status;
+  KC_RETURN_IF_ERROR(impl->Start(where));
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 

@@ -13,23 +13,28 @@ namespace kernelcast::gateway {
 
 struct HttpServerOptions {
   std::string address = "127.0.0.1:0";  // host:port; port 0 picks a free port
+  // Replaced files apply to new connections. If they cannot be used, the earlier ones stay in use.
   TlsOptions tls = {};
-  // Requests at the same time; each has a thread. Further ones wait for a thread.
+  // Requests that are answered at the same time; each has a thread. Further ones wait.
   int threads = 128;
+  // Open connections. Further ones are closed at once.
+  unsigned max_connections = 8192;
   size_t max_body_bytes = size_t{8} << 20;
   // Of all requests together.
   size_t max_bodies_bytes = size_t{256} << 20;
 };
 
-// Serves a front over HTTP or HTTPS. Connections are closed after each reply, so that idle clients
-// hold no threads. Thread-safe.
+// Serves a front over HTTP or HTTPS. One thread reads all requests, so that slow clients hold no
+// thread; a complete request is answered by one of the others. Connections are closed after each
+// reply. Thread-safe.
 class HttpServer {
  public:
   // `front` must outlive the server. INVALID_ARGUMENT: invalid address or TLS files.
   // UNAVAILABLE: the address cannot be bound.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<HttpServer>> Start(
       const HttpServerOptions& options, Front* front);
-  // Stops, and waits for requests in progress. Takes up to two seconds.
+  // Accepts no more, answers the complete requests, and waits up to two seconds until their clients
+  // have read the replies.
   ~HttpServer();
 
   // host:port, as bound.

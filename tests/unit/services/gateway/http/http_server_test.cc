@@ -3,7 +3,10 @@
 #include <catch2/catch.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/rpc/listener.h"
 #include "services/gateway/dialects/dialects.h"
+#include "tests/support/eventually.h"
 #include "tests/support/http_connection.h"
 #include "tests/unit/services/gateway/fakes.h"
 
@@ -101,6 +104,59 @@ TEST_CASE("Damaged requests get errors and leave the server alive", "[gateway][h
   CHECK_THAT(world.Post("/slime/small", "{\"response\": \"\xff\"}"), StartsWith("HTTP/1.1 400"));
   CHECK_THAT(world.Ask("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"),
              StartsWith("HTTP/1.1 200"));
+}
+
+// Connections that are in the middle of a request and send nothing more.
+class SlowClients {
+ public:
+  SlowClients(const std::string& address, int count, const std::string& start) {
+    for (int i = 0; i < count; ++i) {
+      connections_.push_back(std::make_unique<kernelcast::testing::HttpConnection>(address));
+      connections_.back()->Send(start);
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<kernelcast::testing::HttpConnection>> connections_;
+};
+
+TEST_CASE("Slow clients do not keep others waiting", "[gateway][http]") {
+  RaiseDescriptorLimit();
+  // More than there are threads.
+  const ServerWorld world;
+  const std::string target = "POST /slime/softmax HTTP/1.1\r\n";
+  const std::string address = world.server->address();
+  const SlowClients silent(address, 200, "");
+  const SlowClients heads(address, 200, target + "Content-Length: 80");
+  const SlowClients bodies(address, 200, target + "Content-Length: 8000000\r\n\r\n");
+  const SlowClients parts(address, 200, target + "Content-Length: 8000000\r\n\r\n{\"resp");
+  const SlowClients chunks(address, 200, target + "Transfer-Encoding: chunked\r\n\r\nff\r\nx");
+  const std::string health = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  CHECK_THAT(world.Ask(health), StartsWith("HTTP/1.1 200"));
+  CHECK_THAT(world.Post("/slime", R"({"response": "int x;", "label": "small"})"),
+             StartsWith("HTTP/1.1 503"));
+  // A client that holds a thread holds it for 30 s or more.
+  CHECK(Clock::Real().MonotonicNs() - start_ns < 10'000'000'000);
+}
+
+TEST_CASE("Clients that do not read replies keep nobody waiting", "[gateway][http]") {
+  const ServerWorld world;
+  const std::string request = "GET /popcorn/leaderboards HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  const SlowClients deaf(world.server->address(), 100, request);
+  CHECK_THAT(world.Ask(request), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_CASE("Connections above the limit are closed", "[gateway][http]") {
+  const ServerWorld world({.max_connections = 10});
+  {
+    const SlowClients all(world.server->address(), 10, "GET /he");
+    kernelcast::testing::HttpConnection further(world.server->address());
+    CHECK(further.ReadAll().empty());
+  }
+  CHECK(kernelcast::testing::Eventually([&] {
+    return world.Ask("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").starts_with("HTTP/1.1 200");
+  }));
 }
 
 TEST_CASE("A server needs an address that is free", "[gateway][http]") {

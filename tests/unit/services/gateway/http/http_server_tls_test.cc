@@ -1,9 +1,8 @@
-#include "services/gateway/http/tls_context.h"
-
 #include <openssl/ssl.h>
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -64,6 +63,7 @@ struct Answer {
 
 // Asks for the leaderboards.
 Answer Ask(const std::string& address, const Files& files, const std::string& client = "") {
+  std::signal(SIGPIPE, SIG_IGN);  // a server that refuses the client may close first
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
                                                                   &SSL_CTX_free);
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
@@ -143,13 +143,13 @@ TEST_CASE("Invalid TLS files are named", "[gateway][tls]") {
   const Files files;
   TlsOptions tls = files.Options();
   tls.key_file = files.Path("client.key");
-  const absl::Status other_key = TlsContext::Create(tls).status();
-  CHECK(absl::IsInvalidArgument(other_key));
-  CHECK_THAT(std::string(other_key.message()), Contains("client.key is not the key"));
-  tls.certificate_file = files.Path("none.pem");
   testing::World world;
   MetricsRegistry metrics;
   Front front(world.context, {}, nullptr, &metrics);
+  const absl::Status other_key = HttpServer::Start({.tls = tls}, &front).status();
+  CHECK(absl::IsInvalidArgument(other_key));
+  CHECK_THAT(std::string(other_key.message()), Contains("client.key is not the key"));
+  tls.certificate_file = files.Path("none.pem");
   const absl::Status missing = HttpServer::Start({.tls = tls}, &front).status();
   CHECK(absl::IsInvalidArgument(missing));
   CHECK_THAT(std::string(missing.message()), Contains("none.pem"));
