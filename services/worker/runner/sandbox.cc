@@ -23,9 +23,9 @@ scmp_datum_t Address(const std::atomic<uint32_t>* word) {
   return static_cast<scmp_datum_t>(reinterpret_cast<uintptr_t>(word));
 }
 
-// Allows what memory allocation, abort(), printing and the runner's own loop need. Of these calls
-// only the runner's wait for its next command sleeps, and a write to a full pipe until the judge
-// reads it, within a millisecond. Everything else traps: files, processes, threads, signals to
+// Allows what memory allocation, abort(), printing and the runner's own loop need. Two of
+// these calls sleep: the runner's wait for its next command, and a write to a full pipe, which the
+// judge reads every millisecond. Everything else traps: files, processes, threads, signals to
 // others, handlers, timers, sockets, executable memory.
 bool LoadFilter(const ControlBlock& block) {
   const auto self = static_cast<scmp_datum_t>(getpid());
