@@ -285,8 +285,9 @@ TEST_CASE("A worker judges with any mask of file modes and few descriptors", "[s
 
 TEST_CASE("A service that may not open enough files names the limit") {
   const TemporaryFolder folder("limit");
-  Service service("kernelcast-worker", {"--cache-dir", folder.File("cache")}, folder,
-                  {.launcher = {"/bin/sh", "-c", "ulimit -n 100; exec \"$0\" \"$@\""}});
+  ServiceSite site;
+  site.launcher = {"/bin/sh", "-c", "ulimit -n 100; exec \"$0\" \"$@\""};
+  Service service("kernelcast-worker", {"--cache-dir", folder.File("cache")}, folder, site);
   const absl::Status started = service.Start();
   CHECK_FALSE(started.ok());
   CHECK_THAT(std::string(started.message()),
