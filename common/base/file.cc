@@ -7,6 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/base/utf8.h"
 
 namespace kernelcast {
 namespace {
@@ -30,6 +32,12 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
     content.append(chunk.data(), count);
   }
   if (std::ferror(file.get()) != 0) return CannotRead(path);
+  return content;
+}
+
+absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
+  KC_ASSIGN_OR_RETURN(std::string content, ReadFile(path));
+  DropByteOrderMark(content);
   return content;
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/base/utf8.h"
 
 namespace kernelcast {
 namespace {
@@ -63,6 +64,10 @@ absl::Status ForEachGzipLine(const std::string& path, const OnGzipLine& on_line,
                              int64_t max_line_bytes) {
   int64_t number = 1;
   std::string line;
+  const auto end_line = [&] {
+    if (number == 1) DropByteOrderMark(line);
+    return on_line(number, line);
+  };
   const auto on_chunk = [&](std::string_view chunk) -> absl::Status {
     for (;;) {
       const size_t end = chunk.find('\n');
@@ -73,14 +78,14 @@ absl::Status ForEachGzipLine(const std::string& path, const OnGzipLine& on_line,
       }
       line.append(part);
       if (end == std::string_view::npos) return absl::OkStatus();
-      KC_RETURN_IF_ERROR(on_line(number, line));
+      KC_RETURN_IF_ERROR(end_line());
       ++number;
       line.clear();
       chunk.remove_prefix(end + 1);
     }
   };
   KC_RETURN_IF_ERROR(ForEachChunk(path, /*bound_plain=*/false, max_bytes, on_chunk));
-  return line.empty() ? absl::OkStatus() : on_line(number, line);
+  return line.empty() ? absl::OkStatus() : end_line();
 }
 
 }  // namespace kernelcast

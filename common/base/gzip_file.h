@@ -17,9 +17,10 @@ inline constexpr int64_t kMaxGzipBytes = int64_t{1} << 30;
 [[nodiscard]] absl::StatusOr<std::string> ReadGzipFile(const std::string& path,
                                                        int64_t max_bytes = kMaxGzipBytes);
 
-// Calls `on_line` with each line, without its end, and its number from 1. Stops at its first error
-// and returns it. Reads as it goes: a file that gzip has not made may have any size. Errors as of
-// ReadGzipFile; INVALID_ARGUMENT, with the line's number: it has more than `max_line_bytes`.
+// Calls `on_line` with each line, without its end (and a byte order mark), and its number from 1.
+// Stops at its first error and returns it. Reads as it goes: a file that gzip has not made may have
+// any size. Errors as of ReadGzipFile; INVALID_ARGUMENT, with the line's number: it has more than
+// `max_line_bytes`.
 using OnGzipLine = std::function<absl::Status(int64_t number, const std::string& line)>;
 inline constexpr int64_t kMaxGzipLineBytes = int64_t{64} << 20;
 [[nodiscard]] absl::Status ForEachGzipLine(const std::string& path, const OnGzipLine& on_line,

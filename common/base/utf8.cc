@@ -117,4 +117,14 @@ std::string_view TruncateUtf8Front(std::string_view text, size_t max_bytes) {
   return text.substr(start);
 }
 
+std::string_view WithoutByteOrderMark(std::string_view text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  return text;
+}
+
+void DropByteOrderMark(std::string& text) {
+  text.erase(0, text.size() - WithoutByteOrderMark(text).size());
+}
+
 }  // namespace kernelcast

@@ -12,6 +12,11 @@ namespace kernelcast {
 // whole call.
 bool IsValidUtf8(std::string_view text);
 
+// The text without the byte order mark that some editors write at its start.
+std::string_view WithoutByteOrderMark(std::string_view text);
+// Removes it.
+void DropByteOrderMark(std::string& text);
+
 // Replaces each maximal invalid part with U+FFFD. The result may be longer than `text`.
 std::string SanitizeUtf8(std::string_view text);
 

@@ -204,7 +204,11 @@ int ParseServiceFlags(CLI::App& app, int argc, char** argv) {
 }
 
 int RunService(int (*run)(int argc, char** argv), int argc, char** argv) {
-  RaiseDescriptorLimit();
+  if (const int64_t limit = RaiseDescriptorLimit(); limit < kFewestDescriptors) {
+    Log(LogLevel::kError, "the limit of open files is too low",
+        {{"limit", limit}, {"needed", kFewestDescriptors}, {"raise_with", "ulimit -n"}});
+    return 1;
+  }
   try {
     return run(argc, argv);
   } catch (const std::exception& e) {

@@ -1,6 +1,7 @@
 #include "common/convert/convert.h"
 
 #include "common/base/status.h"
+#include "common/base/utf8.h"
 #include "common/convert/convert_internal.h"
 
 namespace kernelcast {
@@ -138,7 +139,7 @@ absl::StatusOr<Candidate> FromProto(const v1::Candidate& proto) {
   candidate.problem_id = proto.problem_id();
   candidate.target = proto.target();
   KC_ASSIGN_OR_RETURN(candidate.kind, EnumFromProto(kCandidateKinds, proto.kind(), "kind"));
-  candidate.source = proto.source();
+  candidate.source = std::string(WithoutByteOrderMark(proto.source()));
   candidate.flags = Strings(proto.flags());
   candidate.tunables.reserve(proto.tunables_size());
   for (const v1::Tunable& tunable : proto.tunables()) {

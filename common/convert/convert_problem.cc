@@ -1,4 +1,5 @@
 #include "common/base/status.h"
+#include "common/base/utf8.h"
 #include "common/convert/convert.h"
 #include "common/convert/convert_internal.h"
 #include "common/domain/python_task.h"
@@ -120,6 +121,8 @@ absl::StatusOr<Problem> ProblemFromProto(const v1::Problem& proto) {
   files.reserve(proto.files_size());
   for (const v1::SourceFile& file : proto.files()) {
     files.push_back({file.path(), file.content()});
+    // An id that is given is that of the files as they are.
+    if (proto.problem_id().empty()) DropByteOrderMark(files.back().content);
   }
   KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(std::move(files)));
   if (!proto.problem_id().empty() && proto.problem_id() != problem.problem_id) {

@@ -168,7 +168,7 @@ absl::StatusOr<ExpectedVerdicts> ParseExpectedVerdicts(const std::string& file,
 absl::StatusOr<std::optional<ExpectedVerdicts>> ReadExpectedVerdicts(const std::string& folder,
                                                                      const Space& space) {
   const std::string file = absl::StrCat("space/expected_verdicts_", space.target, ".yaml");
-  const absl::StatusOr<std::string> content = ReadFile(absl::StrCat(folder, "/", file));
+  const absl::StatusOr<std::string> content = ReadTextFile(absl::StrCat(folder, "/", file));
   if (absl::IsNotFound(content.status())) return std::optional<ExpectedVerdicts>();
   if (!content.ok()) return content.status();
   KC_ASSIGN_OR_RETURN(ExpectedVerdicts verdicts, ParseExpectedVerdicts(file, *content, space));

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/base/utf8.h"
 #include "common/domain/text.h"
 
 namespace kernelcast {
@@ -79,6 +80,7 @@ absl::StatusOr<std::string> FolderFiles::Read(const std::string& path) {
     }
   }
   if (!stream.eof()) return absl::NotFoundError("cannot be read");
+  DropByteOrderMark(content);
   return content;
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/base/utf8.h"
 #include "common/domain/task_problem.h"
 #include "common/domain/text.h"
 
@@ -33,6 +34,7 @@ absl::StatusOr<ProblemFile> ReadTaskFile(const fs::path& path, const std::string
         absl::StrCat(name, ": has more than ", kMaxProblemBytes, " bytes"));
   }
   if (stream.bad()) return absl::NotFoundError(absl::StrCat(name, ": cannot be read"));
+  DropByteOrderMark(content);
   return ProblemFile{name, std::move(content)};
 }
 

@@ -60,6 +60,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) 
     return absl::NotFoundError(absl::StrCat("has more than ", max_bytes, " bytes"));
   }
   text.resize(static_cast<size_t>(input.gcount()));
+  DropByteOrderMark(text);
   return text;
 }
 

@@ -23,11 +23,13 @@ extern "C" {
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/process/process_limit.h"
 
 namespace kernelcast {
 namespace {
 
-constexpr int kMaxChildDescriptor = 255;
+// Above it the parent needs descriptors, so it is low: some machines permit only 256.
+constexpr int kMaxChildDescriptor = 31;
 
 absl::Status ErrnoStatus(int error, const std::string& what) {
   return absl::Status(absl::ErrnoToStatusCode(error), absl::StrCat(what, ": ", strerror(error)));
@@ -289,6 +291,8 @@ ChildExit ChildProcess::Wait(int64_t timeout_ns) {
   }
   return exit_;
 }
+
+int64_t ChildProcess::CpuNs() const { return ended_ ? 0 : ProcessCpuNs(pid_); }
 
 bool ChildProcess::Poll() {
   if (ended_) {

@@ -22,7 +22,7 @@ struct ChildOptions {
   std::string working_directory;         // empty: the parent's
   // {descriptor in the parent, number in the child}. All other descriptors are closed in the child,
   // except 0, which reads /dev/null, and 1 and 2, which are the output. The parent's descriptors
-  // stay open. The numbers in the child must be below 256 and distinct.
+  // stay open. The numbers in the child must be below 32 and distinct.
   std::vector<std::pair<int, int>> descriptors;
   // Standard output and error share a pipe. The last kept_output_bytes are kept. The child is
   // killed if it writes more than max_output_bytes.
@@ -65,6 +65,9 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
 
+  // Processor time of all its threads so far, without its children. 0 once it has ended.
+  int64_t CpuNs() const;
+
   // Reads output and waits until the child has ended or `timeout_ns` has passed. On timeout, kills
   // the whole group and sets timed_out. Later calls return the same result.
   ChildExit Wait(int64_t timeout_ns);
@@ -74,6 +77,10 @@ class ChildProcess {
 
   // Sends SIGKILL to the whole group. May be called at any time.
   void Kill();
+
+  // Readable when there is output to read with Poll; -1: it is closed. While nobody reads, a child
+  // that prints waits once the pipe is full.
+  int output_fd() const { return output_fd_; }
 
   // Standard output and error so far, at most kept_output_bytes.
   const std::string& output() const { return output_; }

@@ -15,7 +15,7 @@ constexpr size_t kMaxFileBytes = 256 << 10;
 constexpr size_t kHashDigitsShown = 8;
 
 absl::StatusOr<std::string> ReadText(const std::string& path) {
-  KC_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
+  KC_ASSIGN_OR_RETURN(std::string text, ReadTextFile(path));
   if (text.size() > kMaxFileBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": longer than ", kMaxFileBytes, " bytes"));

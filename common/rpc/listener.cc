@@ -348,12 +348,15 @@ void Listener::Stop() {
 
 int64_t Listener::failures() const { return impl_->failures; }
 
-void RaiseDescriptorLimit() {
+int64_t RaiseDescriptorLimit() {
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < kEnoughDescriptors) {
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kFewestDescriptors;
+  if (limit.rlim_cur < kEnoughDescriptors) {
     limit.rlim_cur = std::min(limit.rlim_max, kEnoughDescriptors);
     setrlimit(RLIMIT_NOFILE, &limit);
+    getrlimit(RLIMIT_NOFILE, &limit);
   }
+  return static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, std::numeric_limits<int>::max()));
 }
 
 }  // namespace kernelcast

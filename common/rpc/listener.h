@@ -50,8 +50,11 @@ class Listener {
   std::unique_ptr<Impl> impl_;
 };
 
-// Raises the descriptor limit of this process to its hard limit, at most 65536.
-void RaiseDescriptorLimit();
+// A service does not work with fewer descriptors.
+inline constexpr int64_t kFewestDescriptors = 128;
+
+// Raises the descriptor limit of this process to its hard limit, at most 65536. Returns it.
+int64_t RaiseDescriptorLimit();
 
 }  // namespace kernelcast
 

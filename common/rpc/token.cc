@@ -128,7 +128,7 @@ std::string TokenHashText(const TokenHash& hash) {
 }
 
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
-  KC_ASSIGN_OR_RETURN(std::string token, ReadFile(path));
+  KC_ASSIGN_OR_RETURN(std::string token, ReadTextFile(path));
   absl::StripAsciiWhitespace(&token);
   if (token.size() < kMinTokenSize || token.size() > kMaxTokenSize ||
       !std::ranges::all_of(token, IsTokenCharacter)) {
@@ -170,7 +170,7 @@ absl::StatusOr<TokenTable> TokenTable::Parse(const std::string& yaml) {
 }
 
 absl::StatusOr<TokenTable> TokenTable::Read(const std::string& path) {
-  KC_ASSIGN_OR_RETURN(const std::string yaml, ReadFile(path));
+  KC_ASSIGN_OR_RETURN(const std::string yaml, ReadTextFile(path));
   absl::StatusOr<TokenTable> table = Parse(yaml);
   if (!table.ok()) {
     return absl::InvalidArgumentError(

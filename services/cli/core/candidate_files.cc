@@ -13,6 +13,7 @@
 #include "common/base/bounded_json.h"
 #include "common/base/gzip_file.h"
 #include "common/base/status.h"
+#include "common/base/utf8.h"
 #include "common/domain/candidate_json.h"
 #include "common/domain/text.h"
 #include "services/cli/core/paths.h"
@@ -193,6 +194,7 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadLines(const fs::path& path,
     if (named.name.empty()) named.name = absl::StrCat(stem, "#", number);
     candidate.name = named.name;
     KC_ASSIGN_OR_RETURN(candidate.source, TextAt(where, object, "source"));
+    DropByteOrderMark(candidate.source);
     KC_ASSIGN_OR_RETURN(const std::string source_file, TextAt(where, object, "source_file"));
     if (candidate.source.empty() == source_file.empty()) {
       return absl::InvalidArgumentError(

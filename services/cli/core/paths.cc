@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
+#include "common/base/utf8.h"
 #include "common/domain/task_files.h"
 #include "common/domain/text.h"
 
@@ -205,6 +206,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
     }
   }
   close(file);
+  DropByteOrderMark(content);
   return content;
 }
 

@@ -48,7 +48,8 @@ std::vector<std::string> ListProblems(const std::string& folder);
 // file.
 [[nodiscard]] absl::Status WriteFileAtomically(const std::string& path, std::string_view content);
 
-// NOT_FOUND, or INVALID_ARGUMENT if larger than `max_bytes`.
+// Returns a text without a byte order mark. NOT_FOUND, or INVALID_ARGUMENT if larger than
+// `max_bytes`.
 [[nodiscard]] absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes);
 
 }  // namespace kernelcast::cli

@@ -129,7 +129,7 @@ Catalogue::Catalogue(std::vector<Served> served, Site own_references)
 
 absl::StatusOr<Catalogue> Catalogue::Read(const std::string& path,
                                           const std::vector<std::string>& problem_folders) {
-  KC_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  KC_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   KC_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(path, text));
   const Cursor top{&path, &root, "", root.line};
   KC_RETURN_IF_ERROR(ExpectKeys(top, {"serve"}, {"own_references"}));

@@ -62,7 +62,7 @@ void CompileJob::Send(Peer& peer, std::stop_token stop, Peer::Done ended) {
                  {timeout, std::move(stop), "kernelcast.v1.Worker/Compile", worker.address, trace},
                  [this, &worker, ended = std::move(ended)](const absl::Status& status,
                                                            const v1::CompileReply& reply) {
-                   ended(Read(worker, status, reply));
+                   ended(Read(worker, status, request.request_id(), reply));
                  });
 }
 
@@ -79,15 +79,16 @@ void CompileJob::SendInBatch(WorkerPeer& worker, Peer::Done ended) {
                              worker.compiles.Renew();
                            ended(error);
                          } else {
-                           ended(Read(worker, status, *answer));
+                           // A stream finds the request by its own id.
+                           ended(Read(worker, status, answer->request_id(), *answer));
                          }
                        });
 }
 
 absl::Status CompileJob::Read(const WorkerPeer& worker, const absl::Status& status,
-                              const v1::CompileReply& reply) {
+                              const std::string& id, const v1::CompileReply& reply) {
   if (!status.ok()) return status;
-  auto compiled = ReadCompileReply(reply);
+  auto compiled = ReadCompileReply(id, reply);
   if (compiled.ok()) {
     result = *std::move(compiled);
   } else {

@@ -60,7 +60,7 @@ struct CompileJob final : WorkerJob {
 
  private:
   void SendInBatch(WorkerPeer& worker, Peer::Done ended);
-  absl::Status Read(const WorkerPeer& worker, const absl::Status& status,
+  absl::Status Read(const WorkerPeer& worker, const absl::Status& status, const std::string& id,
                     const v1::CompileReply& reply);
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/id.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
 #include "services/orchestrator/clients/worker_calls.h"
@@ -263,6 +264,7 @@ void WorkerPool::Compile(const std::string& request_id, std::shared_ptr<const Pr
   job->request_id = request_id;
   job->target = candidate.target;
   job->device_model = device_model;
+  job->request.set_request_id(RandomId("r_"));
   job->request.set_problem_id(problem->problem_id);
   job->request.set_target(candidate.target);
   *job->request.mutable_candidate() = ToProto(candidate);
@@ -276,6 +278,7 @@ void WorkerPool::CompileReference(std::shared_ptr<const Problem> problem, const 
   auto job = std::make_shared<CompileJob>();
   job->target = target;
   job->device_model = device_model;
+  job->request.set_request_id(RandomId("r_"));
   job->request.set_problem_id(problem->problem_id);
   job->request.set_target(target);
   job->request.set_reference(true);
@@ -291,6 +294,7 @@ void WorkerPool::Measure(const std::string& request_id, std::shared_ptr<const Pr
   job->request_id = request_id;
   job->target = candidate.target;
   job->device_model = device_model;
+  job->request.set_request_id(RandomId("r_"));
   *job->request.mutable_candidate() = ToProto(candidate);
   job->request.set_level(ToProto(spec.level));
   job->request.set_stop_below(spec.stop_below);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
 #include "common/convert/convert.h"
 #include "common/domain/measurement_check.h"
 
@@ -19,9 +20,18 @@ absl::Status Impossible(const absl::Status& status) {
       absl::StrCat("the worker's reply is impossible: ", std::string(status.message())));
 }
 
+// Whether the reply is for another request, such as one that a proxy or a worker has mixed up.
+absl::Status CheckRequestId(const std::string& asked, const std::string& answered) {
+  if (asked == answered) return absl::OkStatus();
+  return Impossible(absl::InvalidArgumentError(
+      absl::StrCat("request_id: it is for another request than ", asked)));
+}
+
 }  // namespace
 
-absl::StatusOr<CompileResult> ReadCompileReply(const v1::CompileReply& reply) {
+absl::StatusOr<CompileResult> ReadCompileReply(const std::string& request_id,
+                                               const v1::CompileReply& reply) {
+  KC_RETURN_IF_ERROR(CheckRequestId(request_id, reply.request_id()));
   if (reply.has_compile_error()) {
     auto error = FromProto(reply.compile_error());
     if (!error.ok()) return Impossible(error.status());
@@ -38,6 +48,7 @@ absl::StatusOr<CompileResult> ReadCompileReply(const v1::CompileReply& reply) {
 
 absl::StatusOr<MeasureResult> ReadMeasureReply(const v1::MeasureRequest& asked,
                                                const v1::MeasureReply& reply) {
+  KC_RETURN_IF_ERROR(CheckRequestId(asked.request_id(), reply.request_id()));
   if (reply.has_compile_error()) {
     auto error = FromProto(reply.compile_error());
     if (!error.ok()) return Impossible(error.status());

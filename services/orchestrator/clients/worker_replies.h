@@ -12,7 +12,8 @@ namespace kernelcast::orchestrator {
 // Workers are trusted to be ours but not to be correct, so their replies are checked first.
 // INTERNAL, like the failure of a worker: the reply does not belong to this request or is
 // impossible.
-[[nodiscard]] absl::StatusOr<CompileResult> ReadCompileReply(const v1::CompileReply& reply);
+[[nodiscard]] absl::StatusOr<CompileResult> ReadCompileReply(const std::string& request_id,
+                                                             const v1::CompileReply& reply);
 [[nodiscard]] absl::StatusOr<MeasureResult> ReadMeasureReply(const v1::MeasureRequest& asked,
                                                              const v1::MeasureReply& reply);
 

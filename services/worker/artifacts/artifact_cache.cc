@@ -21,6 +21,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "kernelcast artifact 2\n";
+// What an entry holds. 1 was an error, among them those of compilers that did not work; such
+// entries are dropped.
+constexpr uint64_t kSuccess = 0;
+constexpr uint64_t kError = 2;
 constexpr size_t kHashBytes = 32;
 constexpr const char* kSuffix = ".entry";
 constexpr const char* kTemporarySuffix = ".new";
@@ -85,12 +89,12 @@ std::string EncodeCacheEntry(const CompileResult& result) {
   Writer writer;
   writer.Number(static_cast<uint64_t>(result.compile_ns));
   if (const auto* error = std::get_if<CompileError>(&result.result)) {
-    writer.Number(1);
+    writer.Number(kError);
     writer.Number(static_cast<uint64_t>(error->stage));
     writer.Text(error->log);
   } else {
     const auto& success = std::get<CompileSuccess>(result.result);
-    writer.Number(0);
+    writer.Number(kSuccess);
     writer.Text(success.facts.schema);
     writer.Number(success.facts.values.size());
     for (const double value : success.facts.values) {
@@ -120,11 +124,14 @@ std::optional<CompileResult> DecodeCacheEntry(const std::string& file) {
   Reader reader(payload);
   CompileResult result;
   result.compile_ns = static_cast<int64_t>(reader.Number());
-  if (reader.Number() == 1) {
+  const uint64_t kind = reader.Number();
+  if (kind == kError) {
     CompileError error;
     error.stage = static_cast<CompileStage>(reader.Number());
     error.log = reader.Text();
     result.result = std::move(error);
+  } else if (kind != kSuccess) {
+    return std::nullopt;
   } else {
     CompileSuccess success;
     success.facts.schema = reader.Text();

@@ -6,8 +6,12 @@
 //
 // PROGRAM sees only FOLDER, which is writable, and the paths. It has no network and no privileges.
 // --report prints the protections that this machine does not permit, one per line.
+//
+// If descriptor 4 is open, it gets one byte when PROGRAM is about to be run and another if it
+// cannot be run (status_wire.h). PROGRAM does not inherit it.
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -20,6 +24,7 @@
 #include <vector>
 
 #include "services/worker/compiler_sandbox/filter.h"
+#include "services/worker/compiler_sandbox/status_wire.h"
 #include "services/worker/sandbox/file_view.h"
 #include "services/worker/sandbox/landlock.h"
 #include "services/worker/sandbox/privileges.h"
@@ -98,7 +103,13 @@ bool Enter(const Arguments& arguments, std::vector<const char*>& missing) {
   return true;
 }
 
+// Says how far this process got. Without a reader there is nothing to say.
+void Tell(char state) {
+  if (write(sandbox_status::kFd, &state, 1) != 1) return;
+}
+
 int Run(int argc, char** argv) {
+  fcntl(sandbox_status::kFd, F_SETFD, FD_CLOEXEC);
   Arguments arguments;
   if (!Parse(argc, argv, arguments)) {
     fprintf(stderr, "kernelcast-compiler-sandbox is started by the worker only\n");
@@ -113,7 +124,9 @@ int Run(int argc, char** argv) {
     for (const char* name : missing) printf("%s\n", name);
     return 0;
   }
+  Tell(sandbox_status::kRunning);
   execv(arguments.program[0], arguments.program);
+  Tell(sandbox_status::kNotRun);
   fprintf(stderr, "cannot run %s: %s\n", arguments.program[0], std::strerror(errno));
   return kCannotRun;
 }

@@ -9,6 +9,10 @@
 
 namespace kernelcast::worker {
 
+// A process of a candidate or a task that prints more than this is ended. The end of what it prints
+// is kept.
+inline constexpr int64_t kMaxCandidateOutputBytes = 16 << 20;
+
 // Versions of the measuring protocols. Change one whenever the meaning of its numbers changes.
 inline constexpr std::string_view kCpuMeasuringProtocol = "cpu/3";
 inline constexpr std::string_view kCudaMeasuringProtocol = "cuda/6";

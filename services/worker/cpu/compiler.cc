@@ -24,6 +24,10 @@ constexpr const char* kAssemblyName = "kernel.s";
 constexpr const char* kDependencyName = "kernel.d";
 constexpr const char* kRelocatableName = "kernel.o";
 constexpr const char* kObjectName = "kernel.so";
+// Needs what candidates need: headers, the assembler and the linker.
+constexpr const char* kControlSource =
+    "#include <kernelcast/candidate.h>\n#include <cmath>\n"
+    "extern \"C\" double control(double x) { return std::sqrt(x); }\n";
 
 CompileResult Refused(CompileStage stage, std::string log) {
   CompileResult result;
@@ -54,12 +58,32 @@ std::string CpuCompiler::ArtifactId(const std::string& source,
 
 absl::StatusOr<CompilerStep> CpuCompiler::Run(const std::string& program,
                                               const std::vector<std::string>& arguments,
-                                              const std::string& directory,
+                                              const std::string& directory, Evidence evidence,
                                               const CancelToken& cancel) const {
   std::vector<std::string> argv = {program};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
-  return RunCompilerStep(sandbox_, argv, CompilerEnvironment(directory), directory, options_.limits,
-                         cancel);
+  return RunWithVerdict(
+      directory, evidence,
+      [&] {
+        return RunCompilerStep(sandbox_, argv, CompilerEnvironment(directory), directory,
+                               options_.limits, cancel);
+      },
+      [&] { return RunControl(cancel); });
+}
+
+absl::StatusOr<CompilerStep> CpuCompiler::RunControl(const CancelToken& cancel) const {
+  KC_ASSIGN_OR_RETURN(const WorkFolder folder,
+                      WorkFolder::Make(options_.work_directory, sandbox_.uid));
+  KC_RETURN_IF_ERROR(folder.Write(kSourceName, kControlSource));
+  std::vector<std::string> argv = {toolchain_.compiler};
+  argv.insert(argv.end(), BaseFlags().begin(), BaseFlags().end());
+  for (const std::string& include : options_.include_directories) {
+    argv.push_back(absl::StrCat("-I", include));
+  }
+  const std::vector<std::string> link = LinkArguments({kSourceName, "-o", kObjectName, "-lm"});
+  argv.insert(argv.end(), link.begin(), link.end());
+  return RunCompilerStep(sandbox_, argv, CompilerEnvironment(folder.path()), folder.path(),
+                         options_.limits, cancel);
 }
 
 absl::StatusOr<CompileResult> CpuCompiler::Compile(const std::string& source,
@@ -101,14 +125,17 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const WorkFolder& folder,
     allowed.push_back(include);
   }
   arguments.emplace_back(kSourceName);
-  KC_ASSIGN_OR_RETURN(const CompilerStep compiled,
-                      Run(toolchain_.compiler, arguments, folder.path(), cancel));
+  KC_ASSIGN_OR_RETURN(
+      const CompilerStep compiled,
+      Run(toolchain_.compiler, arguments, folder.path(), Evidence::kDiagnostic, cancel));
+  // What it was stopped at writing says nothing.
+  if (compiled.limit) return Refused(CompileStage::kLimit, compiled.LastLine());
   const auto dependencies = folder.Read(kDependencyName);
   if (auto problem = CheckDependencies(dependencies.value_or(""), kSourceName, allowed)) {
     return Refused(CompileStage::kAdmission, *problem);
   }
   if (!compiled.ok) {
-    return Refused(compiled.limit ? CompileStage::kLimit : CompileStage::kCompiler,
+    return Refused(CompileStage::kCompiler,
                    std::string(TruncateUtf8(compiled.log,
                                             static_cast<size_t>(options_.limits.max_log_bytes))));
   }
@@ -129,11 +156,16 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const WorkFolder& folder,
   }
   KC_ASSIGN_OR_RETURN(
       const CompilerStep assembled,
-      Run(assembler.empty() ? toolchain_.compiler : assembler, assemble, folder.path(), cancel));
+      Run(assembler.empty() ? toolchain_.compiler : assembler, assemble, folder.path(),
+          assembler.empty() ? Evidence::kDiagnostic : Evidence::kExitCode, cancel));
   if (!assembled.ok) {
     return Refused(assembled.limit ? CompileStage::kLimit : CompileStage::kCompiler, assembled.log);
   }
-  const auto relocatable = ReadRelocatable(folder.Read(kRelocatableName).value_or(""));
+  const auto assembled_object = folder.Read(kRelocatableName);
+  if (!assembled_object) {
+    return absl::UnavailableError(absl::StrCat("the assembler left no ", kRelocatableName));
+  }
+  const auto relocatable = ReadRelocatable(*assembled_object);
   if (!relocatable.ok()) {
     return Refused(CompileStage::kAdmission, std::string(relocatable.status().message()));
   }
@@ -145,7 +177,7 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const WorkFolder& folder,
     link.insert(link.end(), {"-nodefaultlibs", "-lc", "-lgcc", "-lgcc_s"});
   }
   KC_ASSIGN_OR_RETURN(const CompilerStep linked,
-                      Run(toolchain_.compiler, link, folder.path(), cancel));
+                      Run(toolchain_.compiler, link, folder.path(), Evidence::kExitCode, cancel));
   if (!linked.ok) {
     return Refused(linked.limit ? CompileStage::kLimit : CompileStage::kLinker, linked.log);
   }

@@ -10,6 +10,7 @@
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/target.h"
 #include "services/worker/native/compiler_step.h"
+#include "services/worker/native/step_verdict.h"
 #include "services/worker/native/toolchain.h"
 
 namespace kernelcast::worker {
@@ -40,7 +41,7 @@ class CpuCompiler {
   std::string ArtifactId(const std::string& source, const std::vector<std::string>& flags) const;
 
   // A source that does not compile is a result. CANCELLED, DEADLINE_EXCEEDED: the token was
-  // stopped. UNAVAILABLE: no process can be started, or the disk is full.
+  // stopped. UNAVAILABLE: the compiler does not work, e.g. because the disk is full.
   [[nodiscard]] absl::StatusOr<CompileResult> Compile(const std::string& source,
                                                       const std::vector<std::string>& flags,
                                                       const CancelToken& cancel) const;
@@ -48,7 +49,10 @@ class CpuCompiler {
  private:
   absl::StatusOr<CompilerStep> Run(const std::string& program,
                                    const std::vector<std::string>& arguments,
-                                   const std::string& directory, const CancelToken& cancel) const;
+                                   const std::string& directory, Evidence evidence,
+                                   const CancelToken& cancel) const;
+  // Compiles and links a correct source.
+  absl::StatusOr<CompilerStep> RunControl(const CancelToken& cancel) const;
   absl::StatusOr<CompileResult> CompileIn(const WorkFolder& folder, const std::string& source,
                                           const std::vector<std::string>& flags,
                                           const CancelToken& cancel) const;

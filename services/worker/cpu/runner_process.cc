@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
+#include "common/process/process_limit.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -152,6 +153,7 @@ RunnerProcess::End RunnerProcess::Await(uint32_t sequence, int64_t start_ns, int
                                         const CancelToken& cancel, int64_t& end_ns) {
   std::atomic<uint32_t>& done = block().done_sequence;
   int64_t next_look_ns = start_ns + kHousekeepingNs;
+  ProcessLimit limit(child_->pid(), limit_ns, ProcessLimit::Watch::kWhenPassed);
   bool asleep = !judge_may_spin_;
   for (;;) {
     for (int turn = 0; turn < 32 && !asleep; ++turn) {
@@ -183,7 +185,7 @@ RunnerProcess::End RunnerProcess::Await(uint32_t sequence, int64_t start_ns, int
       end_ns = MonotonicNowNs();
       return done.load() == sequence ? End::kDone : End::kDied;
     }
-    if (now_ns - start_ns > limit_ns) {
+    if (limit.Exceeded()) {
       child_->Kill();
       return End::kLate;
     }
@@ -196,7 +198,7 @@ RunnerProcess::End RunnerProcess::Await(uint32_t sequence, int64_t start_ns, int
 }
 
 RunnerProcess::End RunnerProcess::WaitReady(int64_t limit_ns, const CancelToken& cancel) {
-  const int64_t start_ns = MonotonicNowNs();
+  ProcessLimit limit(child_->pid(), limit_ns, ProcessLimit::Watch::kWhenPassed);
   for (;;) {
     if (block().ready.load() != 0) {
       return End::kDone;
@@ -204,7 +206,7 @@ RunnerProcess::End RunnerProcess::WaitReady(int64_t limit_ns, const CancelToken&
     if (child_->Poll()) {
       return End::kDied;
     }
-    if (MonotonicNowNs() - start_ns > limit_ns) {
+    if (limit.Exceeded()) {
       child_->Kill();
       return End::kLate;
     }
@@ -304,8 +306,8 @@ int64_t RunnerProcess::RanNs() const {
 }
 
 bool RunnerProcess::AwaitSleep(int64_t limit_ns) const {
-  const int64_t start_ns = MonotonicNowNs();
-  for (;;) {
+  ProcessLimit limit(child_->pid(), limit_ns, ProcessLimit::Watch::kWhenPassed);
+  for (bool first = true;; first = false) {
     const int64_t ran_ns = RanNs();
     for (const int64_t end_ns = MonotonicNowNs() + kFallAsleepNs; MonotonicNowNs() < end_ns;) {
       _mm_pause();
@@ -313,11 +315,10 @@ bool RunnerProcess::AwaitSleep(int64_t limit_ns) const {
     if (block().runner_sleeps.load() != 0 && RanNs() == ran_ns) {
       return true;
     }
-    const int64_t waited_ns = MonotonicNowNs() - start_ns;
-    if (waited_ns > limit_ns) {
+    if (limit.Exceeded()) {
       return false;
     }
-    if (waited_ns > 2 * kFallAsleepNs) {
+    if (!first) {
       const timespec pause{0, 100'000};
       nanosleep(&pause, nullptr);
     }

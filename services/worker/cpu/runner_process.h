@@ -16,6 +16,7 @@
 #include "common/process/child_process.h"
 #include "common/process/memory_file.h"
 #include "services/worker/core/cancel.h"
+#include "services/worker/core/options.h"
 #include "services/worker/cpu/placement.h"
 #include "services/worker/native/shared_object.h"
 #include "services/worker/python/interpreter.h"
@@ -33,7 +34,7 @@ struct RunnerOptions {
   std::string python_library;
   int64_t max_memory_bytes = int64_t{2} << 30;  // beyond the tensors
   int64_t max_cpu_seconds = 120;
-  int64_t max_output_bytes = 1 << 20;
+  int64_t max_output_bytes = kMaxCandidateOutputBytes;
   // User that runners become when the worker is root; 0: stay root.
   uint32_t uid = 0;
   uint32_t spin_us = 60;
@@ -54,7 +55,7 @@ class RunnerProcess {
   enum class End {
     kDone,
     kDied,     // the process ended
-    kLate,     // it took longer than the limit, and was killed
+    kLate,     // it used more than the limit (process_limit.h), and was killed
     kStopped,  // the caller's token was stopped
   };
   End WaitReady(int64_t limit_ns, const CancelToken& cancel);

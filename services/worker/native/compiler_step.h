@@ -29,7 +29,8 @@ std::string CompilerSandboxBeside(const std::string& other_program);
 
 // Limits for each process that a compiler starts.
 struct CompilerLimits {
-  int64_t timeout_ns = 15'000'000'000;  // of the whole step
+  // Processor time. The whole step may take ten times as long, and a minute.
+  int64_t timeout_ns = 15'000'000'000;
   int64_t max_memory_bytes = int64_t{3} << 30;
   int64_t max_file_bytes = 32 << 20;
   int64_t max_log_bytes = 64 << 10;
@@ -37,14 +38,18 @@ struct CompilerLimits {
 
 struct CompilerStep {
   bool ok = false;
-  // It was stopped or denied something for exceeding a limit; the log says so.
+  // It was stopped or denied something for exceeding a limit; the last line of the log says so.
   bool limit = false;
+  int signal = 0;  // that ended it, if it did not exit
+  int exit_code = 0;
   std::string log;
+
+  std::string LastLine() const { return log.substr(log.rfind('\n') + 1); }
 };
 
 // Runs a compiler, given by its path, in `directory`, with only the given environment. CANCELLED,
-// DEADLINE_EXCEEDED: the token was stopped and the compiler killed. UNAVAILABLE: it cannot be
-// started.
+// DEADLINE_EXCEEDED: the token was stopped and the compiler killed. UNAVAILABLE: it did not run, or
+// did not end although it did not use up its processor time.
 [[nodiscard]] absl::StatusOr<CompilerStep> RunCompilerStep(
     const CompilerSandbox& sandbox, const std::vector<std::string>& argv,
     const std::vector<std::string>& environment, const std::string& directory,

@@ -60,13 +60,17 @@ bool IsWrapper(const std::filesystem::path& program) {
   return name == "ccache" || name == "distcc" || name == "icecc" || name == "sccache";
 }
 
+std::string SearchPath() {
+  const char* const path = getenv("PATH");
+  return path != nullptr && *path != '\0' ? path : "/usr/local/bin:/usr/bin:/bin";
+}
+
 // Finds a program on PATH and returns its absolute path. Returns `name` if it is not found.
 std::string FindProgram(const std::string& name) {
   if (name.find('/') != std::string::npos) {
     return std::filesystem::absolute(name).lexically_normal().string();
   }
-  const char* path = getenv("PATH");
-  for (const auto folder : absl::StrSplit(path != nullptr ? path : "", ':', absl::SkipEmpty())) {
+  for (const auto folder : absl::StrSplit(SearchPath(), ':', absl::SkipEmpty())) {
     const auto program = std::filesystem::path(std::string(folder)) / name;
     if (program.is_absolute() && access(program.c_str(), X_OK) == 0 && !IsWrapper(program)) {
       return program.string();
@@ -143,14 +147,17 @@ std::vector<std::string> LinkArguments(const std::vector<std::string>& more) {
 }
 
 std::vector<std::string> CompilerEnvironment(const std::string& temporary_directory) {
-  const char* path = getenv("PATH");
-  return {absl::StrCat("PATH=", path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin"),
-          "LC_ALL=C", absl::StrCat("TMPDIR=", temporary_directory)};
+  return {absl::StrCat("PATH=", SearchPath()), "LC_ALL=C",
+          absl::StrCat("TMPDIR=", temporary_directory)};
 }
 
 absl::StatusOr<Toolchain> Toolchain::Probe(const std::string& compiler) {
   Toolchain toolchain;
   toolchain.compiler = FindProgram(compiler);
+  if (!toolchain.compiler.starts_with('/')) {
+    return absl::NotFoundError(
+        absl::StrCat("there is no ", compiler, " on PATH (", SearchPath(), ")"));
+  }
   KC_ASSIGN_OR_RETURN(const std::string version, Ask(toolchain.compiler, {"--version"}));
   std::vector<std::string> arguments = BaseFlags();
   for (const char* argument : {"-E", "-dM", "-v", "-x", "c++", "/dev/null"}) {

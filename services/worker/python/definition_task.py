@@ -154,7 +154,7 @@ class DefinitionTask(TaskFormat):
             solution = json.loads(source)
             path, _, entry = solution["spec"]["entry_point"].rpartition("::")
             self.passes_outputs = solution["spec"].get("destination_passing_style", True)
-            Sources({file["path"]: file["content"] for file in solution["sources"]})
+            Sources({file["path"]: file["content"].removeprefix("\ufeff") for file in solution["sources"]})
             module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
             run = getattr(module, entry or "run", None)
         else:

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
+#include "common/base/utf8.h"
 #include "common/domain/python_task.h"
 #include "services/worker/native/toolchain.h"
 
@@ -17,6 +18,10 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr const char* kCandidateFile = "candidate.py";
+// Exit codes of source_check.py.
+constexpr int kRefused = 3;
+constexpr int kNoMemory = 4;
+constexpr int kAttempts = 2;
 
 // Facts of the schema python-source/1.
 CompileFacts CountPythonSource(std::string_view source) {
@@ -77,9 +82,22 @@ absl::StatusOr<CompileResult> PythonCompiler::Compile(PythonTask::Format format,
                                          kCandidateFile,
                                          std::string(CandidateName(format)),
                                          std::string(ReferenceName(format))};
-  KC_ASSIGN_OR_RETURN(const CompilerStep checked,
-                      RunCompilerStep(sandbox_, argv, CompilerEnvironment(folder.path()),
-                                      folder.path(), CompilerLimits(), cancel));
+  CompilerStep checked;
+  const auto answered = [&checked] {
+    return checked.ok || checked.limit || checked.exit_code == kRefused ||
+           checked.exit_code == kNoMemory;
+  };
+  for (int attempt = 0; attempt < kAttempts && !answered(); ++attempt) {
+    KC_ASSIGN_OR_RETURN(checked, RunCompilerStep(sandbox_, argv, CompilerEnvironment(folder.path()),
+                                                 folder.path(), CompilerLimits(), cancel));
+  }
+  if (!answered()) {
+    return absl::UnavailableError(absl::StrCat(python_.program, " does not check sources here: ",
+                                               checked.signal != 0
+                                                   ? absl::StrCat("signal ", checked.signal)
+                                                   : absl::StrCat("exit code ", checked.exit_code),
+                                               " ", SanitizeUtf8(checked.log.substr(0, 500))));
+  }
   CompileResult result;
   if (checked.ok) {
     CompileSuccess success;
@@ -91,8 +109,9 @@ absl::StatusOr<CompileResult> PythonCompiler::Compile(PythonTask::Format format,
     success.artifact.content = source;
     result.result = std::move(success);
   } else {
-    result.result =
-        CompileError{checked.limit ? CompileStage::kLimit : CompileStage::kCompiler, checked.log};
+    const bool limit = checked.limit || checked.exit_code == kNoMemory;
+    result.result = CompileError{limit ? CompileStage::kLimit : CompileStage::kCompiler,
+                                 std::move(checked.log)};
   }
   result.compile_ns = Clock::Real().MonotonicNs() - start_ns;
   return result;

@@ -23,7 +23,7 @@ class PythonCompiler {
   std::string ArtifactId(const std::string& source) const;
   const std::string& toolchain() const { return toolchain_; }
 
-  // The artefact is the source. UNAVAILABLE: the interpreter cannot be started. Returns the token's
+  // The artefact is the source. UNAVAILABLE: the interpreter does not work. Returns the token's
   // status when it is stopped.
   [[nodiscard]] absl::StatusOr<CompileResult> Compile(PythonTask::Format format,
                                                       const std::string& architecture,

@@ -124,10 +124,6 @@ namespace kernelcast_runner = kernelcast::worker::runner;
   auto& state = runner::ThisProcess();
   const rlim_t address_space =
       runner::AddressSpaceLimit(state.memory_fd, state.blocks.control->max_address_space_bytes);
-  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
-    // Output that does not fit into the pipe is dropped, so that writing never blocks.
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-  }
   if (sandbox::DenyNetworkAndFilesExcept(state.shown, {})) {
     state.protections |= runner::kLandlock;
   }

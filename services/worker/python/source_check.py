@@ -2,6 +2,8 @@
 
 It must have no syntax errors and define one of the names at its top level. It may also be a solution of
 flashinfer-bench or SOL-ExecBench, as JSON, where a name is run; then its entry point must be defined.
+
+Exits with REFUSED or NO_MEMORY and says why. Any other exit code but 0 is not the source's fault.
 """
 
 import ast
@@ -9,7 +11,14 @@ import json
 import sys
 import traceback
 
+# In python_compiler.cc too. Python itself exits with 1 and 2.
+REFUSED, NO_MEMORY = 3, 4
 LANGUAGES = ("python", "pytorch", "triton", "cute_dsl", "cutile", "cudnn_frontend", "tilelang")
+
+
+def refuse(why, code=REFUSED):
+    print(why, file=sys.stderr)
+    sys.exit(code)
 
 
 def check(file, source, names):
@@ -17,8 +26,8 @@ def check(file, source, names):
         # Compiling finds errors that parsing does not, such as a return outside a function.
         tree = ast.parse(source, file)
         compile(tree, file, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        sys.exit("".join(traceback.format_exception_only(type(error), error)).rstrip())
+    except (SyntaxError, ValueError, RecursionError) as error:
+        refuse("".join(traceback.format_exception_only(type(error), error)).rstrip())
     if not names:
         return
     defined = set()
@@ -30,26 +39,26 @@ def check(file, source, names):
         else:
             defined.update(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     if not defined.intersection(names):
-        sys.exit(f"{file} does not define {names[0]} at its top level")
+        refuse(f"{file} does not define {names[0]} at its top level")
 
 
 def check_solution(text):
     try:
         solution = json.loads(text)
-        spec, sources = solution["spec"], {source["path"]: source["content"] for source in solution["sources"]}
+        spec, sources = solution["spec"], {source["path"]: source["content"].removeprefix("\ufeff") for source in solution["sources"]}
         path, _, entry = spec["entry_point"].rpartition("::")
         languages = spec["languages"] if "languages" in spec else [spec["language"]]
         for part in [path, entry, *languages, *sources, *sources.values()]:
             part.encode()
     except (ValueError, RecursionError) as error:
-        sys.exit(f"the solution is not JSON: {error}")
+        refuse(f"the solution is not JSON: {error}")
     except (AttributeError, KeyError, TypeError):
-        sys.exit("the solution needs spec with language (or languages) and entry_point, and sources with path and content")
+        refuse("the solution needs spec with language (or languages) and entry_point, and sources with path and content")
     unknown = [language for language in languages if language.lower() not in LANGUAGES]
     if unknown:
-        sys.exit(f"spec: the language {unknown[0]} is not supported; supported are {', '.join(LANGUAGES)}")
+        refuse(f"spec: the language {unknown[0]} is not supported; supported are {', '.join(LANGUAGES)}")
     if path not in sources or not path.endswith(".py"):
-        sys.exit(f"spec.entry_point: {path} is not a Python file among the sources")
+        refuse(f"spec.entry_point: {path} is not a Python file among the sources")
     for name, source in sources.items():
         if name.endswith(".py"):
             check(name, source, [entry] if name == path else [])
@@ -57,12 +66,19 @@ def check_solution(text):
 
 def main():
     file, names = sys.argv[1], sys.argv[2:]
-    with open(file, encoding="utf-8") as opened:
-        source = opened.read()
+    with open(file, "rb") as opened:
+        content = opened.read()
+    try:
+        source = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        refuse(f"{file} is not UTF-8: {error}")
     if "run" in names and source.lstrip().startswith("{"):
         check_solution(source)
     else:
         check(file, source, names)
 
 
-main()
+try:
+    main()
+except MemoryError:
+    refuse("stopped: the source needs too much memory to parse", NO_MEMORY)

@@ -1,7 +1,6 @@
 #include "services/worker/runner/sandbox.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <stddef.h>
@@ -24,10 +23,10 @@ scmp_datum_t Address(const std::atomic<uint32_t>* word) {
   return static_cast<scmp_datum_t>(reinterpret_cast<uintptr_t>(word));
 }
 
-// Allows what memory allocation, abort(), printing and the runner's own loop need. None of these
-// calls sleeps except the runner's wait for its next command, so a kernel cannot make itself look
-// disturbed. Everything else traps: files, processes, threads, signals to others, handlers, timers,
-// sockets, executable memory.
+// Allows what memory allocation, abort(), printing and the runner's own loop need. Two of
+// these calls sleep: the runner's wait for its next command, and a write to a full pipe, which the
+// judge reads every millisecond. Everything else traps: files, processes, threads, signals to
+// others, handlers, timers, sockets, executable memory.
 bool LoadFilter(const ControlBlock& block) {
   const auto self = static_cast<scmp_datum_t>(getpid());
   sandbox::SystemCallFilter filter(SCMP_ACT_TRAP);
@@ -64,10 +63,6 @@ bool LoadFilter(const ControlBlock& block) {
 
 uint32_t EnterSandbox(const ControlBlock& block) {
   uint32_t had = 0;
-  // Output that does not fit into the pipe is dropped, so that writing never blocks.
-  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-  }
   bool alone = sandbox::LeaveNamespaces() && sandbox::EmptyRoot();
   if (sandbox::LeaveRoot(block.run_as_uid)) {
     had |= kUnprivilegedUser;

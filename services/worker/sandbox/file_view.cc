@@ -174,6 +174,8 @@ bool LeaveFiles() { return CanSetAttributes() && LeaveMounts(); }
 
 FileView ShowOnlyHere(std::span<const std::string> read_only, std::span<const std::string> writable,
                       const MemoryFolder& folder) {
+  // Another user reads the folders that are made here, whatever mask the worker was started with.
+  umask(022);
   NewRoot root;
   if (!root.Enter()) return FileView::kUnchanged;
   for (const std::string& path : writable) {

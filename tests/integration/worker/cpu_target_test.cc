@@ -4,11 +4,16 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <optional>
+#include <thread>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "services/worker/runner/control.h"
@@ -299,6 +304,79 @@ TEST_CASE("A candidate that prints endlessly hits its limit") {
   CHECK(crash.output_tail.size() <= 4096);
   CHECK(crash.output_tail.find("lazy dog") != std::string::npos);
   CheckNextIsUnharmed();
+}
+
+// vectorised.cc with `statement` before its work.
+Candidate Before(const std::string& statement) {
+  return Shared().MakeCandidate(absl::StrCat(
+      "#include <stdio.h>\n#include <time.h>\n#include <unistd.h>\n#include <string>\n"
+      "#define kernelcast_run Work\n",
+      SourceFile("tests/candidates/iterated_map/candidates/vectorised.cc"),
+      "\n#undef kernelcast_run\n"
+      "extern \"C\" int32_t kernelcast_run(const DLTensor* in, int32_t n, const DLTensor* out,\n"
+      "                                  int32_t m, void* stream) {\n",
+      statement, "\n  return Work(in, n, out, m, stream);\n}\n"));
+}
+
+TEST_CASE("What a candidate prints does not harm it") {
+  for (const char* statement : {
+           "puts(\"a call\"); fflush(stdout);",
+           "fprintf(stderr, \"a call of %p\", (void*)in);",
+           "static bool once = true; if (once) { once = false;\n"
+           "  const std::string much(3000000, 'x'); fputs(much.c_str(), stderr); }",
+           "static int calls = 0; if (++calls < 4) {\n"
+           "  const std::string much(200000, 'x');\n"
+           "  if (write(1, much.data(), much.size()) != 200000) return 1; }",
+       }) {
+    INFO(statement);
+    const Measurement measurement = MeasureUntilStable(Before(statement));
+    INFO(MeasurementFeedback(measurement));
+    CHECK(std::holds_alternative<MeasuredOk>(measurement.outcome));
+  }
+}
+
+// The processes of this one that run candidates.
+std::vector<pid_t> Runners() {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "stat");
+    pid_t pid = 0;
+    std::string name;
+    char state = 0;
+    pid_t parent = 0;
+    if (file >> pid >> name >> state >> parent && parent == getpid() &&
+        name.starts_with("(kernelcast-runn")) {
+      found.push_back(pid);
+    }
+  }
+  return found;
+}
+
+TEST_CASE("A candidate that is stopped for longer than a call may take has no timeout", "[slow]") {
+  const Candidate candidate = Before(
+      "timespec now, start; clock_gettime(CLOCK_MONOTONIC, &start);\n"
+      "  do clock_gettime(CLOCK_MONOTONIC, &now); while ((now.tv_sec - start.tv_sec) * "
+      "1000000000L\n"
+      "      + now.tv_nsec - start.tv_nsec < 20000000L);");
+  std::atomic<bool> ended = false;
+  std::atomic<int> stops = 0;
+  std::thread stopper([&] {
+    for (int turn = 0; turn < 3 && !ended; ++turn) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(400));
+      const std::vector<pid_t> runners = Runners();
+      for (const pid_t runner : runners) kill(runner, SIGSTOP);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      for (const pid_t runner : runners) kill(runner, SIGCONT);
+      if (!runners.empty()) ++stops;
+    }
+  });
+  const Measurement measurement = Shared().Measure(candidate);
+  ended = true;
+  stopper.join();
+  INFO(MeasurementFeedback(measurement));
+  CHECK(stops > 0);
+  CHECK_FALSE(std::holds_alternative<Timeout>(measurement.outcome));
+  CHECK_FALSE(std::holds_alternative<Crash>(measurement.outcome));
 }
 
 TEST_CASE("System calls that no kernel needs are exploits and are named") {

@@ -558,7 +558,7 @@ TEST_CASE("A compiler killed while idle is replaced unnoticed", "[integration]")
   CHECK(CompilerProcesses()[0] != before[0]);
 }
 
-TEST_CASE("A compiler killed at work counts as a limit hit and is not cached", "[integration]") {
+TEST_CASE("A compiler killed at work is replaced, and the source compiles", "[integration]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;
   const pid_t victim = CompilerProcesses().at(0);
@@ -568,14 +568,9 @@ TEST_CASE("A compiler killed at work counts as a limit hit and is not cached", "
     // A stopped process cannot answer, so the running compile waits.
     killed = kill(victim, SIGKILL) == 0;
   });
-  const CompileResult unlucky = fixture.Compile(kScale, {}, kScaleLaunch);
+  fixture.Success(kScale, {}, kScaleLaunch);
   killer.join();
   CHECK(killed);
-  if (const auto* error = std::get_if<CompileError>(&unlucky.result)) {
-    CHECK(error->stage == CompileStage::kLimit);
-    CHECK_THAT(error->log, Catch::Contains("signal 9"));
-  }
-  fixture.Success(kScale, {}, kScaleLaunch);
 }
 
 TEST_CASE("A compiler is replaced after a fixed number of compiles", "[integration]") {

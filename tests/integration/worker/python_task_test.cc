@@ -180,6 +180,39 @@ TEST_CASE("Sources that cannot be candidates are refused before they run") {
   CHECK(made.artifact.format == ArtifactFormat::kPythonSource);
 }
 
+TEST_CASE("What a Python candidate prints does not harm it", "[slow]") {
+  if (!HaveTorch()) return;
+  const Problem problem = MakeTask(kReluTask);
+  const std::string work = "        return torch.relu(x).mul_(n)";
+  for (const std::string& source : {
+           ModelNew("        print('call', x.shape, flush=True)\n" + work),
+           ModelNew("        import sys\n        print('call', x.shape, file=sys.stderr)\n" + work),
+           ModelNew("        import os\n        os.write(1, b'x' * 100)\n" + work),
+           ModelNew(work, "print('x' * 100000, flush=True)"),
+           ModelNew(work, "import sys\nsys.stderr.write('y' * 3000000)\nsys.stderr.flush()"),
+           ModelNew(work, "import os\nassert os.write(1, b'z' * 3000000) == 3000000"),
+       }) {
+    INFO(source);
+    const Measurement measurement = MeasurePython(problem, source);
+    INFO(MeasurementFeedback(measurement));
+    CHECK(std::holds_alternative<MeasuredOk>(measurement.outcome));
+  }
+  const auto endless =
+      MeasureAs<Crash>(problem, ModelNew("        while True: print('The quick brown fox' * 100)"));
+  CHECK(endless.cause == Crash::Cause::kOutputLimit);
+}
+
+TEST_CASE("A Python source may start with a byte order mark") {
+  if (!HaveTorch()) return;
+  const Problem problem = MakeTask(kReluTask);
+  const auto compiled = CompilePython(
+      problem,
+      PythonCandidate(problem, "\xEF\xBB\xBF" + ModelNew("        return torch.relu(x).mul_(n)")));
+  CHECK(std::holds_alternative<worker::CompileSuccess>(compiled.result));
+  const auto not_text = CompilePython(problem, PythonCandidate(problem, "x = '\xFF'\n"));
+  CHECK(std::holds_alternative<CompileError>(not_text.result));
+}
+
 TEST_CASE("Failures of Python candidates are distinguished", "[slow]") {
   if (!HaveTorch()) return;
   const Problem problem = MakeTask(kReluTask);

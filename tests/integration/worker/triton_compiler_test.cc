@@ -1,5 +1,7 @@
 #include "services/worker/cuda/triton/triton_compiler.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -87,11 +89,12 @@ Problem ReadProblem(const std::string& name) {
 class Fixture {
  public:
   explicit Fixture(TritonCompilerOptions options = {},
-                   const std::string& problem = "problems/row_softmax")
+                   const std::string& problem = "problems/row_softmax", bool relative = false)
       : folder_("triton"), problem_(ReadProblem(problem)) {
     options.python = Python();
     options.toolkit = *FindCudaToolkit({KERNELCAST_CUDA_HOME});
-    options.work_directory = folder_.path();
+    options.work_directory =
+        relative ? std::filesystem::relative(folder_.path()).string() : folder_.path().string();
     options.sandbox.program = KERNELCAST_BIN_DIR "/kernelcast-compiler-sandbox";
     options.sandbox.uid = 65534;
     auto artifacts = ArtifactCache::Open(folder_.File("artifacts"), 64 << 20);
@@ -189,6 +192,24 @@ TEST_CASE("A Triton kernel compiles for each architecture, and again from the ca
       CHECK(!launch.shared_memory_bytes.empty());
     }
     CHECK(fixture.Compile(candidate, architecture).cached);
+  }
+}
+
+TEST_CASE("The folder of Triton's compilations may be given by a relative path, under any mask",
+          "[integration]") {
+  if (!HaveTriton()) return;
+  const mode_t before = umask(077);
+  Fixture fixture({}, "problems/row_softmax", /*relative=*/true);
+  CHECK(Fact(fixture.Success(fixture.SoftmaxCandidate()).facts, "registers") > 0);
+  umask(before);
+}
+
+TEST_CASE("What a Triton source prints does not harm it", "[integration]") {
+  if (!HaveTriton()) return;
+  Fixture fixture;
+  for (const char* printed : {"print('x' * 300000, flush=True)\n",
+                              "import os\nassert os.write(2, b'y' * 3000000) == 3000000\n"}) {
+    fixture.Success(fixture.SoftmaxCandidate(std::string(printed) + kSoftmax));
   }
 }
 

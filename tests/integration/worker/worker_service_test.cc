@@ -37,8 +37,10 @@ constexpr const char* kCandidates = "tests/candidates/iterated_map/candidates/";
 // The worker as a separate process, with a stub.
 class Worker {
  public:
-  explicit Worker(std::vector<std::string> arguments = {})
-      : folder_("worker"), service_("kernelcast-worker", WithCache(std::move(arguments)), folder_) {
+  // `shell`: commands that precede the worker.
+  explicit Worker(std::vector<std::string> arguments = {}, const std::string& shell = "")
+      : folder_("worker"),
+        service_("kernelcast-worker", WithCache(std::move(arguments)), folder_, After(shell)) {
     Start();
   }
 
@@ -88,6 +90,13 @@ class Worker {
   }
 
  private:
+  static ServiceSite After(const std::string& shell) {
+    ServiceSite site;
+    if (!shell.empty()) {
+      site.launcher = {"/bin/sh", "-c", absl::StrCat(shell, "; exec \"$0\" \"$@\"")};
+    }
+    return site;
+  }
   std::vector<std::string> WithCache(std::vector<std::string> arguments) const {
     arguments.insert(arguments.end(), {"--cache-dir", folder_.File("cache")});
     return arguments;
@@ -257,6 +266,32 @@ TEST_CASE("A worker describes itself, takes a problem, compiles and measures") {
     CHECK(preparing_ns < Ns(reply.measurement().device_time()));
     CHECK((reply.measurement().has_ok() || reply.measurement().has_environment_unstable()));
   }
+}
+
+TEST_CASE("A worker judges with any mask of file modes and few descriptors", "[slow]") {
+  const Problem problem = LoadProblem("tests/candidates/iterated_map");
+  for (const char* shell : {"umask 077", "umask 027", "umask 007", "ulimit -n 256"}) {
+    INFO(shell);
+    Worker worker({}, shell);
+    worker.Put(problem);
+    v1::MeasureReply reply;
+    const grpc::Status status = worker.Measure(MeasureOf(MakeCandidate(problem, Good())), &reply);
+    INFO(status.error_message());
+    REQUIRE(status.ok());
+    INFO(reply.DebugString());
+    CHECK((reply.measurement().has_ok() || reply.measurement().has_environment_unstable()));
+  }
+}
+
+TEST_CASE("A service that may not open enough files names the limit") {
+  const TemporaryFolder folder("limit");
+  ServiceSite site;
+  site.launcher = {"/bin/sh", "-c", "ulimit -n 100; exec \"$0\" \"$@\""};
+  Service service("kernelcast-worker", {"--cache-dir", folder.File("cache")}, folder, site);
+  const absl::Status started = service.Start();
+  CHECK_FALSE(started.ok());
+  CHECK_THAT(std::string(started.message()),
+             Catch::Contains("limit of open files") && Catch::Contains("ulimit -n"));
 }
 
 TEST_CASE("A screening ends early below the caller's bound, and a final measurement does not") {

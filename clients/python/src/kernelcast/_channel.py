@@ -69,7 +69,7 @@ class Connection:
         """Reads the token anew each time, because tokens are replaced."""
         if not self.token_file:
             return ()
-        return (("authorization", "Bearer " + Path(self.token_file).read_text().strip()),)
+        return (("authorization", "Bearer " + Path(self.token_file).read_text(encoding="utf-8-sig").strip()),)
 
 
 def error_of(code: str, message: str, retry_after: float | None = None, request_id: str = "") -> errors.Error:

@@ -19,7 +19,7 @@ def _problem_folder(path: Path) -> kernel_pb2.Problem:
     names = ["problem.yaml"]
     for name in names:  # grows while it is read
         if name.endswith(".yaml"):
-            for word in _FILE_NAME.findall((path / name).read_text(encoding="utf-8")):
+            for word in _FILE_NAME.findall((path / name).read_text(encoding="utf-8-sig")):
                 named = os.path.normpath(Path(name).parent / word)
                 if named not in names and not named.startswith("..") and (path / named).is_file():
                     names.append(named)
@@ -62,7 +62,7 @@ def _definition_folder(path: Path) -> kernel_pb2.Problem:
 def _gpu_mode_folder(path: Path) -> kernel_pb2.Problem:
     """task.yml and the files that it names, except for the candidate and the harness."""
     files = {"task.yml": path / "task.yml"}
-    for name, source in _NAMED_SOURCE.findall(files["task.yml"].read_text(encoding="utf-8")):
+    for name, source in _NAMED_SOURCE.findall(files["task.yml"].read_text(encoding="utf-8-sig")):
         if source != "@SUBMISSION@" and name != "eval.py":
             files[name] = path / source
     return _problem(files)

@@ -13,7 +13,6 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
 
@@ -26,6 +25,10 @@ constexpr int64_t kKeptOutputBytes = 4096;
 // Compilers yield to what is being timed.
 constexpr int kNice = 10;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
+// Wall time that an answer may take: this for each unit of processor time, and a minute. Compilers
+// have a low priority.
+constexpr int64_t kWallPerCpu = 10;
+constexpr int64_t kMoreWallNs = 60 * kNsPerSecond;
 
 struct Socket {
   int fd = -1;
@@ -66,13 +69,13 @@ absl::StatusOr<std::unique_ptr<CompilerProcess>> CompilerProcess::Start(
   setpriority(PRIO_PROCESS, static_cast<id_t>(process->child_->pid()), kNice);
 
   std::string content;
-  const int64_t deadline_ns = Clock::Real().MonotonicNs() + options.start_timeout_ns;
-  const End end = process->Receive(deadline_ns, cancel, content);
+  Budget budget{options.start_timeout_ns, options.start_timeout_ns};
+  const End end = process->Receive(budget, cancel, content);
   KC_RETURN_IF_ERROR(end == End::kStopped ? cancel.Check() : absl::OkStatus());
   if (end != End::kAnswered) {
-    return absl::UnavailableError(absl::StrCat(options.program,
-                                               end == End::kLate ? " does not answer" : " failed: ",
-                                               end == End::kLate ? "" : process->Obituary()));
+    return absl::UnavailableError(
+        absl::StrCat(options.program, end == End::kStuck ? " does not answer" : " failed: ",
+                     end == End::kStuck ? "" : process->Obituary()));
   }
   auto hello = compiler_wire::Hello::Decode(content);
   if (!hello) {
@@ -91,7 +94,7 @@ CompilerProcess::~CompilerProcess() {
   }
 }
 
-CompilerProcess::End CompilerProcess::Await(short events, int64_t deadline_ns,
+CompilerProcess::End CompilerProcess::Await(short events, Budget& budget,
                                             const CancelToken& cancel) {
   for (;;) {
     pollfd ready{socket_fd_, events, 0};
@@ -101,11 +104,14 @@ CompilerProcess::End CompilerProcess::Await(short events, int64_t deadline_ns,
     if (cancel.stopped()) {
       return End::kStopped;
     }
-    if (Clock::Real().MonotonicNs() > deadline_ns) {
-      return End::kLate;
-    }
     if (child_->Poll()) {
       return End::kDied;
+    }
+    if (child_->CpuNs() > budget.cpu_ns) {
+      return End::kLate;
+    }
+    if (budget.waited.Look() > budget.wall_ns) {
+      return End::kStuck;
     }
     if (peak_resident_bytes() > options_.max_memory_bytes) {
       return End::kTooLarge;
@@ -113,14 +119,14 @@ CompilerProcess::End CompilerProcess::Await(short events, int64_t deadline_ns,
   }
 }
 
-CompilerProcess::End CompilerProcess::Send(const std::string& frame, int64_t deadline_ns,
+CompilerProcess::End CompilerProcess::Send(const std::string& frame, Budget& budget,
                                            const CancelToken& cancel) {
   for (size_t sent = 0; sent < frame.size();) {
     const ssize_t count = send(socket_fd_, frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
     if (count >= 0) {
       sent += static_cast<size_t>(count);
     } else if (errno == EAGAIN) {
-      if (const End end = Await(POLLOUT, deadline_ns, cancel); end != End::kAnswered) {
+      if (const End end = Await(POLLOUT, budget, cancel); end != End::kAnswered) {
         return end;
       }
     } else if (errno != EINTR) {
@@ -130,7 +136,7 @@ CompilerProcess::End CompilerProcess::Send(const std::string& frame, int64_t dea
   return End::kAnswered;
 }
 
-CompilerProcess::End CompilerProcess::Receive(int64_t deadline_ns, const CancelToken& cancel,
+CompilerProcess::End CompilerProcess::Receive(Budget& budget, const CancelToken& cancel,
                                               std::string& content) {
   uint64_t size = 0;
   char* into = reinterpret_cast<char*>(&size);
@@ -145,7 +151,7 @@ CompilerProcess::End CompilerProcess::Receive(int64_t deadline_ns, const CancelT
       } else if (count == 0) {
         return End::kDied;
       } else if (errno == EAGAIN) {
-        if (const End end = Await(POLLIN, deadline_ns, cancel); end != End::kAnswered) {
+        if (const End end = Await(POLLIN, budget, cancel); end != End::kAnswered) {
           return end;
         }
       } else if (errno != EINTR) {
@@ -166,17 +172,12 @@ CompilerProcess::End CompilerProcess::Receive(int64_t deadline_ns, const CancelT
 }
 
 void CompilerProcess::AllowCpu(int64_t limit_ns) {
-  clockid_t clock;
-  timespec used{};
-  if (clock_getcpuclockid(child_->pid(), &clock) != 0 || clock_gettime(clock, &used) != 0) {
-    return;
-  }
   rlimit limit{};
   if (prlimit(child_->pid(), RLIMIT_CPU, nullptr, &limit) != 0) {
     return;
   }
-  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max,
-                                    static_cast<rlim_t>(used.tv_sec + limit_ns / kNsPerSecond + 2));
+  limit.rlim_cur = std::min<rlim_t>(
+      limit.rlim_max, static_cast<rlim_t>((child_->CpuNs() + limit_ns) / kNsPerSecond + 3));
   prlimit(child_->pid(), RLIMIT_CPU, &limit, nullptr);
 }
 
@@ -184,11 +185,11 @@ template <class Decode>
 CompilerProcess::End CompilerProcess::Exchange(const std::string& frame, int64_t limit_ns,
                                                const CancelToken& cancel, Decode decode) {
   AllowCpu(limit_ns);
-  const int64_t deadline_ns = Clock::Real().MonotonicNs() + limit_ns;
+  Budget budget{child_->CpuNs() + limit_ns, kWallPerCpu * limit_ns + kMoreWallNs};
   std::string content;
-  End end = Send(frame, deadline_ns, cancel);
+  End end = Send(frame, budget, cancel);
   if (end == End::kAnswered) {
-    end = Receive(deadline_ns, cancel, content);
+    end = Receive(budget, cancel, content);
   }
   if (end == End::kAnswered) {
     if (decode(content)) {

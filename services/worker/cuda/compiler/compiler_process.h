@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/awake_time.h"
 #include "common/process/child_process.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/cuda/api/cuda_toolkit.h"
@@ -47,19 +48,23 @@ class CompilerProcess {
 
   enum class End {
     kAnswered,
-    kLate,      // longer than the limit
+    kLate,      // used more processor time than the limit
+    kStuck,     // neither answered nor used its time within ten times the limit and a minute
     kTooMuch,   // the reply or the output was too large
     kTooLarge,  // used too much memory
     kDied,
     kStopped,  // the token was stopped
   };
-  // After any result other than kAnswered the process is unusable.
+  // `limit_ns` is processor time. After any result other than kAnswered the process is unusable.
   End Compile(const compiler_wire::CompileRequest& request, int64_t limit_ns,
               const CancelToken& cancel, compiler_wire::CompileReply& reply);
 
   // Like Compile, for the virtual GPU.
   End Simulate(const compiler_wire::SimulateRequest& request, int64_t limit_ns,
                const CancelToken& cancel, compiler_wire::SimulateReply& reply);
+
+  // The signal that ended a process that died, or 0.
+  int DeathSignal() { return child_->Wait(0).signal; }
 
   // Describes a process that died, for the log: "signal 11", "exit code 1", and the end of its
   // output.
@@ -79,10 +84,15 @@ class CompilerProcess {
   template <class Decode>
   End Exchange(const std::string& frame, int64_t limit_ns, const CancelToken& cancel,
                Decode decode);
-  End Send(const std::string& frame, int64_t deadline_ns, const CancelToken& cancel);
-  End Receive(int64_t deadline_ns, const CancelToken& cancel, std::string& content);
-  // Waits until the socket is ready, the process ends or the deadline passes.
-  End Await(short events, int64_t deadline_ns, const CancelToken& cancel);
+  struct Budget {
+    int64_t cpu_ns;  // value of the process's clock that ends it
+    int64_t wall_ns;
+    AwakeTime waited = AwakeTime();
+  };
+  End Send(const std::string& frame, Budget& budget, const CancelToken& cancel);
+  End Receive(Budget& budget, const CancelToken& cancel, std::string& content);
+  // Waits until the socket is ready, the process ends or the budget is used up.
+  End Await(short events, Budget& budget, const CancelToken& cancel);
   // Extends the limit of processor time by this much. The kernel kills the process beyond it.
   void AllowCpu(int64_t limit_ns);
 

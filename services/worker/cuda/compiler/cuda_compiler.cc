@@ -1,5 +1,7 @@
 #include "services/worker/cuda/compiler/cuda_compiler.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -26,6 +28,7 @@ constexpr std::string_view kAllowedHeaders = "headers of the CUDA toolkit";
 constexpr const char* kBaseFlags[] = {"-Xptxas=-v", "--no-source-include", "--no-cache",
                                       "--modify-stack-limit=false"};
 constexpr std::chrono::milliseconds kLook(5);
+constexpr int kAttempts = 2;
 
 // Adds the findings of the checks to the launches of the first simulation. Each source line is
 // reported once per kind of fault, at the first shape that shows it.
@@ -274,38 +277,51 @@ absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& sour
   const compiler_wire::CompileRequest request = RequestOf(source, flags, architecture);
   const int64_t start_ns = Clock::Real().MonotonicNs();
   compiler_wire::CompileReply reply;
-  KC_ASSIGN_OR_RETURN(auto process, TakeProcess(cancel));
-  const CompilerProcess::End end = process->Compile(request, options_.timeout_ns, cancel, reply);
-  // NVRTC reports a failed allocation as a text among the source's errors.
-  const bool grown = Grown(*process);
-  if (grown && reply.code == compiler_wire::ReplyCode::kRefused) {
-    reply.code = compiler_wire::ReplyCode::kOutOfMemory;
+  CompilerProcess::End end = CompilerProcess::End::kDied;
+  int signal = 0;
+  for (int attempt = 0; attempt < kAttempts && end == CompilerProcess::End::kDied; ++attempt) {
+    KC_ASSIGN_OR_RETURN(auto process, TakeProcess(cancel));
+    end = process->Compile(request, options_.timeout_ns, cancel, reply);
+    // NVRTC reports a failed allocation as a text among the source's errors.
+    const bool grown = Grown(*process);
+    if (grown && reply.code == compiler_wire::ReplyCode::kRefused) {
+      reply.code = compiler_wire::ReplyCode::kOutOfMemory;
+    }
+    if (end == CompilerProcess::End::kDied) {
+      signal = process->DeathSignal();
+      Log(LogLevel::kWarning, "a CUDA compiler process died; replacing it",
+          {{"cause", process->Obituary()}});
+    }
+    if (end != CompilerProcess::End::kAnswered || grown ||
+        reply.code == compiler_wire::ReplyCode::kOutOfMemory ||
+        reply.code == compiler_wire::ReplyCode::kBroken) {
+      process.reset();
+    }
+    ReturnProcess(std::move(process));
   }
-  std::string obituary;
-  if (end == CompilerProcess::End::kDied) {
-    obituary = process->Obituary();
-    Log(LogLevel::kWarning, "a CUDA compiler process died; replacing it", {{"cause", obituary}});
-  }
-  if (end != CompilerProcess::End::kAnswered || grown ||
-      reply.code == compiler_wire::ReplyCode::kOutOfMemory) {
-    process.reset();
-  }
-  ReturnProcess(std::move(process));
 
   switch (end) {
     case CompilerProcess::End::kAnswered: break;
     case CompilerProcess::End::kStopped: return cancel.Check();
     case CompilerProcess::End::kLate:
-      return Refused(CompileStage::kLimit, absl::StrCat("stopped: the compiler ran for more than ",
-                                                        options_.timeout_ns / 1'000'000'000, " s"));
+      return Refused(CompileStage::kLimit,
+                     absl::StrCat("stopped: the compiler used more than ",
+                                  options_.timeout_ns / 1'000'000'000, " s of processor time"));
     case CompilerProcess::End::kTooMuch:
       return Refused(CompileStage::kLimit, "stopped: the compiler's output is too large");
     case CompilerProcess::End::kTooLarge:
       return Refused(CompileStage::kLimit, "stopped: the compiler exceeded its memory limit");
+    case CompilerProcess::End::kStuck:
+      return absl::UnavailableError("the CUDA compiler does not answer");
     case CompilerProcess::End::kDied:
-      return Refused(CompileStage::kLimit,
-                     absl::StrCat("the compiler crashed or exceeded its memory or time limit (",
-                                  obituary.substr(0, obituary.find(':')), ")"));
+      // A source can make NVRTC crash. The machine kills.
+      if (signal == SIGKILL || signal == 0) {
+        return absl::UnavailableError("the CUDA compiler ended without an answer, twice");
+      }
+      return Refused(
+          CompileStage::kLimit,
+          absl::StrCat("the compiler crashed or exceeded its memory or time limit (signal ", signal,
+                       ")"));
   }
   std::string log = WithoutPtxasInfo(reply.log);
   if (log.empty() && reply.code == compiler_wire::ReplyCode::kRefused) {

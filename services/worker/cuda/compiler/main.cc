@@ -159,8 +159,14 @@ class Compiler {
           reply.log = "NVRTC failed without a message";
         }
         break;
+      case NVRTC_ERROR_BUILTIN_OPERATION_FAILURE:
+      case NVRTC_ERROR_PROGRAM_CREATION_FAILURE:
+        reply.code = ReplyCode::kBroken;
+        absl::StrAppend(&reply.log, reply.log.empty() ? "" : "\n", api_.GetErrorString(result));
+        break;
       default:
-        reply.code = ReplyCode::kRefused;
+        // Without a word about the source it is NVRTC that failed.
+        reply.code = reply.log.empty() ? ReplyCode::kBroken : ReplyCode::kRefused;
         absl::StrAppend(&reply.log, reply.log.empty() ? "" : "\n", api_.GetErrorString(result));
     }
     if (program != nullptr) {

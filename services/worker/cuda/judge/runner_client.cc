@@ -16,7 +16,9 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/process/memory_file.h"
+#include "common/process/process_limit.h"
 #include "common/process/send_descriptors.h"
+#include "services/worker/core/options.h"
 #include "services/worker/native/shared_object.h"
 
 namespace kernelcast::worker {
@@ -32,7 +34,6 @@ constexpr int kPollMs = 20;
 // On a virtual machine a process that sleeps may wake hundreds of microseconds late. Timed requests
 // are mostly shorter than this.
 constexpr int64_t kAwakeNs = 5'000'000;
-constexpr int64_t kMaxOutputBytes = 4 << 20;
 constexpr int64_t kReapLimitNs = 10'000'000'000;
 // LACKS_MEMORY in cuda_runner.py
 constexpr int kLacksMemoryExitCode = 12;
@@ -121,7 +122,7 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Begin(const CudaRunnerOp
   child.argv.insert(child.argv.end(), options.arguments.begin(), options.arguments.end());
   child.environment = RunnerEnvironment(options);
   child.descriptors = {{sockets[1], cuda_runner::kSocketFd}};
-  child.max_output_bytes = kMaxOutputBytes;
+  child.max_output_bytes = kMaxCandidateOutputBytes;
   auto spawned = options.python != nullptr ? options.python->Fork(sockets[1], child)
                                            : ChildProcess::Spawn(child);
   close(sockets[1]);
@@ -227,21 +228,22 @@ bool CudaRunner::Send(const Request& request, std::span<const std::byte> records
 
 CudaRunner::Answer CudaRunner::Receive(const Request& request, int64_t start_ns, int64_t limit_ns,
                                        const CancelToken& cancel, int64_t awake_ns) {
-  const int64_t deadline_ns = start_ns + limit_ns;
-  pollfd ready{socket_, POLLIN, 0};
-  while (Clock::Real().MonotonicNs() < start_ns + awake_ns && poll(&ready, 1, 0) == 0) {
+  ProcessLimit limit(child_->pid(), limit_ns, ProcessLimit::Watch::kAlways);
+  // What the runner prints must not wait for the next look: its writes block.
+  pollfd ready[] = {{socket_, POLLIN, 0}, {child_->output_fd(), POLLIN, 0}};
+  while (Clock::Real().MonotonicNs() < start_ns + awake_ns && poll(ready, 1, 0) == 0) {
     sched_yield();
   }
+  const int wait_ms = static_cast<int>(std::clamp<int64_t>(limit_ns / 1'000'000 + 1, 1, kPollMs));
   for (;;) {
-    const int64_t left_ns = deadline_ns - Clock::Real().MonotonicNs();
-    const int wait_ms = static_cast<int>(std::clamp<int64_t>(left_ns / 1'000'000 + 1, 0, kPollMs));
-    const int events = poll(&ready, 1, wait_ms);
-    if (events > 0) {
+    ready[1].fd = child_->output_fd();
+    poll(ready, 2, wait_ms);
+    if (ready[0].revents != 0) {
       break;
     }
     // Reads the runner's output, and kills it if there is too much.
     child_->Poll();
-    if (left_ns <= 0) {
+    if (limit.Exceeded()) {
       return Lost(End::kTimeout);
     }
     if (cancel.stopped()) {

@@ -17,6 +17,7 @@
 #include "services/worker/native/assembly_text.h"
 #include "services/worker/native/compiler_output.h"
 #include "services/worker/native/shared_object.h"
+#include "services/worker/native/step_verdict.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -35,6 +36,15 @@ constexpr const char* kHostObjectName = "kernel.o";
 constexpr const char* kObjectName = "kernel.so";
 constexpr const char* kBaseFlags[] = {"-O3", "-Xptxas=-v", "-Xcompiler=-fPIC",
                                       "-Xcompiler=-fdiagnostics-color=never"};
+// Needs what candidates need: headers, all compilers, the assembler and the linker.
+constexpr const char* kControlSource =
+    "#include <cuda_runtime.h>\n#include <kernelcast/candidate.h>\n"
+    "__global__ void control(float* x) { x[threadIdx.x] = 1; }\n"
+    "void Control(float* x) { control<<<1, 32>>>(x); }\n";
+constexpr const char* kHostControlName = "control.cc";
+constexpr const char* kHostControlSource =
+    "extern \"C\" int cudaDeviceSynchronize();\nint Control() { return cudaDeviceSynchronize(); "
+    "}\n";
 constexpr int64_t kVersionLimitNs = 10'000'000'000;
 
 CompileResult Refused(CompileStage stage, std::string log) {
@@ -143,6 +153,38 @@ absl::StatusOr<CompilerStep> NvccCompiler::Run(const std::vector<std::string>& a
                          limits, cancel);
 }
 
+absl::StatusOr<CompilerStep> NvccCompiler::RunControl(const std::vector<std::string>& arguments,
+                                                      const CancelToken& cancel) const {
+  KC_ASSIGN_OR_RETURN(const WorkFolder folder,
+                      WorkFolder::Make(options_.work_directory, options_.sandbox.uid));
+  KC_RETURN_IF_ERROR(folder.Write(kSourceName, kControlSource));
+  return Run(arguments, folder.path(), options_.limits, cancel);
+}
+
+// The runtime is linked statically, so the measuring node may have another version of it.
+std::vector<std::string> NvccCompiler::LinkCommand(const char* input) const {
+  std::vector<std::string> link = LinkArguments({input, "-o", kObjectName});
+  link.insert(link.begin(), host_.compiler);
+  if (const CudaToolkit& toolkit = options_.toolkit; !toolkit.cublas_library.empty()) {
+    link.push_back(toolkit.cublas_library);
+    link.push_back(toolkit.cublaslt_library);
+    link.push_back(
+        absl::StrCat("-Wl,-rpath-link,", fs::path(toolkit.cublas_library).parent_path().string()));
+  }
+  link.insert(link.end(), {absl::StrCat("-L", runtime_folder_), "-lcudart_static", "-lm", "-ldl",
+                           "-lrt", "-lpthread"});
+  return link;
+}
+
+absl::StatusOr<CompilerStep> NvccCompiler::RunLinkControl(const CancelToken& cancel) const {
+  KC_ASSIGN_OR_RETURN(const WorkFolder folder,
+                      WorkFolder::Make(options_.work_directory, options_.sandbox.uid));
+  KC_RETURN_IF_ERROR(folder.Write(kHostControlName, kHostControlSource));
+  std::vector<std::string> link = LinkCommand(kHostControlName);
+  link.insert(link.begin() + 1, "-fPIC");
+  return Run(link, folder.path(), options_.limits, cancel);
+}
+
 std::string NvccCompiler::ArtifactId(const std::string& source,
                                      const std::vector<std::string>& flags,
                                      const std::string& architecture) const {
@@ -206,7 +248,12 @@ absl::StatusOr<CompileResult> NvccCompiler::CompileIn(const WorkFolder& folder,
   }
   arguments.insert(arguments.end(), {"-o", kHostObjectName, kSourceName});
   KC_ASSIGN_OR_RETURN(const CompilerStep compiled,
-                      Run(arguments, folder.path(), options_.limits, cancel));
+                      RunWithVerdict(
+                          folder.path(), Evidence::kDiagnostic,
+                          [&] { return Run(arguments, folder.path(), options_.limits, cancel); },
+                          [&] { return RunControl(arguments, cancel); }));
+  // What it was stopped at writing says nothing.
+  if (compiled.limit) return Refused(CompileStage::kLimit, compiled.LastLine());
   // Must precede any use of the log, which may quote files that the source included.
   const std::string dependencies = folder.Read(kDependencyName).value_or("");
   if (auto problem = CheckDependencies(dependencies, kSourceName, header_folders_)) {
@@ -225,8 +272,7 @@ absl::StatusOr<CompileResult> NvccCompiler::CompileIn(const WorkFolder& folder,
     return std::string(TruncateUtf8(log, static_cast<size_t>(max_bytes)));
   };
   if (!compiled.ok) {
-    return Refused(compiled.limit ? CompileStage::kLimit : CompileStage::kCompiler,
-                   truncated(options_.limits.max_log_bytes));
+    return Refused(CompileStage::kCompiler, truncated(options_.limits.max_log_bytes));
   }
   const std::optional<std::string> device = folder.Read(kCubinName);
   if (!ptx || !device) {
@@ -237,22 +283,18 @@ absl::StatusOr<CompileResult> NvccCompiler::CompileIn(const WorkFolder& folder,
     return absl::UnavailableError(absl::StrCat("nvcc: ", cubin.status().message()));
   }
 
-  const auto relocatable = ReadRelocatable(folder.Read(kHostObjectName).value_or(""));
+  const std::optional<std::string> host_object = folder.Read(kHostObjectName);
+  if (!host_object) return absl::UnavailableError(absl::StrCat("nvcc left no ", kHostObjectName));
+  const auto relocatable = ReadRelocatable(*host_object);
   if (!relocatable.ok()) {
     return Refused(CompileStage::kAdmission, std::string(relocatable.status().message()));
   }
-  // The runtime is linked statically, so the measuring node may have another version of it.
-  std::vector<std::string> link = LinkArguments({kHostObjectName, "-o", kObjectName});
-  link.insert(link.begin(), host_.compiler);
-  if (const CudaToolkit& toolkit = options_.toolkit; !toolkit.cublas_library.empty()) {
-    link.push_back(toolkit.cublas_library);
-    link.push_back(toolkit.cublaslt_library);
-    link.push_back(
-        absl::StrCat("-Wl,-rpath-link,", fs::path(toolkit.cublas_library).parent_path().string()));
-  }
-  link.insert(link.end(), {absl::StrCat("-L", runtime_folder_), "-lcudart_static", "-lm", "-ldl",
-                           "-lrt", "-lpthread"});
-  KC_ASSIGN_OR_RETURN(const CompilerStep linked, Run(link, folder.path(), options_.limits, cancel));
+  KC_ASSIGN_OR_RETURN(
+      const CompilerStep linked,
+      RunWithVerdict(
+          folder.path(), Evidence::kExitCode,
+          [&] { return Run(LinkCommand(kHostObjectName), folder.path(), options_.limits, cancel); },
+          [&] { return RunLinkControl(cancel); }));
   if (!linked.ok) {
     return Refused(linked.limit ? CompileStage::kLimit : CompileStage::kLinker, linked.log);
   }

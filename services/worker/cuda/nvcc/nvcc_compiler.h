@@ -49,7 +49,7 @@ class NvccCompiler {
 
   // Blocks. Uses the cache. A source that does not compile or defines no kernelcast_run is a
   // result. Facts are of schema cuda-ptx/1, with launch facts 0. CANCELLED, DEADLINE_EXCEEDED: the
-  // token was stopped. UNAVAILABLE: no process can be started, or the disk is full.
+  // token was stopped. UNAVAILABLE: a compiler does not work, e.g. because the disk is full.
   [[nodiscard]] absl::StatusOr<CompileResult> Compile(const std::string& source,
                                                       const std::vector<std::string>& flags,
                                                       const std::string& architecture,
@@ -64,6 +64,12 @@ class NvccCompiler {
   absl::StatusOr<CompilerStep> Run(const std::vector<std::string>& arguments,
                                    const std::string& directory, const CompilerLimits& limits,
                                    const CancelToken& cancel) const;
+  // Compiles a correct source with the arguments of nvcc.
+  absl::StatusOr<CompilerStep> RunControl(const std::vector<std::string>& arguments,
+                                          const CancelToken& cancel) const;
+  // Links the object of a candidate, or a correct source.
+  std::vector<std::string> LinkCommand(const char* input) const;
+  absl::StatusOr<CompilerStep> RunLinkControl(const CancelToken& cancel) const;
   absl::StatusOr<CompileResult> CompileFresh(const std::string& source,
                                              const std::vector<std::string>& flags,
                                              const std::string& architecture,

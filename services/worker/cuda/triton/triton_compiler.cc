@@ -22,6 +22,7 @@
 #include "services/worker/cuda/compiler/wire.h"
 #include "services/worker/cuda/triton/ptx_module.h"
 #include "services/worker/cuda/triton/triton_wire.h"
+#include "services/worker/native/step_verdict.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -199,6 +200,18 @@ absl::StatusOr<CompilerStep> TritonCompiler::RunAssembler(const std::vector<std:
                          directory, limits, cancel);
 }
 
+absl::StatusOr<CompilerStep> TritonCompiler::RunControl(const std::vector<std::string>& arguments,
+                                                        const std::string& architecture,
+                                                        const CancelToken& cancel) const {
+  KC_ASSIGN_OR_RETURN(const WorkFolder folder,
+                      WorkFolder::Make(options_.work_directory, options_.sandbox.uid));
+  KC_RETURN_IF_ERROR(folder.Write(
+      kPtxName,
+      absl::StrCat(".version ", ptx_version_ / 10, ".", ptx_version_ % 10, "\n.target ",
+                   architecture, "\n.address_size 64\n", ".visible .entry control() { ret; }\n")));
+  return RunAssembler(arguments, folder.path(), options_.assembler_limits, cancel);
+}
+
 absl::StatusOr<std::shared_ptr<TritonServer>> TritonCompiler::Server(const CancelToken& cancel) {
   // Others wait for the one that starts it.
   const std::lock_guard lock(mutex_);
@@ -322,8 +335,12 @@ absl::StatusOr<CompileResult> TritonCompiler::CompileFresh(const Candidate& cand
   std::vector<std::string> arguments = assembler_flags_;
   arguments.insert(arguments.end(),
                    {absl::StrCat("-arch=", architecture), kPtxName, "-o", kCubinName});
-  KC_ASSIGN_OR_RETURN(const CompilerStep assembled,
-                      RunAssembler(arguments, folder.path(), options_.assembler_limits, cancel));
+  KC_ASSIGN_OR_RETURN(
+      const CompilerStep assembled,
+      RunWithVerdict(
+          folder.path(), Evidence::kExitCode,
+          [&] { return RunAssembler(arguments, folder.path(), options_.assembler_limits, cancel); },
+          [&] { return RunControl(arguments, architecture, cancel); }));
   if (!assembled.ok) {
     return Refused(assembled.limit ? CompileStage::kLimit : CompileStage::kCompiler,
                    absl::StrCat("ptxas: ", std::string(TruncateUtf8(SanitizeUtf8(assembled.log),

@@ -56,7 +56,8 @@ class TritonCompiler {
 
   // Blocks. Uses the cache. The artefact contains the launches, which TritonLaunches returns. What
   // does not compile or fit is a result. Launch facts are those of the first bench shape.
-  // CANCELLED, DEADLINE_EXCEEDED: the token was stopped. UNAVAILABLE: no process can be started.
+  // CANCELLED, DEADLINE_EXCEEDED: the token was stopped. UNAVAILABLE: a compiler does not work
+  // here.
   [[nodiscard]] absl::StatusOr<CompileResult> Compile(const Problem& problem,
                                                       const ProblemTarget& target,
                                                       const Candidate& candidate,
@@ -77,6 +78,10 @@ class TritonCompiler {
                                             const std::string& directory,
                                             const CompilerLimits& limits,
                                             const CancelToken& cancel) const;
+  // Assembles a correct program with the arguments of the assembler.
+  absl::StatusOr<CompilerStep> RunControl(const std::vector<std::string>& arguments,
+                                          const std::string& architecture,
+                                          const CancelToken& cancel) const;
 
   TritonCompilerOptions options_;  // constant once made
   CompileCache& cache_;

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 // glibc 2.36 does not declare its functions extern "C"; later versions do.
@@ -20,8 +21,12 @@ extern "C" {
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
 #include "common/process/send_descriptors.h"
@@ -37,6 +42,7 @@ constexpr int kLookMs = 5;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 constexpr int64_t kMaxHelloBytes = 64 << 10;
 constexpr size_t kKeptOutputBytes = 4096;
+constexpr off_t kQuotedOutputBytes = 48 << 10;
 
 // What a child may do: compute, use threads, read visible files, and write to its socket and its
 // output. Denied calls fail, because Python and LLVM try some that they do not need.
@@ -134,11 +140,36 @@ class KilledAtEnd {
   const Descriptor pid_fd_;
 };
 
-std::string OutputOf(int fd, int64_t max_bytes) {
-  std::string output(static_cast<size_t>(max_bytes), '\0');
-  const ssize_t got = pread(fd, output.data(), output.size(), 0);
+// The end of what a child has printed.
+std::string OutputOf(int fd) {
+  struct stat info {};
+  if (fstat(fd, &info) != 0) return "";
+  std::string output(static_cast<size_t>(std::min(info.st_size, kQuotedOutputBytes)), '\0');
+  const ssize_t got = pread(fd, output.data(), output.size(), info.st_size - std::ssize(output));
   output.resize(got > 0 ? static_cast<size_t>(got) : 0);
   return SanitizeUtf8(output);
+}
+
+// Whether a process that has ended and is not reaped yet was killed, and not for its processor
+// time.
+bool KilledByMachine(pid_t pid, int64_t max_cpu_seconds) {
+  const auto stat = ReadFile(absl::StrCat("/proc/", pid, "/stat"));
+  const size_t name_end = stat.ok() ? stat->rfind(") ") : std::string::npos;
+  if (name_end == std::string::npos) return false;
+  const std::vector<std::string> fields = absl::StrSplit(stat->substr(name_end + 2), ' ');
+  // Numbers of proc(5), which begin with 1; the first field here is 3, the state.
+  constexpr size_t kUserTime = 14 - 3;
+  constexpr size_t kSystemTime = 15 - 3;
+  constexpr size_t kExitCode = 52 - 3;
+  int64_t user = 0;
+  int64_t system = 0;
+  int64_t status = 0;
+  if (fields.size() <= kExitCode || !absl::SimpleAtoi(fields[kUserTime], &user) ||
+      !absl::SimpleAtoi(fields[kSystemTime], &system) ||
+      !absl::SimpleAtoi(absl::StripAsciiWhitespace(fields[kExitCode]), &status)) {
+    return false;
+  }
+  return (status & 0x7f) == SIGKILL && user + system < max_cpu_seconds * sysconf(_SC_CLK_TCK);
 }
 
 }  // namespace
@@ -196,23 +227,24 @@ bool TritonServer::Alive() {
   return !process_->Poll();
 }
 
-absl::StatusOr<int> TritonServer::Fork(int socket_fd, int output_fd) {
+absl::StatusOr<int> TritonServer::Fork(int socket_fd, int output_fd, pid_t& pid) {
   const std::lock_guard lock(mutex_);
   char byte = 1;
   const iovec data{&byte, 1};
   const int passed[] = {socket_fd, output_fd};
-  uint64_t pid = 0;
+  uint64_t answer = 0;
   // A short wait that must not be interrupted: the next call would read this answer.
   const CancelToken never;
   const int64_t deadline_ns = Clock::Real().MonotonicNs() + options_.fork_timeout_ns;
   if (!SendDescriptors(control_.get(), {&data, 1}, passed) ||
-      ReceiveAll(control_.get(), reinterpret_cast<char*>(&pid), sizeof(pid), -1, deadline_ns,
+      ReceiveAll(control_.get(), reinterpret_cast<char*>(&answer), sizeof(answer), -1, deadline_ns,
                  never) != Wait::kReady ||
-      pid <= 1 || pid > INT32_MAX) {
+      answer <= 1 || answer > INT32_MAX) {
     process_->Kill();
     return absl::UnavailableError("the Triton compiler has ended");
   }
-  const int pid_fd = pidfd_open(static_cast<pid_t>(pid), 0);
+  pid = static_cast<pid_t>(answer);
+  const int pid_fd = pidfd_open(pid, 0);
   if (pid_fd < 0) {
     process_->Kill();
     return absl::UnavailableError(
@@ -238,7 +270,8 @@ absl::StatusOr<TritonServer::Compilation> TritonServer::Compile(TritonRequest re
   if (output.get() < 0) {
     return absl::UnavailableError(absl::StrCat("cannot make a file: ", std::strerror(errno)));
   }
-  KC_ASSIGN_OR_RETURN(const int pid_fd, Fork(theirs.get(), output.get()));
+  pid_t pid = 0;
+  KC_ASSIGN_OR_RETURN(const int pid_fd, Fork(theirs.get(), output.get(), pid));
   const KilledAtEnd child(pid_fd);
   theirs.reset();
 
@@ -263,12 +296,16 @@ absl::StatusOr<TritonServer::Compilation> TritonServer::Compile(TritonRequest re
     compilation.reply.log = SanitizeUtf8(compilation.reply.log);
     // MLIR and LLVM print their errors.
     if (compilation.reply.code == TritonCode::kRefused) {
-      const std::string printed = OutputOf(output.get(), options_.max_output_bytes);
+      const std::string printed = OutputOf(output.get());
       if (!printed.empty()) absl::StrAppend(&compilation.reply.log, "\n", printed);
     }
     return compilation;
   }
   if (!Alive()) return absl::UnavailableError("the Triton compiler has ended");
+  // The server reaps the child once this socket is closed.
+  if (wait == Wait::kEnded && KilledByMachine(pid, static_cast<int64_t>(request.max_cpu_seconds))) {
+    return absl::UnavailableError("the Triton compiler was killed");
+  }
   compilation.limit = true;
   compilation.reply.code = TritonCode::kRefused;
   compilation.reply.log =
@@ -278,7 +315,7 @@ absl::StatusOr<TritonServer::Compilation> TritonServer::Compile(TritonRequest re
           ? absl::StrCat("stopped: the compiler ran for more than ",
                          options_.timeout_ns / kNsPerSecond, " s")
           : absl::StrCat("the compiler crashed or exceeded its memory or time limit\n",
-                         OutputOf(output.get(), options_.max_output_bytes));
+                         OutputOf(output.get()));
   return compilation;
 }
 

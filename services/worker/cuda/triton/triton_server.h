@@ -13,6 +13,7 @@
 #include "common/base/descriptor.h"
 #include "common/process/child_process.h"
 #include "services/worker/core/cancel.h"
+#include "services/worker/core/options.h"
 #include "services/worker/cuda/triton/triton_wire.h"
 #include "services/worker/native/compiler_step.h"
 #include "services/worker/python/interpreter.h"
@@ -29,7 +30,7 @@ struct TritonServerOptions {
   int64_t timeout_ns = 60'000'000'000;
   int64_t max_memory_bytes = int64_t{8} << 30;  // address space
   int64_t max_reply_bytes = 64 << 20;
-  int64_t max_output_bytes = 64 << 10;
+  int64_t max_output_bytes = kMaxCandidateOutputBytes;
 };
 
 // A process that has imported Triton, in the compilers' sandbox, and forks a child for each
@@ -51,8 +52,9 @@ class TritonServer {
     TritonReply reply;
     bool limit = false;  // it exceeded a limit, or crashed; the log says which
   };
-  // Blocks. Several calls compile in parallel. UNAVAILABLE: the server has ended, or the child
-  // could not be restricted; start another. CANCELLED, DEADLINE_EXCEEDED: the token was stopped.
+  // Blocks. Several calls compile in parallel. UNAVAILABLE: the server has ended, the child could
+  // not be restricted, or the machine killed it; try again. CANCELLED, DEADLINE_EXCEEDED: the token
+  // was stopped.
   [[nodiscard]] absl::StatusOr<Compilation> Compile(TritonRequest request,
                                                     const CancelToken& cancel);
 
@@ -61,8 +63,9 @@ class TritonServer {
  private:
   explicit TritonServer(TritonServerOptions options) : options_(std::move(options)) {}
 
-  // Has the server fork a child that uses the two descriptors. Returns a descriptor of the process.
-  absl::StatusOr<int> Fork(int socket_fd, int output_fd);
+  // Has the server fork a child that uses the two descriptors. Sets `pid` and returns a descriptor
+  // of the process.
+  absl::StatusOr<int> Fork(int socket_fd, int output_fd, pid_t& pid);
 
   const TritonServerOptions options_;
   // Constant after construction.

@@ -72,4 +72,19 @@ TEST_CASE("Sanitizing any bytes gives UTF-8, and truncating it keeps it valid", 
   }
 }
 
+TEST_CASE("Only a byte order mark at the start is removed, and only once", "[utf8]") {
+  for (const auto& [text, without] : {std::pair{"\xEF\xBB\xBFint x;"s, "int x;"s},
+                                      {"int x;"s, "int x;"s},
+                                      {"\xEF\xBB\xBF\xEF\xBB\xBFx"s, "\xEF\xBB\xBFx"s},
+                                      {"x\xEF\xBB\xBF"s, "x\xEF\xBB\xBF"s},
+                                      {"\xEF\xBB"s, "\xEF\xBB"s},
+                                      {"\xEF\xBB\xBF"s, ""s},
+                                      {""s, ""s}}) {
+    CHECK(WithoutByteOrderMark(text) == without);
+    std::string dropped = text;
+    DropByteOrderMark(dropped);
+    CHECK(dropped == without);
+  }
+}
+
 }  // namespace kernelcast

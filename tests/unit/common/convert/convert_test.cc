@@ -181,6 +181,21 @@ TEST_CASE("Sources, logs and content are passed byte for byte", "[convert]") {
   CHECK(Value(FromProto(ToProto(artifact))).content == bytes);
 }
 
+TEST_CASE("A byte order mark at the start of a source or a problem's file is no part of it",
+          "[convert]") {
+  const std::string mark = "\xEF\xBB\xBF";
+  v1::Candidate candidate;
+  candidate.set_source(mark + "int x;");
+  CHECK(Value(FromProto(candidate)).source == "int x;");
+  const auto files =
+      ReadProblemFolder(std::string(KERNELCAST_SOURCE_DIR) + "/examples/problems/row_softmax");
+  const Problem problem = Value(ParseProblem(Value(files)));
+  v1::Problem proto = ProblemFilesToProto(problem);
+  for (v1::SourceFile& file : *proto.mutable_files()) file.set_content(mark + file.content());
+  proto.clear_problem_id();
+  CHECK(Value(ProblemFromProto(proto)).problem_id == problem.problem_id);
+}
+
 TEST_CASE("Domain fields map to proto fields of the same name", "[convert]") {
   Forecast forecast;
   forecast.expected_log2_speedup = 1;

@@ -59,6 +59,18 @@ TEST_CASE("A folder is read as the files that its problem names", "[problem]") {
   CHECK(with_slash.ok());
 }
 
+TEST_CASE("Files of a problem may start with a byte order mark", "[problem]") {
+  FileMap marked = SmallProblem();
+  for (auto& [path, content] : marked) content = "\xEF\xBB\xBF" + content;
+  const TemporaryFolder folder;
+  folder.Write(marked);
+  const absl::StatusOr<std::vector<ProblemFile>> files = ReadProblemFolder(folder.path().string());
+  INFO(files.status());
+  REQUIRE(files.ok());
+  CHECK(ProblemId(*files) == ProblemId(AsFiles(SmallProblem())));
+  CHECK(ParseProblem(*files).ok());
+}
+
 TEST_CASE("Missing folders and files are not found", "[problem]") {
   const TemporaryFolder folder;
   CHECK(ReadProblemFolder("/nonexistent/folder").status().code() == absl::StatusCode::kNotFound);

@@ -1,6 +1,10 @@
 #include "common/domain/python_task.h"
 
+#include <stdlib.h>
+
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 namespace kernelcast {
@@ -96,6 +100,20 @@ TEST_CASE("A task is read from its file", "[domain]") {
   CHECK(files->front().path == "gated_silu.py");
   CHECK(ParseProblem(*files)->name == "gated_silu");
   CHECK(absl::IsNotFound(ReadProblemFolder(folder + "none.py").status()));
+}
+
+TEST_CASE("A task may start with a byte order mark", "[domain]") {
+  const std::string folder = KERNELCAST_SOURCE_DIR "/examples/tasks/kernelbench/";
+  const auto plain = ReadProblemFolder(folder + "gated_silu.py");
+  REQUIRE(plain.ok());
+  std::string pattern = (std::filesystem::temp_directory_path() / "task_XXXXXX").string();
+  REQUIRE(mkdtemp(pattern.data()) != nullptr);
+  const std::filesystem::path marked = std::filesystem::path(pattern) / "gated_silu.py";
+  std::ofstream(marked, std::ios::binary) << "\xEF\xBB\xBF" << plain->front().content;
+  const auto files = ReadProblemFolder(marked.string());
+  std::filesystem::remove_all(pattern);
+  REQUIRE(files.ok());
+  CHECK(ProblemId(*files) == ProblemId(*plain));
 }
 
 }  // namespace

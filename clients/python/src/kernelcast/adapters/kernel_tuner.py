@@ -19,7 +19,7 @@ _ERRORS = {"compile": "CompilationFailedConfig", "runtime": "RuntimeFailedConfig
 
 def configurations(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """The configurations of a T1 file that its conditions admit. Use them as `tunables` of candidates."""
-    space = json.loads(Path(path).read_text())["ConfigurationSpace"]
+    space = json.loads(Path(path).read_text(encoding="utf-8-sig"))["ConfigurationSpace"]
     values = {p["Name"]: ast.literal_eval(p["Values"]) for p in space["TuningParameters"]}
     for point in itertools.product(*values.values()):
         configuration = dict(zip(values, point))

@@ -18,14 +18,18 @@ from kernelcast.adapters import score
 from kernelcast.adapters._expressions import holds
 
 
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8-sig")
+
+
 class Space:
     """The templates of a target and their tunables, from `space/TARGET.yaml`."""
 
     def __init__(self, problem: str | Path, target: str = "cpu") -> None:
-        declared = yaml.safe_load((Path(problem) / "problem.yaml").read_text())["targets"][target]["space"]
+        declared = yaml.safe_load(_text(Path(problem) / "problem.yaml"))["targets"][target]["space"]
         self._folder = (Path(problem) / declared).parent
         self._target = target
-        self._templates = {t["name"]: t for t in yaml.safe_load((Path(problem) / declared).read_text())["templates"]}
+        self._templates = {t["name"]: t for t in yaml.safe_load(_text(Path(problem) / declared))["templates"]}
 
     def suggest(self, trial: optuna.Trial) -> Candidate | None:
         """The candidate of a trial, or None if it breaks a constraint of its template."""
@@ -38,7 +42,7 @@ class Space:
         if not all(holds(constraint, numbers) for constraint in template.get("constraints", [])):
             return None
         source = "".join(f"#define {n} {v}\n" for n, v in values.items()) + f'#line 1 "{template["file"]}"\n'
-        return Candidate(source + (self._folder / template["file"]).read_text(), target=self._target, flags=flag_sets[flags],
+        return Candidate(source + _text(self._folder / template["file"]), target=self._target, flags=flag_sets[flags],
                          launches=[Launch(**launch) for launch in template.get("launches", [])],
                          workspace_bytes=template.get("workspace_bytes", ""),
                          tunables={"TEMPLATE": name, **values, **({"FLAGS": flags} if "flags" in template else {})})

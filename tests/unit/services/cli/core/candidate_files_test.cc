@@ -37,6 +37,25 @@ std::string MessageOf(const std::string& json) {
   return std::string(status.message());
 }
 
+TEST_CASE("Candidates, their metadata and their lists may start with a byte order mark") {
+  const std::string mark = "\xEF\xBB\xBF";
+  const Folder folder;
+  folder.Write("a.cc", mark + "int a;");
+  folder.Write("a.json", mark + R"({"flags": ["-ffast-math"]})");
+  const auto candidates = ReadCandidates(folder.path, kProblem, "cpu");
+  INFO(candidates.status().ToString());
+  REQUIRE(candidates.ok());
+  REQUIRE(candidates->size() == 1);
+  CHECK(candidates->front().candidate.source == "int a;");
+  CHECK(candidates->front().candidate.flags == std::vector<std::string>{"-ffast-math"});
+  folder.Write("list.jsonl", mark + "{\"source_file\": \"a.cc\"}\n");
+  const auto listed = ReadCandidates(folder.path + "/list.jsonl", kProblem, "cpu");
+  INFO(listed.status().ToString());
+  REQUIRE(listed.ok());
+  REQUIRE(listed->size() == 1);
+  CHECK(listed->front().candidate.source == "int a;");
+}
+
 TEST_CASE("A folder gives its sources in order, each with its JSON metadata") {
   const Folder folder;
   folder.Write("b.cc", "int b;");

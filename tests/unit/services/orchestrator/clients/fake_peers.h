@@ -176,6 +176,7 @@ class FakeWorker final : public FakePeer<v1::Worker::CallbackService> {
     ok.speedup = {.value = 1.5, .low = 1.4, .high = 1.6, .confidence = 0.95};
     measurement.outcome = ok;
     v1::MeasureReply reply;
+    reply.set_request_id(request.request_id());
     *reply.mutable_measurement() = ToProto(measurement);
     return reply;
   }

@@ -235,6 +235,7 @@ TEST_CASE("A worker with impossible measurements is not trusted and is ejected")
             std::numeric_limits<double>::quiet_NaN());
       },
       [](v1::MeasureReply& reply) { reply.mutable_measurement()->set_candidate_id("another"); },
+      [](v1::MeasureReply& reply) { reply.set_request_id("another"); },
       [](v1::MeasureReply& reply) {
         reply.mutable_measurement()->set_level(v1::MEASURE_LEVEL_FINAL);
       },

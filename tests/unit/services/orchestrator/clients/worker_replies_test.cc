@@ -21,6 +21,7 @@ using google::protobuf::Reflection;
 
 v1::MeasureRequest Asked() {
   v1::MeasureRequest request;
+  request.set_request_id("r_1");
   request.mutable_candidate()->set_candidate_id("k_1");
   request.mutable_candidate()->set_problem_id("p_1");
   request.mutable_candidate()->set_target("cuda");
@@ -46,6 +47,7 @@ v1::MeasureReply Honest(MeasureOutcome outcome) {
   measurement.protocol_version = "measure/1";
   measurement.outcome = std::move(outcome);
   v1::MeasureReply reply;
+  reply.set_request_id("r_1");
   *reply.mutable_measurement() = ToProto(measurement);
   return reply;
 }
@@ -245,17 +247,40 @@ TEST_CASE("A measurement of something other than the request is refused") {
   CHECK(ReadMeasureReply(Asked(), {}).status().code() == absl::StatusCode::kInternal);
 }
 
+TEST_CASE("A reply to another request is refused, whatever it holds") {
+  v1::MeasureReply measured = Honest(FullOk());
+  REQUIRE(ReadMeasureReply(Asked(), measured).ok());
+  v1::MeasureReply refused;
+  refused.set_request_id("r_1");
+  refused.mutable_compile_error()->set_stage(v1::CompileError::STAGE_COMPILER);
+  REQUIRE(ReadMeasureReply(Asked(), refused).ok());
+  v1::CompileReply compiled;
+  compiled.set_request_id("r_1");
+  compiled.mutable_compile_error()->set_stage(v1::CompileError::STAGE_COMPILER);
+  REQUIRE(ReadCompileReply("r_1", compiled).ok());
+  for (const char* id : {"r_2", "", "r_11"}) {
+    INFO(id);
+    measured.set_request_id(id);
+    refused.set_request_id(id);
+    compiled.set_request_id(id);
+    CHECK(ReadMeasureReply(Asked(), measured).status().code() == absl::StatusCode::kInternal);
+    CHECK(ReadMeasureReply(Asked(), refused).status().code() == absl::StatusCode::kInternal);
+    CHECK(ReadCompileReply("r_1", compiled).status().code() == absl::StatusCode::kInternal);
+  }
+}
+
 TEST_CASE("Facts that are not finite and implausible credits are refused") {
   v1::CompileReply reply;
+  reply.set_request_id("r_1");
   auto* const artifact = reply.mutable_success()->mutable_artifact();
   *artifact = ToProto(Artifact{"a", ArtifactFormat::kCubin, "sm_90", "nvcc", ""});
   auto* const facts = reply.mutable_success()->mutable_facts();
   facts->set_schema("ptx/1");
   facts->add_values(1);
-  CHECK(ReadCompileReply(reply).ok());
+  CHECK(ReadCompileReply("r_1", reply).ok());
   for (const double value : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     facts->set_values(0, value);
-    CHECK(ReadCompileReply(reply).status().code() == absl::StatusCode::kInternal);
+    CHECK(ReadCompileReply("r_1", reply).status().code() == absl::StatusCode::kInternal);
   }
   v1::WorkerDescription description;
   description.set_measure_credits(8);

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/hash.h"
 #include "common/base/id.h"
 
 namespace kernelcast::worker {
@@ -53,6 +54,24 @@ std::unique_ptr<ArtifactCache> Open(const Folder& folder, int64_t max_bytes = 1 
   auto cache = ArtifactCache::Open(folder.path(), max_bytes);
   REQUIRE(cache.ok());
   return *std::move(cache);
+}
+
+TEST_CASE("A compile error of an earlier format is compiled again, and an artefact is kept") {
+  const auto rewritten = [](const CompileResult& result, uint64_t kind) {
+    const std::string entry = EncodeCacheEntry(result);
+    // The magic line, the hash, the time and then the kind.
+    const size_t payload_at = entry.find('\n') + 1 + 32;
+    std::string payload = entry.substr(payload_at);
+    payload.replace(sizeof(uint64_t), sizeof(kind), reinterpret_cast<const char*>(&kind),
+                    sizeof(kind));
+    return absl::StrCat(entry.substr(0, entry.find('\n') + 1),
+                        ContentHasher().Add(payload).Hex128(), payload);
+  };
+  CHECK(DecodeCacheEntry(rewritten(Failure(CompileStage::kCompiler), 2)).has_value());
+  CHECK_FALSE(DecodeCacheEntry(rewritten(Failure(CompileStage::kCompiler), 1)).has_value());
+  CHECK_FALSE(DecodeCacheEntry(rewritten(Failure(CompileStage::kAdmission), 1)).has_value());
+  CHECK_FALSE(DecodeCacheEntry(rewritten(Failure(CompileStage::kLinker), 7)).has_value());
+  CHECK(DecodeCacheEntry(rewritten(Success("x"), 0)).has_value());
 }
 
 TEST_CASE("A stored artefact is found again, also after a restart") {
