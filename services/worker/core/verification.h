@@ -11,10 +11,11 @@
 #include "common/domain/measurement.h"
 #include "common/domain/problem.h"
 #include "services/worker/core/tensor.h"
+#include "services/worker/core/variation.h"
 
 namespace kernelcast::worker {
 
-// Expected value of an output, computed by the oracle. Immutable.
+// Expected value of an output, computed by the oracle.
 class ExpectedTensor {
  public:
   // `oracle` holds float64 for float outputs and the declared type for integer ones. Values beyond
@@ -35,6 +36,9 @@ class ExpectedTensor {
   double rms() const { return rms_; }
   double norm() const { return norm_; }
   bool has_nan() const { return has_nan_; }
+
+  // For outputs in which the reference itself does not follow the expected values.
+  void ForgetNoise() { tolerance_.noise.reset(); }
 
   // Whether the float value `got` agrees at position i, by the element rule.
   bool Agrees(int64_t i, double got) const;
@@ -73,12 +77,16 @@ struct TensorVerdict {
   double got = 0;
   double expected = 0;
   double normwise_error = 0;
+  VariationSums variation;  // floating point only
 };
 
 struct Poison {
   PoisonKind kind = PoisonKind::kNonFinite;
   uint64_t seed = 0;
 };
+
+// The relative error of rounding to the nearest value is at most this. 0 for integers.
+double UnitRoundoff(DataType dtype);
 
 // What an output's error may be, relative to its norm; 0: unlimited. Errors of rounding average out
 // over many elements only, so fewer than 64 may also be off by the unit roundoff of their type.

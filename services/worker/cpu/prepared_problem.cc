@@ -367,8 +367,7 @@ absl::Status PreparedProblem::RenewProcesses(const CancelToken& cancel) {
 }
 
 absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
-  const auto run = [&](uint32_t index, const CaseSpec& spec,
-                       const std::vector<ExpectedTensor>& expected,
+  const auto run = [&](uint32_t index, const CaseSpec& spec, std::vector<ExpectedTensor>& expected,
                        int64_t& least_ns) -> absl::Status {
     const std::string what = absl::StrCat(ShapeText(spec.axes), ", ", spec.distribution());
     least_ns = INT64_MAX;
@@ -394,6 +393,10 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
             " mismatches, the first at ", verdict.index, ": ", verdict.got, " instead of ",
             verdict.expected, "; normwise error ", verdict.normwise_error));
       }
+      if (Unexplained(verdict.variation, expected[i].layout().dtype, expected[i].tolerance(),
+                      VariationRule::kFollow)) {
+        expected[i].ForgetNoise();
+      }
     }
     if (has_checker()) {
       KC_ASSIGN_OR_RETURN(const auto reason, AskChecker(Owner::kReference, index, cancel));
@@ -410,7 +413,16 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
   }
   for (BenchShape& shape : bench_shapes_) {
     const CaseSpec spec{.axes = shape.axes};
-    KC_RETURN_IF_ERROR(run(shape.slots[0], spec, shape.current()[0].expected, shape.reference_ns));
+    std::vector<ExpectedTensor>& first = shape.banks[shape.current_bank][0].expected;
+    KC_RETURN_IF_ERROR(run(shape.slots[0], spec, first, shape.reference_ns));
+    for (size_t i = 0; i < first.size(); ++i) {
+      if (first[i].tolerance().noise) continue;
+      for (auto* const banks : {&shape.banks, &shape.altered}) {
+        for (std::vector<Set>& bank : *banks) {
+          for (Set& set : bank) set.expected[i].ForgetNoise();
+        }
+      }
+    }
   }
   return absl::OkStatus();
 }

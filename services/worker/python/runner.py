@@ -4,7 +4,7 @@
 
 LIBRARY is the native part (runner_library.cc). PACKAGES are folders to import from, and READABLE what
 the process may read. Descriptor 6 holds the program, as python_task.h describes it. SOURCE starts with
-the files of the formats: task_values.py, definition_task.py and gpu_mode_task.py.
+the files of the formats: task_values.py, definition_task.py, gpu_mode_task.py and reference_facts.py.
 """
 
 import contextlib
@@ -233,6 +233,8 @@ class Describe:
             found["outputs"].append({"dtype": dtype_name(value.dtype), "shape": list(value.shape)})
             if names[1]:
                 found["outputs"][i]["name"] = names[1][i]
+        fresh = task.make_inputs(SEED, case) if found["written"] else inputs
+        found["noise"] = rounding_noise(reference, task.outputs_of, fresh, outputs)
         return found
 
     def __call__(self, index):

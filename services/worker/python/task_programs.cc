@@ -102,6 +102,17 @@ absl::StatusOr<TensorSpec> SpecOf(const Described& described) {
   return spec;
 }
 
+// What the description says about rounding, by output.
+void ReadNoise(const Json& description, std::vector<Tolerance>& tolerances) {
+  if (!description.contains("noise") || !description["noise"].is_array()) return;
+  const Json& noise = description["noise"];
+  for (size_t i = 0; i < tolerances.size() && i < noise.size(); ++i) {
+    if (noise[i].is_number() && noise[i].get<double>() >= 0) {
+      tolerances[i].noise = noise[i].get<double>();
+    }
+  }
+}
+
 // The axes that a held-out case of a task names.
 absl::StatusOr<AxisValues> ReadAxes(const Json& json) {
   AxisValues axes;
@@ -238,6 +249,7 @@ absl::Status PythonTaskPrograms::AddCase(const std::string& description) {
     one.tolerances.push_back(IsFloat(output.dtype) ? TaskTolerance(task, given, output.dtype)
                                                    : Tolerance());
   }
+  ReadNoise(json, one.tolerances);
   if (!cases_.empty()) {
     if (!SameTypes(one.inputs, cases_[0].inputs) || !SameTypes(one.outputs, cases_[0].outputs)) {
       return UnsupportedTask("has cases with different numbers of tensors or dtypes");

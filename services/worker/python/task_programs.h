@@ -45,7 +45,7 @@ struct TaskCase {
   std::vector<TensorLayout> inputs;
   std::vector<TensorLayout> outputs;
   std::vector<Tolerance> tolerances;  // by output
-  std::string description;            // JSON: {"case", "inputs", "outputs", "written", "single"}
+  std::string description;  // JSON: {"case", "inputs", "outputs", "written", "single", "noise"}
 };
 
 // A Python task whose cases are known, and the programs that its processes run. The content of a
