@@ -28,17 +28,6 @@ double CentredNorm(double sum, double squares, double count) {
 
 }  // namespace
 
-void VariationSums::Add(double expected_value, double got_value) {
-  const double difference = got_value - expected_value;
-  count += 1;
-  expected += expected_value;
-  expected_squares += expected_value * expected_value;
-  got += got_value;
-  got_squares += got_value * got_value;
-  error += difference;
-  error_squares += difference * difference;
-}
-
 VariationSums& VariationSums::operator+=(const VariationSums& other) {
   count += other.count;
   expected += other.expected;

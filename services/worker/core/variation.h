@@ -26,7 +26,17 @@ struct VariationSums {
   double error = 0;  // got - expected
   double error_squares = 0;
 
-  void Add(double expected_value, double got_value);
+  // Inline, because it is called for every element.
+  void Add(double expected_value, double got_value) {
+    const double difference = got_value - expected_value;
+    count += 1;
+    expected += expected_value;
+    expected_squares += expected_value * expected_value;
+    got += got_value;
+    got_squares += got_value * got_value;
+    error += difference;
+    error_squares += difference * difference;
+  }
   VariationSums& operator+=(const VariationSums& other);
 };
 

@@ -181,12 +181,8 @@ absl::Status PreparedProblem::PlanCases() {
   for (const AxisValues& axes : target->second.bench_shapes) {
     BenchShape shape;
     shape.axes = axes;
-    if (problem_.bytes) {
-      KC_ASSIGN_OR_RETURN(shape.bytes, problem_.bytes->Evaluate(ToVariables(axes)));
-    }
-    if (problem_.flops) {
-      KC_ASSIGN_OR_RETURN(shape.flops, problem_.flops->Evaluate(ToVariables(axes)));
-    }
+    KC_ASSIGN_OR_RETURN(shape.bytes, Tensors().Bytes(axes));
+    KC_ASSIGN_OR_RETURN(shape.flops, Tensors().Flops(axes));
     int64_t set_bytes = 0;
     KC_ASSIGN_OR_RETURN(const auto input_layouts, Tensors().Inputs(axes));
     KC_ASSIGN_OR_RETURN(const auto output_layouts, Tensors().Outputs(axes));

@@ -1,6 +1,13 @@
 #include "services/worker/python/call_tensors.h"
 
 namespace kernelcast::worker {
+namespace {
+
+absl::StatusOr<double> Amount(const std::optional<Expression>& declared, const AxisValues& axes) {
+  return declared ? declared->Evaluate(ToVariables(axes)) : 0.0;
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<TensorLayout>> CallTensors::Inputs(const AxisValues& axes) const {
   if (task_ != nullptr) return task_->cases()[TaskCaseOf(axes)].inputs;
@@ -15,6 +22,16 @@ absl::StatusOr<std::vector<TensorLayout>> CallTensors::Outputs(const AxisValues&
 absl::StatusOr<Tolerance> CallTensors::ToleranceOf(size_t output, const AxisValues& axes) const {
   if (task_ != nullptr) return task_->cases()[TaskCaseOf(axes)].tolerances[output];
   return ToleranceAt(problem_.outputs[output], axes);
+}
+
+absl::StatusOr<double> CallTensors::Bytes(const AxisValues& axes) const {
+  if (task_ != nullptr) return task_->cases()[TaskCaseOf(axes)].bytes;
+  return Amount(problem_.bytes, axes);
+}
+
+absl::StatusOr<double> CallTensors::Flops(const AxisValues& axes) const {
+  if (task_ != nullptr) return task_->cases()[TaskCaseOf(axes)].flops;
+  return Amount(problem_.flops, axes);
 }
 
 size_t CallTensors::TaskCaseOf(const AxisValues& axes) const {

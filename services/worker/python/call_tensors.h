@@ -24,6 +24,11 @@ class CallTensors {
   [[nodiscard]] absl::StatusOr<std::vector<TensorLayout>> Outputs(const AxisValues& axes) const;
   [[nodiscard]] absl::StatusOr<Tolerance> ToleranceOf(size_t output, const AxisValues& axes) const;
 
+  // Bytes that a call moves and FLOPs that it takes: those that the problem declares, or the least
+  // bytes of any right kernel of a task and the FLOPs of its reference. 0: not known.
+  [[nodiscard]] absl::StatusOr<double> Bytes(const AxisValues& axes) const;
+  [[nodiscard]] absl::StatusOr<double> Flops(const AxisValues& axes) const;
+
   // The number of the task's case; 0 if there is no task.
   size_t TaskCaseOf(const AxisValues& axes) const;
 

@@ -207,14 +207,14 @@ class Describe:
         task = FORMATS[given["format"]](given)
         with remap_devices():
             reference = task.reference()
-            found = [self.describe(task, reference, case) for case in task.cases()]
+            found = [self.describe(task, reference, case, timed=True) for case in task.cases()]
             for case in task.held_out_cases(given["held_out_seed"]):
                 found.append(dict(self.describe(task, reference, case), axes=case["axes"]))
         self.text = json.dumps({"cases": found}).encode()
         self.place = library.kernelcast_case(0).contents.tensors[0]
 
     @staticmethod
-    def describe(task, reference, case):
+    def describe(task, reference, case, timed=False):
         inputs = task.make_inputs(SEED, case)
         given = list(tensors(inputs))
         before = [tensor._version for tensor in given]
@@ -235,6 +235,11 @@ class Describe:
                 found["outputs"][i]["name"] = names[1][i]
         fresh = task.make_inputs(SEED, case) if found["written"] else inputs
         found["noise"] = rounding_noise(reference, task.outputs_of, fresh, outputs)
+        if timed:
+            found["bytes"] = least_bytes(
+                reference, task.outputs_of, lambda: task.make_inputs(SEED, case), found["noise"]
+            )
+            found["flops"] = count_flops(reference, task.make_inputs(SEED, case))
         return found
 
     def __call__(self, index):

@@ -113,6 +113,11 @@ void ReadNoise(const Json& description, std::vector<Tolerance>& tolerances) {
   }
 }
 
+double ReadAmount(const Json& description, const char* field) {
+  if (!description.contains(field) || !description[field].is_number()) return 0;
+  return std::clamp(description[field].get<double>(), 0.0, 1e18);
+}
+
 // The axes that a held-out case of a task names.
 absl::StatusOr<AxisValues> ReadAxes(const Json& json) {
   AxisValues axes;
@@ -250,6 +255,8 @@ absl::Status PythonTaskPrograms::AddCase(const std::string& description) {
                                                    : Tolerance());
   }
   ReadNoise(json, one.tolerances);
+  one.bytes = ReadAmount(json, "bytes");
+  one.flops = ReadAmount(json, "flops");
   if (!cases_.empty()) {
     if (!SameTypes(one.inputs, cases_[0].inputs) || !SameTypes(one.outputs, cases_[0].outputs)) {
       return UnsupportedTask("has cases with different numbers of tensors or dtypes");

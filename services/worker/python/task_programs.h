@@ -45,7 +45,9 @@ struct TaskCase {
   std::vector<TensorLayout> inputs;
   std::vector<TensorLayout> outputs;
   std::vector<Tolerance> tolerances;  // by output
-  std::string description;  // JSON: {"case", "inputs", "outputs", "written", "single", "noise"}
+  double bytes = 0;         // the least that a right kernel must move; 0: nothing is known
+  double flops = 0;         // what the reference needs; 0: nothing is known
+  std::string description;  // JSON: {"case", "inputs", "outputs", "written", "single", ...}
 };
 
 // A Python task whose cases are known, and the programs that its processes run. The content of a

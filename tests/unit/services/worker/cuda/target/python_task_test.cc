@@ -95,7 +95,11 @@ TEST_CASE("Python candidates of a task are judged against its reference on a dev
   REQUIRE(subject.task().problem().inputs.size() == 1);
   REQUIRE(subject.task().problem().outputs.size() == 1);
   const std::string right = ModelNew("        return torch.relu(x).mul_(self.weight).add_(n)");
-  CheckRight(subject.Measure(right));
+  const auto ok = subject.MeasureAs<MeasuredOk>(right);
+  // Half of the output is the same for all inputs, and nearly all of the input is needed.
+  CHECK(ok.shapes[0].bytes > 64 * 256 * 4);
+  CHECK(ok.shapes[0].bytes < 2 * 64 * 256 * 4);
+  CHECK(ok.shapes[0].implausible_below_ns > 0);
   const auto wrong = subject.MeasureAs<WrongResult>(
       ModelNew("        return torch.relu(x) * self.weight + n + (x > 3)"));
   CHECK(wrong.cause == WrongResult::Cause::kValue);
