@@ -136,7 +136,6 @@ absl::StatusOr<Tolerance> ToleranceAt(const TensorSpec& output, const AxisValues
   KC_RETURN_IF_ERROR(evaluate(expressions.atol, "atol", most_absolute, tolerance.atol));
   KC_RETURN_IF_ERROR(evaluate(expressions.rtol, "rtol", kMaxTolerance, tolerance.rtol));
   KC_RETURN_IF_ERROR(evaluate(expressions.normwise, "normwise", kMaxTolerance, tolerance.normwise));
-  tolerance.noise = tolerance.normwise > 0 ? tolerance.normwise : tolerance.rtol;
   return tolerance;
 }
 

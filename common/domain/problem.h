@@ -120,9 +120,6 @@ struct Tolerance {
   Infinities infinities = Infinities::kBoth;
   // Whether an output of zeros is wrong where not all expected values are zero.
   bool not_all_zero = false;
-  // What rounding inside a right kernel may change, relative to the norm of the expected values.
-  // Without it nothing is known about that.
-  std::optional<double> noise = std::nullopt;
 };
 
 // Expressions over the axes. Each one that is set replaces the constant.

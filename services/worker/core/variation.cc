@@ -40,12 +40,12 @@ VariationSums& VariationSums::operator+=(const VariationSums& other) {
 }
 
 std::optional<double> Unexplained(const VariationSums& sums, DataType dtype,
-                                  const Tolerance& tolerance, VariationRule rule) {
-  if (!IsFloat(dtype) || !tolerance.noise || sums.count < kFewestToVary) return std::nullopt;
+                                  std::optional<double> noise, VariationRule rule) {
+  if (!IsFloat(dtype) || !noise || sums.count < kFewestToVary) return std::nullopt;
   const double variation = CentredNorm(sums.expected, sums.expected_squares, sums.count);
-  const double rounding = (kRoundings * std::max(UnitRoundoff(dtype), kLeastRoundoff) +
-                           kNoiseFactor * *tolerance.noise) *
-                          std::sqrt(sums.expected_squares);
+  const double rounding =
+      (kRoundings * std::max(UnitRoundoff(dtype), kLeastRoundoff) + kNoiseFactor * *noise) *
+      std::sqrt(sums.expected_squares);
   // Also where sums overflow.
   if (!(rounding < kMostRounding * variation) || !std::isfinite(variation)) return std::nullopt;
   const double error = CentredNorm(sums.error, sums.error_squares, sums.count);
@@ -67,14 +67,14 @@ std::string VariationText(double unexplained, const std::string& format_rule) {
 }
 
 std::optional<double> VariationCheck::Judge(const Draw& draw, const VariationSums& sums,
-                                            DataType dtype, const Tolerance& tolerance,
+                                            DataType dtype, std::optional<double> noise,
                                             VariationRule rule) {
-  if (sums.count >= kFewestToVary) return Unexplained(sums, dtype, tolerance, rule);
+  if (sums.count >= kFewestToVary) return Unexplained(sums, dtype, noise, rule);
   auto& draws = small_outputs_[{draw.axes, draw.distribution, draw.output}];
   draws[draw.id] = sums;
   VariationSums all;
   for (const auto& [id, one] : draws) all += one;
-  return Unexplained(all, dtype, tolerance, rule);
+  return Unexplained(all, dtype, noise, rule);
 }
 
 }  // namespace kernelcast::worker

@@ -53,10 +53,11 @@ enum class VariationRule {
 };
 
 // Returns the variation of the error over that of the expected values, if the rule refuses the
-// output. It does not speak where the expected values vary by no more than rounding explains, or
-// where `tolerance` does not know their noise.
+// output. `noise`: what rounding inside a right kernel may change, relative to the norm of the
+// expected values. The rule is silent where that is not known, or where the expected values vary by
+// no more than rounding explains.
 std::optional<double> Unexplained(const VariationSums& sums, DataType dtype,
-                                  const Tolerance& tolerance, VariationRule rule);
+                                  std::optional<double> noise, VariationRule rule);
 
 // "kernelcast: ...", for WrongResult. `format_rule` accepts the output; it may be empty.
 std::string VariationText(double unexplained, const std::string& format_rule);
@@ -72,7 +73,7 @@ class VariationCheck {
     uint64_t id;  // differs between draws of the same shape and distribution
   };
   std::optional<double> Judge(const Draw& draw, const VariationSums& sums, DataType dtype,
-                              const Tolerance& tolerance, VariationRule rule);
+                              std::optional<double> noise, VariationRule rule);
 
  private:
   using Key = std::tuple<AxisValues, std::string, size_t>;

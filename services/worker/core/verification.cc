@@ -165,8 +165,8 @@ bool AllZero(DataType dtype, std::span<const std::byte> output, int64_t elements
 }  // namespace
 
 ExpectedTensor::ExpectedTensor(const TensorLayout& layout, const Tolerance& tolerance,
-                               std::span<const std::byte> oracle)
-    : layout_(layout), tolerance_(tolerance) {
+                               std::span<const std::byte> oracle, std::optional<double> noise)
+    : layout_(layout), tolerance_(tolerance), noise_(noise) {
   const int64_t n = layout.elements();
   double squares = 0;
   int64_t finite = 0;

@@ -20,8 +20,9 @@ class ExpectedTensor {
  public:
   // `oracle` holds float64 for float outputs and the declared type for integer ones. Values beyond
   // the range of the declared dtype become infinite, as they do in a correct candidate.
+  // `noise`: see Unexplained.
   ExpectedTensor(const TensorLayout& layout, const Tolerance& tolerance,
-                 std::span<const std::byte> oracle);
+                 std::span<const std::byte> oracle, std::optional<double> noise = std::nullopt);
 
   const TensorLayout& layout() const { return layout_; }
   bool is_float() const { return IsFloat(layout_.dtype); }
@@ -38,7 +39,8 @@ class ExpectedTensor {
   bool has_nan() const { return has_nan_; }
 
   // For outputs in which the reference itself does not follow the expected values.
-  void ForgetNoise() { tolerance_.noise.reset(); }
+  void ForgetNoise() { noise_.reset(); }
+  std::optional<double> noise() const { return noise_; }
 
   // Whether the float value `got` agrees at position i, by the element rule.
   bool Agrees(int64_t i, double got) const;
@@ -50,6 +52,7 @@ class ExpectedTensor {
   Tolerance tolerance_;
   std::vector<double> real_;
   std::vector<int64_t> integer_;
+  std::optional<double> noise_;
   double absolute_ = 0;  // atol, scaled
   double rms_ = 0;
   double norm_ = 0;

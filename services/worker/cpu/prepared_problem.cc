@@ -316,7 +316,8 @@ absl::Status PreparedProblem::RunOracle(const Program& oracle, const CancelToken
       const auto& record = oracle_table_[index].tensors[problem_.inputs.size() + i];
       KC_ASSIGN_OR_RETURN(const Tolerance tolerance, Tensors().ToleranceOf(i, spec.axes));
       expected.emplace_back(output_layouts_[index][i], tolerance,
-                            outputs.Span(record.offset, static_cast<int64_t>(record.bytes)));
+                            outputs.Span(record.offset, static_cast<int64_t>(record.bytes)),
+                            Tensors().NoiseOf(i, spec.axes, tolerance));
       if (expected.back().has_nan()) {
         return absl::FailedPreconditionError(
             absl::StrCat("the problem's oracle yields NaN in output ", problem_.outputs[i].name,
@@ -389,7 +390,7 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
             " mismatches, the first at ", verdict.index, ": ", verdict.got, " instead of ",
             verdict.expected, "; normwise error ", verdict.normwise_error));
       }
-      if (Unexplained(verdict.variation, expected[i].layout().dtype, expected[i].tolerance(),
+      if (Unexplained(verdict.variation, expected[i].layout().dtype, expected[i].noise(),
                       VariationRule::kFollow)) {
         expected[i].ForgetNoise();
       }
@@ -412,7 +413,7 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
     std::vector<ExpectedTensor>& first = shape.banks[shape.current_bank][0].expected;
     KC_RETURN_IF_ERROR(run(shape.slots[0], spec, first, shape.reference_ns));
     for (size_t i = 0; i < first.size(); ++i) {
-      if (first[i].tolerance().noise) continue;
+      if (first[i].noise()) continue;
       for (auto* const banks : {&shape.banks, &shape.altered}) {
         for (std::vector<Set>& bank : *banks) {
           for (Set& set : bank) set.expected[i].ForgetNoise();

@@ -300,7 +300,7 @@ std::optional<std::string> RunnerCalls::TrivialAnswer(const VariationCheck::Draw
                                                       const TensorVerdict& verdict,
                                                       const ExpectedTensor& expected) {
   const auto unexplained = variation_.Judge(
-      draw, verdict.variation, expected.layout().dtype, expected.tolerance(),
+      draw, verdict.variation, expected.layout().dtype, expected.noise(),
       prepared_.has_checker() ? VariationRule::kNotConstant : VariationRule::kFollow);
   if (!unexplained) return std::nullopt;
   return VariationText(*unexplained, prepared_.RuleOf(expected.tolerance()));

@@ -24,6 +24,12 @@ absl::StatusOr<Tolerance> CallTensors::ToleranceOf(size_t output, const AxisValu
   return ToleranceAt(problem_.outputs[output], axes);
 }
 
+std::optional<double> CallTensors::NoiseOf(size_t output, const AxisValues& axes,
+                                           const Tolerance& tolerance) const {
+  if (task_ != nullptr) return task_->cases()[TaskCaseOf(axes)].noise[output];
+  return tolerance.normwise > 0 ? tolerance.normwise : tolerance.rtol;
+}
+
 absl::StatusOr<double> CallTensors::Bytes(const AxisValues& axes) const {
   if (task_ != nullptr) return task_->cases()[TaskCaseOf(axes)].bytes;
   return Amount(problem_.bytes, axes);

@@ -103,14 +103,14 @@ absl::StatusOr<TensorSpec> SpecOf(const Described& described) {
 }
 
 // What the description says about rounding, by output.
-void ReadNoise(const Json& description, std::vector<Tolerance>& tolerances) {
-  if (!description.contains("noise") || !description["noise"].is_array()) return;
+std::vector<std::optional<double>> ReadNoise(const Json& description, size_t outputs) {
+  std::vector<std::optional<double>> found(outputs);
+  if (!description.contains("noise") || !description["noise"].is_array()) return found;
   const Json& noise = description["noise"];
-  for (size_t i = 0; i < tolerances.size() && i < noise.size(); ++i) {
-    if (noise[i].is_number() && noise[i].get<double>() >= 0) {
-      tolerances[i].noise = noise[i].get<double>();
-    }
+  for (size_t i = 0; i < outputs && i < noise.size(); ++i) {
+    if (noise[i].is_number() && noise[i].get<double>() >= 0) found[i] = noise[i].get<double>();
   }
+  return found;
 }
 
 double ReadAmount(const Json& description, const char* field) {
@@ -254,7 +254,7 @@ absl::Status PythonTaskPrograms::AddCase(const std::string& description) {
     one.tolerances.push_back(IsFloat(output.dtype) ? TaskTolerance(task, given, output.dtype)
                                                    : Tolerance());
   }
-  ReadNoise(json, one.tolerances);
+  one.noise = ReadNoise(json, one.outputs.size());
   one.bytes = ReadAmount(json, "bytes");
   one.flops = ReadAmount(json, "flops");
   if (!cases_.empty()) {

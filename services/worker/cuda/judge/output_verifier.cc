@@ -104,7 +104,7 @@ std::optional<std::string> OutputVerifier::TrivialAnswer(const Look& look,
   const CudaExpected& expected = *look.expected;
   const auto unexplained = variation_.Judge(
       {at.axes, at.distribution, look.output, expected.values}, comparison.variation,
-      expected.dtype, expected.tolerance,
+      expected.dtype, expected.noise,
       prepared.has_checker() ? VariationRule::kNotConstant : VariationRule::kFollow);
   if (!unexplained) return std::nullopt;
   return VariationText(*unexplained, prepared.RuleOf(expected.tolerance));

@@ -424,9 +424,9 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
                          expected[i].count, " values, the first at ", found.first, ", ",
                          found.unwritten, " not written; normwise error ", verdict.normwise_error));
       }
-      if (Unexplained(found.variation, expected[i].dtype, expected[i].tolerance,
+      if (Unexplained(found.variation, expected[i].dtype, expected[i].noise,
                       VariationRule::kFollow)) {
-        expected[i].tolerance.noise.reset();
+        expected[i].noise.reset();
       }
     }
     if (has_checker()) {
@@ -448,8 +448,8 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
       std::vector<CudaExpected>& base = shape.sets[slot][kBase].expected;
       KC_RETURN_IF_ERROR(run(shape.slots[slot], base));
       for (size_t i = 0; i < base.size(); ++i) {
-        if (base[i].tolerance.noise) continue;
-        for (auto& set : shape.sets[slot]) set.expected[i].tolerance.noise.reset();
+        if (base[i].noise) continue;
+        for (auto& set : shape.sets[slot]) set.expected[i].noise.reset();
       }
     }
     shape.reference_ns = plan_.cases[shape.slots[0]].reference_ns;

@@ -20,15 +20,9 @@ VariationSums SumsOf(const Values& expected, const Values& got) {
   return sums;
 }
 
-Tolerance WithNoise(double noise) {
-  Tolerance tolerance;
-  tolerance.noise = noise;
-  return tolerance;
-}
-
 std::optional<double> Follow(const Values& expected, const Values& got,
                              DataType dtype = DataType::kFloat32, double noise = 0) {
-  return Unexplained(SumsOf(expected, got), dtype, WithNoise(noise), VariationRule::kFollow);
+  return Unexplained(SumsOf(expected, got), dtype, noise, VariationRule::kFollow);
 }
 
 Values Rounded(const Values& values, double precision) {
@@ -136,7 +130,7 @@ TEST_CASE("Nothing is refused where rounding explains the variation of the expec
   CHECK_FALSE(Follow(half, Filled(1000, 0.5), DataType::kFloat16));
   CHECK(Follow(half, Filled(1000, 0.5), DataType::kFloat32).has_value());
   // Nobody knows what rounding does.
-  CHECK_FALSE(Unexplained(SumsOf(half, Filled(1000, 0)), DataType::kFloat32, Tolerance(),
+  CHECK_FALSE(Unexplained(SumsOf(half, Filled(1000, 0)), DataType::kFloat32, std::nullopt,
                           VariationRule::kFollow));
   // Integers are exact.
   CHECK_FALSE(Follow({1, 2, 3, 4, 5, 6}, Filled(6, 0), DataType::kInt32));
@@ -165,8 +159,7 @@ TEST_CASE("A task that accepts several answers accepts all but constant ones") {
   for (int i = 0; i < 500; ++i) expected.push_back(random.Uniform());
   permuted.assign(expected.rbegin(), expected.rend());
   const auto unexplained = [&](const Values& got) {
-    return Unexplained(SumsOf(expected, got), DataType::kFloat32, WithNoise(0),
-                       VariationRule::kNotConstant);
+    return Unexplained(SumsOf(expected, got), DataType::kFloat32, 0, VariationRule::kNotConstant);
   };
   CHECK_FALSE(unexplained(permuted));
   CHECK(unexplained(Filled(500, 0.5)).has_value());
@@ -180,8 +173,8 @@ TEST_CASE("Outputs of one element are judged over several draws") {
     std::optional<double> found;
     for (size_t i = 0; i < draws; ++i) {
       found = check.Judge({.axes = {}, .distribution = "declared", .output = 0, .id = i},
-                          SumsOf({losses[i]}, {answer(losses[i])}), DataType::kFloat32,
-                          WithNoise(1e-6), VariationRule::kFollow);
+                          SumsOf({losses[i]}, {answer(losses[i])}), DataType::kFloat32, 1e-6,
+                          VariationRule::kFollow);
       if (i + 1 < draws) CHECK_FALSE(found);
     }
     return found;
@@ -193,7 +186,7 @@ TEST_CASE("Outputs of one element are judged over several draws") {
   VariationCheck check;
   for (int i = 0; i < 10; ++i) {
     CHECK_FALSE(check.Judge({.axes = {}, .distribution = "declared", .output = 0, .id = 1},
-                            SumsOf({losses[0]}, {10.4}), DataType::kFloat32, WithNoise(0),
+                            SumsOf({losses[0]}, {10.4}), DataType::kFloat32, 0,
                             VariationRule::kFollow));
   }
 }
