@@ -99,7 +99,7 @@ TEST_CASE("Trivial answers to a task are wrong results, and right ones are not",
     }
     for (const char* const body : example.right) {
       INFO(example.name << ": " << body);
-      // A busy machine may not let its time be told.
+      // Times may be too noisy on a busy machine.
       const Measurement measurement = MeasurePython(problem, Answer(body));
       INFO(MeasurementFeedback(measurement));
       CHECK((std::holds_alternative<MeasuredOk>(measurement.outcome) ||

@@ -119,7 +119,7 @@ TEST_CASE("Nothing is refused where rounding explains the variation of the expec
     other.push_back(1e-5 * (random.Uniform() - 0.5));
     half.push_back(0.5 + 1e-4 * random.Uniform());
   }
-  // Zero but for rounding: other inputs of the same precision change all of it.
+  // Zero except for rounding: other inputs of the same precision change all of it.
   CHECK_FALSE(Follow(noise, other, DataType::kFloat32, 1.4));
   CHECK_FALSE(Follow(noise, Filled(1000, 0), DataType::kFloat32, 1.4));
   // Constant in truth.
