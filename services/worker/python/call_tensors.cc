@@ -4,7 +4,8 @@ namespace kernelcast::worker {
 namespace {
 
 absl::StatusOr<double> Amount(const std::optional<Expression>& declared, const AxisValues& axes) {
-  return declared ? declared->Evaluate(ToVariables(axes)) : 0.0;
+  if (!declared) return 0.0;
+  return declared->Evaluate(ToVariables(axes));
 }
 
 }  // namespace
