@@ -248,6 +248,14 @@ TEST_CASE("The device judges outputs by every rule like the host") {
       CHECK(verdict.ok == host.ok);
       // Of an output of zeros, the host counts all that should not be zero.
       if (!tolerances[t].not_all_zero) CHECK(found.mismatches == host.mismatches);
+      const VariationSums& sums = found.variation;
+      CHECK(sums.count == host.variation.count);
+      CHECK(sums.expected == Approx(host.variation.expected).margin(1e-9));
+      CHECK(sums.expected_squares == Approx(host.variation.expected_squares));
+      CHECK(sums.got == Approx(host.variation.got).margin(1e-9));
+      CHECK(sums.got_squares == Approx(host.variation.got_squares));
+      CHECK(sums.error == Approx(host.variation.error).margin(1e-9));
+      CHECK(sums.error_squares == Approx(host.variation.error_squares).margin(1e-9));
     }
   }
 }

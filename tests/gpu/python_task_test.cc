@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -63,6 +64,83 @@ TEST_CASE("The example tasks are judged on a GPU") {
     }
     fixture->CheckOutcome(absl::StrCat(example.task, ": ", example.name), example.source,
                           {example.name.starts_with("wrong") ? "wrong_result" : "ok"});
+  }
+}
+
+Problem TaskOf(const std::string& forward, const std::string& inputs) {
+  return MakeTask(
+      absl::StrCat("import torch\nimport torch.nn.functional as F\nclass Model(torch.nn.Module):\n"
+                   "    def forward(self, *given):\n        return ",
+                   forward, "\ndef get_inputs():\n    return [", inputs,
+                   "]\ndef get_init_inputs():\n    return []\n"));
+}
+
+std::string Answer(const std::string& forward) {
+  return absl::StrCat(
+      "import torch\nimport torch.nn.functional as F\nclass ModelNew(torch.nn.Module):\n"
+      "    def forward(self, *given):\n        return ",
+      forward, "\n");
+}
+
+TEST_CASE("Trivial answers are wrong on a GPU whatever the tolerance accepts") {
+  KERNELCAST_NEEDS_TASKS();
+  TaskFixture fixture(TaskOf("given[0].softmax(-1)", "torch.rand(256, 32768)"));
+  for (const char* const trivial :
+       {"torch.zeros_like(given[0])", "torch.full_like(given[0], 1 / 32768)",
+        "given[0][:1].softmax(-1).repeat(256, 1)"}) {
+    const auto measurement = fixture.CheckOutcome(trivial, Answer(trivial), {"wrong_result"});
+    CHECK_THAT(MeasurementFeedback(measurement), Catch::Contains("kernelcast: an output follows"));
+  }
+  fixture.CheckOutcome("half inside", Answer("given[0].half().float().softmax(-1)"), {"ok"});
+  fixture.CheckOutcome("bfloat16 inside", Answer("given[0].bfloat16().float().softmax(-1)"),
+                       {"ok"});
+  fixture.Take(
+      TaskOf("F.mse_loss(given[0], given[1])", "torch.rand(4096, 4096), torch.rand(4096, 4096)"));
+  fixture.CheckOutcome("a constant loss", Answer("torch.full((), 1 / 6, device='cuda')"),
+                       {"wrong_result"});
+  fixture.CheckOutcome("another order", Answer("(given[0] - given[1]).square().mean(0).mean()"),
+                       {"ok"});
+  fixture.Take(
+      TaskOf("F.group_norm(given[0], 8).flatten(1).mean(-1)", "torch.randn(128, 16, 64, 64)"));
+  fixture.CheckOutcome("zero in truth", Answer("torch.zeros(128, device='cuda')"), {"ok"});
+}
+
+TEST_CASE("No kernel that need not move all bytes is too fast on a GPU") {
+  KERNELCAST_NEEDS_TASKS();
+  struct Example {
+    const char* forward;
+    const char* inputs;
+    const char* right;
+  };
+  const std::vector<Example> examples = {
+      {"given[0].t().contiguous()", "torch.randn(4096, 4096)", "given[0].t()"},
+      {"given[0][:, :1024].contiguous()", "torch.randn(4096, 4096)", "given[0][:, :1024]"},
+      {"F.dropout(given[0], 0.5, False) * 1", "torch.randn(4096, 4096)", "given[0]"},
+      {"given[0].mean(1, keepdim=True).repeat(1, 4096)", "torch.randn(4096, 16)",
+       "given[0].mean(1, keepdim=True).expand(4096, 4096)"},
+      {"torch.ones_like(given[0]).cumsum(0)", "torch.randn(256, 4096)",
+       "torch.arange(1.0, 257, device='cuda')[:, None].expand(256, 4096)"},
+      {"given[0][given[1]] * 2", "torch.randn(1 << 20, 64), torch.randint(0, 1 << 20, (64,))",
+       "given[0][given[1]] * 2"},
+      {"torch.diag(given[0]) @ given[1]", "torch.randn(4096), torch.randn(4096, 4096)",
+       "given[0][:, None] * given[1]"},
+      {"F.group_norm(given[0], 8).flatten(1).mean(-1)", "torch.randn(128, 16, 64, 64)",
+       "torch.zeros(128, device='cuda')"},
+      {"given[0] * 0 + given[1]", "torch.randn(4096, 4096), torch.randn(4096, 4096)", "given[1]"},
+      {"given[0].tril().sum(1)", "torch.randn(4096, 4096)", "given[0].tril().sum(1)"},
+      {"torch.where(given[1], given[0], 0.0)",
+       "torch.randn(4096, 4096), torch.rand(4096, 4096) > 0.5", "given[0] * given[1]"},
+      {"given[0].softmax(1).sum(1)", "torch.randn(4096, 4096)", "torch.ones(4096, device='cuda')"},
+  };
+  std::optional<TaskFixture> fixture;
+  for (const Example& example : examples) {
+    Problem problem = TaskOf(example.forward, example.inputs);
+    if (fixture) {
+      fixture->Take(std::move(problem));
+    } else {
+      fixture.emplace(std::move(problem));
+    }
+    fixture->CheckOutcome(example.forward, Answer(example.right), {"ok"});
   }
 }
 

@@ -144,18 +144,18 @@ MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions
     if (timing.candidate.median_ns + timing.call_overhead_ns < timing.implausible_below_ns) {
       MeasureOutcome exploit = MakeExploit(
           Exploit::Kind::kImplausiblyFast,
-          absl::StrCat("takes ", std::llround(timing.candidate.median_ns), " ns where moving the ",
-                       "declared ", std::llround(shape.bytes), " bytes takes at least ",
+          absl::StrCat("takes ", std::llround(timing.candidate.median_ns), " ns where moving ",
+                       std::llround(shape.bytes), " bytes takes at least ",
                        std::llround(timing.implausible_below_ns), " ns"));
       NameCase(shape.axes, "declared", exploit);
       return exploit;
     }
     if (timing.candidate.median_ns < timing.implausible_below_ns) {
-      too_short = absl::StrCat(
-          "a call took ", std::llround(timing.call_overhead_ns), " ns without the kernel and ",
-          std::llround(timing.candidate.median_ns), " ns more with it, where ",
-          "moving the declared ", std::llround(shape.bytes), " bytes takes at least ",
-          std::llround(timing.implausible_below_ns), " ns");
+      too_short =
+          absl::StrCat("a call took ", std::llround(timing.call_overhead_ns),
+                       " ns without the kernel and ", std::llround(timing.candidate.median_ns),
+                       " ns more with it, where ", "moving ", std::llround(shape.bytes),
+                       " bytes takes at least ", std::llround(timing.implausible_below_ns), " ns");
     }
     noisy |= timing.speedup.value == 0 ||
              TwoSidedQuantile(options.confidence, HUGE_VAL) * timing.speedup.within_deviation >

@@ -18,7 +18,7 @@ namespace kernelcast::worker {
 struct TimedShape {
   AxisValues axes = {};
   double weight = 1;  // relative to the other shapes
-  double bytes = 0;   // declared traffic and work; 0: not declared
+  double bytes = 0;   // traffic and work of a call; 0: not known
   double flops = 0;
   std::string compute = {};  // name of the peak that bounds the arithmetic, see ComputePeak
   std::vector<std::vector<double>> ratios = {};  // by runner, one per group

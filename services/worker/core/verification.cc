@@ -28,18 +28,6 @@ double Bound(const Tolerance& tolerance, double absolute, double expected) {
              : absolute + tolerance.rtol * magnitude;
 }
 
-// The relative error of rounding to the nearest value is at most this. 0 for integers.
-double UnitRoundoff(DataType dtype) {
-  switch (dtype) {
-    case DataType::kFloat64: return 0x1p-53;
-    case DataType::kFloat32: return 0x1p-24;
-    case DataType::kFloat16: return 0x1p-11;
-    case DataType::kBfloat16: return 0x1p-8;
-    case DataType::kFloat8E4m3: return 0x1p-4;
-    case DataType::kFloat8E5m2: return 0x1p-3;
-    default: return 0;
-  }
-}
 constexpr int64_t kFewestToAverage = 64;
 
 constexpr int kReportedDigits = 4;
@@ -146,8 +134,8 @@ uint64_t Bits(T value) {
 // Number of positions that disagree, and the errors of those that agree.
 struct Pass {
   uint64_t bad = 0;
-  double error_squares = 0;
   double largest_error = 0;
+  VariationSums variation;  // over the elements that agree
 };
 
 template <class T>
@@ -157,10 +145,11 @@ Pass CountReal(const ExpectedTensor& expected, double absolute, const T* got) {
   const size_t n = expected.real().size();
   Pass pass;
   for (size_t i = 0; i < n; ++i) {
-    const double error = std::abs(static_cast<double>(got[i]) - want[i]);
+    const auto value = static_cast<double>(got[i]);
+    const double error = std::abs(value - want[i]);
     const bool good = error <= Bound(tolerance, absolute, want[i]) && error < HUGE_VAL;
     pass.bad += good ? 0 : 1;
-    pass.error_squares += good ? error * error : 0;
+    if (good) pass.variation.Add(want[i], value);
     pass.largest_error = good ? std::max(pass.largest_error, error) : pass.largest_error;
   }
   return pass;
@@ -176,8 +165,8 @@ bool AllZero(DataType dtype, std::span<const std::byte> output, int64_t elements
 }  // namespace
 
 ExpectedTensor::ExpectedTensor(const TensorLayout& layout, const Tolerance& tolerance,
-                               std::span<const std::byte> oracle)
-    : layout_(layout), tolerance_(tolerance) {
+                               std::span<const std::byte> oracle, std::optional<double> noise)
+    : layout_(layout), tolerance_(tolerance), noise_(noise) {
   const int64_t n = layout.elements();
   double squares = 0;
   int64_t finite = 0;
@@ -255,6 +244,18 @@ void FillPoison(PoisonKind kind, uint64_t seed, const ExpectedTensor& expected,
   });
 }
 
+double UnitRoundoff(DataType dtype) {
+  switch (dtype) {
+    case DataType::kFloat64: return 0x1p-53;
+    case DataType::kFloat32: return 0x1p-24;
+    case DataType::kFloat16: return 0x1p-11;
+    case DataType::kBfloat16: return 0x1p-8;
+    case DataType::kFloat8E4m3: return 0x1p-4;
+    case DataType::kFloat8E5m2: return 0x1p-3;
+    default: return 0;
+  }
+}
+
 double NormwiseLimit(const Tolerance& tolerance, DataType dtype, int64_t elements) {
   const bool averages = elements >= kFewestToAverage;
   return tolerance.normwise > 0 && !averages ? tolerance.normwise + UnitRoundoff(dtype)
@@ -279,8 +280,9 @@ TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std:
     const Pass pass = WithType(dtype, [&]<class T>(T) {
       return CountReal(expected, absolute, reinterpret_cast<const T*>(output.data()));
     });
-    const double error_norm = std::sqrt(pass.error_squares);
+    const double error_norm = std::sqrt(pass.variation.error_squares);
     verdict.normwise_error = expected.norm() > 0 ? error_norm / expected.norm() : error_norm;
+    verdict.variation = pass.variation;
     const double limit = NormwiseLimit(tolerance, dtype, n);
     over_budget = limit > 0 && expected.rms() > tolerance.atol && verdict.normwise_error > limit;
     const bool within = tolerance.max_error <= 0 || pass.largest_error <= tolerance.max_error;

@@ -11,16 +11,18 @@
 #include "common/domain/measurement.h"
 #include "common/domain/problem.h"
 #include "services/worker/core/tensor.h"
+#include "services/worker/core/variation.h"
 
 namespace kernelcast::worker {
 
-// Expected value of an output, computed by the oracle. Immutable.
+// Expected value of an output, computed by the oracle.
 class ExpectedTensor {
  public:
   // `oracle` holds float64 for float outputs and the declared type for integer ones. Values beyond
   // the range of the declared dtype become infinite, as they do in a correct candidate.
+  // `noise`: see Unexplained.
   ExpectedTensor(const TensorLayout& layout, const Tolerance& tolerance,
-                 std::span<const std::byte> oracle);
+                 std::span<const std::byte> oracle, std::optional<double> noise = std::nullopt);
 
   const TensorLayout& layout() const { return layout_; }
   bool is_float() const { return IsFloat(layout_.dtype); }
@@ -36,6 +38,10 @@ class ExpectedTensor {
   double norm() const { return norm_; }
   bool has_nan() const { return has_nan_; }
 
+  // For outputs in which the reference itself does not follow the expected values.
+  void ForgetNoise() { noise_.reset(); }
+  std::optional<double> noise() const { return noise_; }
+
   // Whether the float value `got` agrees at position i, by the element rule.
   bool Agrees(int64_t i, double got) const;
   // Whether the element at position i of `output` agrees.
@@ -46,6 +52,7 @@ class ExpectedTensor {
   Tolerance tolerance_;
   std::vector<double> real_;
   std::vector<int64_t> integer_;
+  std::optional<double> noise_;
   double absolute_ = 0;  // atol, scaled
   double rms_ = 0;
   double norm_ = 0;
@@ -73,12 +80,16 @@ struct TensorVerdict {
   double got = 0;
   double expected = 0;
   double normwise_error = 0;
+  VariationSums variation;  // floating point only
 };
 
 struct Poison {
   PoisonKind kind = PoisonKind::kNonFinite;
   uint64_t seed = 0;
 };
+
+// The relative error of rounding to the nearest value is at most this. 0 for integers.
+double UnitRoundoff(DataType dtype);
 
 // What an output's error may be, relative to its norm; 0: unlimited. Errors of rounding average out
 // over many elements only, so fewer than 64 may also be off by the unit roundoff of their type.

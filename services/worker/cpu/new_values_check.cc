@@ -61,12 +61,12 @@ PreparedProblem::Set AsReference(const PreparedProblem& prepared, uint32_t index
     const std::span<const std::byte> got =
         prepared.Output(PreparedProblem::Owner::kReference, index, output);
     if (!kind.is_float()) {
-      set.expected.emplace_back(kind.layout(), Doubled(kind.tolerance()), got);
+      set.expected.emplace_back(kind.layout(), Doubled(kind.tolerance()), got, kind.noise());
       continue;
     }
     const std::vector<double> values = Elements(kind.layout().dtype, got);
     set.expected.emplace_back(kind.layout(), Doubled(kind.tolerance()),
-                              std::as_bytes(std::span(values)));
+                              std::as_bytes(std::span(values)), kind.noise());
   }
   return set;
 }

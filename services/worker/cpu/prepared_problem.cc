@@ -181,12 +181,8 @@ absl::Status PreparedProblem::PlanCases() {
   for (const AxisValues& axes : target->second.bench_shapes) {
     BenchShape shape;
     shape.axes = axes;
-    if (problem_.bytes) {
-      KC_ASSIGN_OR_RETURN(shape.bytes, problem_.bytes->Evaluate(ToVariables(axes)));
-    }
-    if (problem_.flops) {
-      KC_ASSIGN_OR_RETURN(shape.flops, problem_.flops->Evaluate(ToVariables(axes)));
-    }
+    KC_ASSIGN_OR_RETURN(shape.bytes, Tensors().Bytes(axes));
+    KC_ASSIGN_OR_RETURN(shape.flops, Tensors().Flops(axes));
     int64_t set_bytes = 0;
     KC_ASSIGN_OR_RETURN(const auto input_layouts, Tensors().Inputs(axes));
     KC_ASSIGN_OR_RETURN(const auto output_layouts, Tensors().Outputs(axes));
@@ -320,7 +316,8 @@ absl::Status PreparedProblem::RunOracle(const Program& oracle, const CancelToken
       const auto& record = oracle_table_[index].tensors[problem_.inputs.size() + i];
       KC_ASSIGN_OR_RETURN(const Tolerance tolerance, Tensors().ToleranceOf(i, spec.axes));
       expected.emplace_back(output_layouts_[index][i], tolerance,
-                            outputs.Span(record.offset, static_cast<int64_t>(record.bytes)));
+                            outputs.Span(record.offset, static_cast<int64_t>(record.bytes)),
+                            Tensors().NoiseOf(i, spec.axes, tolerance));
       if (expected.back().has_nan()) {
         return absl::FailedPreconditionError(
             absl::StrCat("the problem's oracle yields NaN in output ", problem_.outputs[i].name,
@@ -367,8 +364,7 @@ absl::Status PreparedProblem::RenewProcesses(const CancelToken& cancel) {
 }
 
 absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
-  const auto run = [&](uint32_t index, const CaseSpec& spec,
-                       const std::vector<ExpectedTensor>& expected,
+  const auto run = [&](uint32_t index, const CaseSpec& spec, std::vector<ExpectedTensor>& expected,
                        int64_t& least_ns) -> absl::Status {
     const std::string what = absl::StrCat(ShapeText(spec.axes), ", ", spec.distribution());
     least_ns = INT64_MAX;
@@ -394,6 +390,10 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
             " mismatches, the first at ", verdict.index, ": ", verdict.got, " instead of ",
             verdict.expected, "; normwise error ", verdict.normwise_error));
       }
+      if (Unexplained(verdict.variation, expected[i].layout().dtype, expected[i].noise(),
+                      VariationRule::kFollow)) {
+        expected[i].ForgetNoise();
+      }
     }
     if (has_checker()) {
       KC_ASSIGN_OR_RETURN(const auto reason, AskChecker(Owner::kReference, index, cancel));
@@ -410,7 +410,16 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
   }
   for (BenchShape& shape : bench_shapes_) {
     const CaseSpec spec{.axes = shape.axes};
-    KC_RETURN_IF_ERROR(run(shape.slots[0], spec, shape.current()[0].expected, shape.reference_ns));
+    std::vector<ExpectedTensor>& first = shape.banks[shape.current_bank][0].expected;
+    KC_RETURN_IF_ERROR(run(shape.slots[0], spec, first, shape.reference_ns));
+    for (size_t i = 0; i < first.size(); ++i) {
+      if (first[i].noise()) continue;
+      for (auto* const banks : {&shape.banks, &shape.altered}) {
+        for (std::vector<Set>& bank : *banks) {
+          for (Set& set : bank) set.expected[i].ForgetNoise();
+        }
+      }
+    }
   }
   return absl::OkStatus();
 }

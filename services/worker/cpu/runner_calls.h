@@ -15,6 +15,7 @@
 #include "common/domain/measurement.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/timing_session.h"
+#include "services/worker/core/variation.h"
 #include "services/worker/core/verdict.h"
 #include "services/worker/core/verification.h"
 #include "services/worker/cpu/placement.h"
@@ -86,6 +87,12 @@ class RunnerCalls {
   bool VerifySlot(const BenchShape& shape, size_t slot, const Set& set, const Set* stale,
                   double wrong_share = 0);
 
+  // Why an output that agrees with the expected values is wrong all the same: variation.h. Nothing
+  // if it is right.
+  std::optional<std::string> TrivialAnswer(const VariationCheck::Draw& draw,
+                                           const TensorVerdict& verdict,
+                                           const ExpectedTensor& expected);
+
   // Lets a task's own checker, where it has one, decide about the candidate's outputs of a case.
   // `rule`: set to the rule and the reason where it refuses.
   bool AskChecker(uint32_t index, std::string& rule, bool& refused);
@@ -136,12 +143,16 @@ class RunnerCalls {
   bool MayDiffer(const ExpectedTensor& expected) const {
     return prepared_.has_checker() || expected.tolerance().matched_ratio < 1;
   }
+  // Whether an output is right for what the inputs were before.
+  bool FitsFormer(const VariationCheck::Draw& draw, const ExpectedTensor& former,
+                  std::span<const std::byte> output);
   bool EntrySucceeded(const RunnerProcess::Result& result);
 
   PreparedProblem& prepared_;
   const CancelToken& cancel_;
   const MeasureOptions& options_;
   SecretRandom sentinels_random_{"sentinels"};
+  VariationCheck variation_;
 
   std::unique_ptr<RunnerProcess> candidate_;
   std::vector<double> empty_ns_[2];  // bursts of empty calls: the median of each

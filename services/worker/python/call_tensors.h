@@ -2,6 +2,7 @@
 #define KERNELCAST_SERVICES_WORKER_PYTHON_CALL_TENSORS_H_
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,6 +24,15 @@ class CallTensors {
   [[nodiscard]] absl::StatusOr<std::vector<TensorLayout>> Inputs(const AxisValues& axes) const;
   [[nodiscard]] absl::StatusOr<std::vector<TensorLayout>> Outputs(const AxisValues& axes) const;
   [[nodiscard]] absl::StatusOr<Tolerance> ToleranceOf(size_t output, const AxisValues& axes) const;
+
+  // What rounding may change in an output: see Unexplained. `tolerance` is that of the output.
+  std::optional<double> NoiseOf(size_t output, const AxisValues& axes,
+                                const Tolerance& tolerance) const;
+
+  // Bytes that a call moves and FLOPs that it takes: those that the problem declares, or the least
+  // bytes of any right kernel of a task and the FLOPs of its reference. 0: not known.
+  [[nodiscard]] absl::StatusOr<double> Bytes(const AxisValues& axes) const;
+  [[nodiscard]] absl::StatusOr<double> Flops(const AxisValues& axes) const;
 
   // The number of the task's case; 0 if there is no task.
   size_t TaskCaseOf(const AxisValues& axes) const;

@@ -4,7 +4,7 @@
 
 LIBRARY is the native part (runner_library.cc). PACKAGES are folders to import from, and READABLE what
 the process may read. Descriptor 6 holds the program, as python_task.h describes it. SOURCE starts with
-the files of the formats: task_values.py, definition_task.py and gpu_mode_task.py.
+the files of the formats: task_values.py, definition_task.py, gpu_mode_task.py and reference_facts.py.
 """
 
 import contextlib
@@ -207,14 +207,14 @@ class Describe:
         task = FORMATS[given["format"]](given)
         with remap_devices():
             reference = task.reference()
-            found = [self.describe(task, reference, case) for case in task.cases()]
+            found = [self.describe(task, reference, case, timed=True) for case in task.cases()]
             for case in task.held_out_cases(given["held_out_seed"]):
                 found.append(dict(self.describe(task, reference, case), axes=case["axes"]))
         self.text = json.dumps({"cases": found}).encode()
         self.place = library.kernelcast_case(0).contents.tensors[0]
 
     @staticmethod
-    def describe(task, reference, case):
+    def describe(task, reference, case, timed=False):
         inputs = task.make_inputs(SEED, case)
         given = list(tensors(inputs))
         before = [tensor._version for tensor in given]
@@ -233,6 +233,13 @@ class Describe:
             found["outputs"].append({"dtype": dtype_name(value.dtype), "shape": list(value.shape)})
             if names[1]:
                 found["outputs"][i]["name"] = names[1][i]
+        fresh = task.make_inputs(SEED, case) if found["written"] else inputs
+        found["noise"] = rounding_noise(reference, task.outputs_of, fresh, outputs)
+        if timed:
+            found["bytes"] = least_bytes(
+                reference, task.outputs_of, lambda: task.make_inputs(SEED, case), found["noise"]
+            )
+            found["flops"] = count_flops(reference, task.make_inputs(SEED, case))
         return found
 
     def __call__(self, index):

@@ -102,6 +102,22 @@ absl::StatusOr<TensorSpec> SpecOf(const Described& described) {
   return spec;
 }
 
+// What the description says about rounding, by output.
+std::vector<std::optional<double>> ReadNoise(const Json& description, size_t outputs) {
+  std::vector<std::optional<double>> found(outputs);
+  if (!description.contains("noise") || !description["noise"].is_array()) return found;
+  const Json& noise = description["noise"];
+  for (size_t i = 0; i < outputs && i < noise.size(); ++i) {
+    if (noise[i].is_number() && noise[i].get<double>() >= 0) found[i] = noise[i].get<double>();
+  }
+  return found;
+}
+
+double ReadAmount(const Json& description, const char* field) {
+  if (!description.contains(field) || !description[field].is_number()) return 0;
+  return std::clamp(description[field].get<double>(), 0.0, 1e18);
+}
+
 // The axes that a held-out case of a task names.
 absl::StatusOr<AxisValues> ReadAxes(const Json& json) {
   AxisValues axes;
@@ -238,6 +254,9 @@ absl::Status PythonTaskPrograms::AddCase(const std::string& description) {
     one.tolerances.push_back(IsFloat(output.dtype) ? TaskTolerance(task, given, output.dtype)
                                                    : Tolerance());
   }
+  one.noise = ReadNoise(json, one.outputs.size());
+  one.bytes = ReadAmount(json, "bytes");
+  one.flops = ReadAmount(json, "flops");
   if (!cases_.empty()) {
     if (!SameTypes(one.inputs, cases_[0].inputs) || !SameTypes(one.outputs, cases_[0].outputs)) {
       return UnsupportedTask("has cases with different numbers of tensors or dtypes");

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,7 +46,11 @@ struct TaskCase {
   std::vector<TensorLayout> inputs;
   std::vector<TensorLayout> outputs;
   std::vector<Tolerance> tolerances;  // by output
-  std::string description;            // JSON: {"case", "inputs", "outputs", "written", "single"}
+  // By output: what rounding changes, relative to the norm; nothing where that is not known.
+  std::vector<std::optional<double>> noise;
+  double bytes = 0;         // the least that a right kernel must move; 0: nothing is known
+  double flops = 0;         // what the reference needs; 0: nothing is known
+  std::string description;  // JSON: {"case", "inputs", "outputs", "written", "single", ...}
 };
 
 // A Python task whose cases are known, and the programs that its processes run. The content of a

@@ -216,6 +216,7 @@ void Compare(DataType dtype, const Parameters& parameters) {
       const bool beyond = rule.max_error > 0 && error > rule.max_error;
       agrees = error <= bound && !beyond;
       result->intolerable += beyond ? 1 : 0;
+      if (agrees && IsFloat(dtype)) result->variation.Add(e, g);
     } else if (!agrees && (!std::isfinite(g) || rule.max_error > 0)) {
       ++result->intolerable;
     }

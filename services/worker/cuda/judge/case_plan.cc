@@ -95,12 +95,8 @@ absl::StatusOr<CasePlan> Plan(const Problem& problem, const PythonTaskPrograms* 
   for (const AxisValues& axes : target.bench_shapes) {
     CasePlan::BenchShape shape;
     shape.axes = axes;
-    if (problem.bytes) {
-      KC_ASSIGN_OR_RETURN(shape.bytes, problem.bytes->Evaluate(ToVariables(axes)));
-    }
-    if (problem.flops) {
-      KC_ASSIGN_OR_RETURN(shape.flops, problem.flops->Evaluate(ToVariables(axes)));
-    }
+    KC_ASSIGN_OR_RETURN(shape.bytes, tensors.Bytes(axes));
+    KC_ASSIGN_OR_RETURN(shape.flops, tensors.Flops(axes));
     // Memory per set: inputs of two banks in addition to the arena's, and expected outputs of all
     // banks.
     int64_t set_bytes = 0;

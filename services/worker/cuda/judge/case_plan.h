@@ -75,7 +75,7 @@ struct CasePlan {
     std::vector<size_t> slots;                  // indices into cases()
     std::vector<std::array<Set, kBanks>> sets;  // by slot
     int64_t reference_ns = 0;
-    double bytes = 0;  // declared traffic and work; 0: not declared
+    double bytes = 0;  // traffic and work of a call; 0: not known
     double flops = 0;
   };
   // Bytes before and after each output.

@@ -2,6 +2,7 @@
 #define KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_EXPECTED_OUTPUT_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "common/domain/measurement.h"
 #include "common/domain/problem.h"
@@ -15,6 +16,7 @@ struct CudaExpected {
   DataType dtype = DataType::kFloat32;
   DataType kept = DataType::kFloat64;  // of `values`; see KeptType
   Tolerance tolerance;
+  std::optional<double> noise;  // see Unexplained
   int64_t count = 0;
   CUdeviceptr values = 0;
   double rms = 0;

@@ -32,14 +32,19 @@ typedef unsigned long long u64;
 // Code shared by describing and comparing.
 constexpr std::string_view kCommon = R"cuda(
 struct Statistics { double squares; u64 finite; u64 nan; };
+struct Variation {
+  double count; double expected; double expected_squares; double got; double got_squares;
+  double error; double error_squares;
+};
 struct Comparison {
   u64 mismatches; u64 first; u64 unwritten; u64 non_finite; double error_squares; u64 intolerable;
-  u64 nonzero;
+  u64 nonzero; Variation variation;
 };
 struct Rule { double absolute; double rtol; double max_error; int larger_of_both; int infinities; };
 
 __device__ double SumOverBlock(double value) {
   __shared__ double parts[32];
+  __syncthreads();  // what is there has been read
   for (int step = 16; step > 0; step /= 2) value += __shfl_down_sync(~0u, value, step);
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
   __syncthreads();
@@ -48,6 +53,11 @@ __device__ double SumOverBlock(double value) {
     for (int step = 16; step > 0; step /= 2) value += __shfl_down_sync(~0u, value, step);
   }
   return value;
+}
+
+__device__ void Add(double value, double* sum) {
+  value = SumOverBlock(value);
+  if (threadIdx.x == 0 && value != 0) atomicAdd(sum, value);
 }
 
 template <class T> __device__ unsigned Bits(T value) {
@@ -96,6 +106,7 @@ template <class T>
 __device__ void CompareReal(const T* got, const void* expected, bool wide, long long count,
                             Rule rule, unsigned poison, Comparison* result) {
   double error_squares = 0;
+  Variation sums = {};
   u64 intolerable = 0, nonzero = 0;
   const long long stride = (long long)gridDim.x * blockDim.x;
   for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
@@ -109,6 +120,15 @@ __device__ void CompareReal(const T* got, const void* expected, bool wide, long 
       const bool beyond = rule.max_error > 0 && error > rule.max_error;
       agrees = error <= Bound(rule, e) && !beyond;
       intolerable += beyond;
+      if (agrees) {
+        sums.count += 1;
+        sums.expected += e;
+        sums.expected_squares += e * e;
+        sums.got += g;
+        sums.got_squares += g * g;
+        sums.error += g - e;
+        sums.error_squares += error * error;
+      }
     } else {
       agrees = g == e && (rule.infinities == 0 || (rule.infinities == 1 && e < 0));
       intolerable += !agrees && (!g_finite || rule.max_error > 0);
@@ -118,6 +138,13 @@ __device__ void CompareReal(const T* got, const void* expected, bool wide, long 
   }
   error_squares = SumOverBlock(error_squares);
   if (threadIdx.x == 0 && error_squares > 0) atomicAdd(&result->error_squares, error_squares);
+  Add(sums.count, &result->variation.count);
+  Add(sums.expected, &result->variation.expected);
+  Add(sums.expected_squares, &result->variation.expected_squares);
+  Add(sums.got, &result->variation.got);
+  Add(sums.got_squares, &result->variation.got_squares);
+  Add(sums.error, &result->variation.error);
+  Add(sums.error_squares, &result->variation.error_squares);
   if (intolerable) atomicAdd(&result->intolerable, intolerable);
   // Only whether there is any counts.
   if (nonzero && result->nonzero == 0) atomicAdd(&result->nonzero, nonzero);

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "common/domain/problem.h"
 #include "services/worker/core/draw_plan.h"
+#include "services/worker/core/variation.h"
 #include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/hostile_memory.h"
 
@@ -50,6 +51,7 @@ struct TensorComparison {
   // Mismatches that no share of wrong elements allows: infinite, NaN, or beyond the largest error.
   uint64_t intolerable = 0;
   uint64_t nonzero = 0;  // floating point: more than 0 if any element is not zero
+  VariationSums variation;
 };
 
 // When elements agree, with the layout that the kernels read: see Tolerance.

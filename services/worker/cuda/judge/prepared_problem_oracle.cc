@@ -29,6 +29,7 @@ absl::StatusOr<std::vector<CudaExpected>> CudaPreparedProblem::PlaceExpected(
     CudaExpected expected;
     expected.dtype = layouts[i].dtype;
     KC_ASSIGN_OR_RETURN(expected.tolerance, Tensors().ToleranceOf(i, axes));
+    expected.noise = Tensors().NoiseOf(i, axes, expected.tolerance);
     expected.kept = KeptType(expected.dtype, task_ != nullptr);
     expected.count = layouts[i].elements();
     const auto bytes = static_cast<uint64_t>(expected.count * SizeBytes(expected.kept));

@@ -37,7 +37,7 @@ TEST_CASE("A time is an exploit only where the whole call was too short") {
   // The empty call may have been slower when it was timed.
   const auto unstable = std::get<EnvironmentUnstable>(ConcludeOn({Shape(1, 1200)}));
   CHECK(unstable.reason ==
-        "a call took 1200 ns without the kernel and 1 ns more with it, where moving the declared "
+        "a call took 1200 ns without the kernel and 1 ns more with it, where moving "
         "1500000 bytes takes at least 1000 ns");
   CHECK(unstable.blocks == 64);
   CHECK(unstable.speedup.value == 0);

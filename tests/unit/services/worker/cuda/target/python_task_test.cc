@@ -54,6 +54,40 @@ class ModelNew(nn.Module):
                       body, "\n");
 }
 
+TEST_CASE("Trivial answers to a task are wrong on a device whatever the tolerance accepts") {
+  if (!testing::HaveTaskPython()) return;
+  TaskSubject subject;
+  const auto task = [](const std::string& forward, const std::string& inputs) {
+    return MakeTask(absl::StrCat(
+        "import torch\nimport torch.nn.functional as F\nclass Model(torch.nn.Module):\n"
+        "    def forward(self, x):\n        return ",
+        forward, "\ndef get_inputs():\n    return [", inputs,
+        "]\ndef get_init_inputs():\n    return []\n"));
+  };
+  const auto answer = [](const std::string& forward) {
+    return absl::StrCat(
+        "import torch\nimport torch.nn.functional as F\nclass ModelNew(torch.nn.Module):\n"
+        "    def forward(self, x):\n        return ",
+        forward, "\n");
+  };
+  const auto refuse = [&](const std::string& forward) {
+    const auto wrong = subject.MeasureAs<WrongResult>(answer(forward));
+    INFO(wrong.rule);
+    CHECK_THAT(wrong.rule, Catch::StartsWith("kernelcast: an output follows") &&
+                               Catch::Contains("kernelbench: every element"));
+  };
+  REQUIRE(subject.Take(task("x.softmax(-1)", "torch.rand(2, 32768)")).ok());
+  refuse("torch.zeros_like(x)");
+  refuse("torch.full_like(x, 1 / 32768)");
+  refuse("x[:1].softmax(-1).repeat(2, 1)");
+  CheckRight(subject.Measure(answer("x.half().float().softmax(-1)")));
+  REQUIRE(subject.Take(task("(1e-2 * x).mean()", "torch.rand(16, 64)")).ok());
+  refuse("torch.tensor(0.005)");
+  CheckRight(subject.Measure(answer("(1e-2 * x).sum(0).sum() / 1024")));
+  REQUIRE(subject.Take(task("F.group_norm(x, 4).mean((1, 2))", "torch.randn(32, 8, 64)")).ok());
+  CheckRight(subject.Measure(answer("torch.zeros(32)")));
+}
+
 TEST_CASE("Python candidates of a task are judged against its reference on a device") {
   if (!testing::HaveTaskPython()) return;
   TaskSubject subject;
@@ -61,7 +95,11 @@ TEST_CASE("Python candidates of a task are judged against its reference on a dev
   REQUIRE(subject.task().problem().inputs.size() == 1);
   REQUIRE(subject.task().problem().outputs.size() == 1);
   const std::string right = ModelNew("        return torch.relu(x).mul_(self.weight).add_(n)");
-  CheckRight(subject.Measure(right));
+  const auto ok = subject.MeasureAs<MeasuredOk>(right);
+  // Half of the output is the same for all inputs, and nearly all of the input is needed.
+  CHECK(ok.shapes[0].bytes > 64 * 256 * 4);
+  CHECK(ok.shapes[0].bytes < 2 * 64 * 256 * 4);
+  CHECK(ok.shapes[0].implausible_below_ns > 0);
   const auto wrong = subject.MeasureAs<WrongResult>(
       ModelNew("        return torch.relu(x) * self.weight + n + (x > 3)"));
   CHECK(wrong.cause == WrongResult::Cause::kValue);
