@@ -54,6 +54,8 @@ constexpr uint64_t kMostBytes = uint64_t{1} << 50;
 constexpr uint64_t kMostCompileJobs = 4096;
 constexpr uint64_t kMostCredits = 1'000'000;
 constexpr int kMostLoadedAhead = 32;
+constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr uint64_t kMostSeconds = 86'400;
 constexpr double kMostReplayPace = 1000;
 // Workers that share a cache folder.
 constexpr int kMostJournals = 64;
@@ -77,6 +79,7 @@ struct Flags {
   std::string python;
   std::string gpus = "all";
   int load_ahead = CudaTargetOptions().load_ahead;
+  int64_t max_judgement_seconds = MeasureOptions().max_judgement_ns / kSecondNs;
   std::vector<std::string> replay;
   double replay_pace = 0;
 };
@@ -144,6 +147,7 @@ absl::StatusOr<std::map<std::string, std::unique_ptr<Target>>> MakeTargets(
       flags.runner.empty() ? (OwnFolder() / "kernelcast-runner").string() : flags.runner;
   cpu.runner.max_memory_bytes = flags.memory_limit_bytes;
   cpu.runner.uid = flags.runner_uid;
+  cpu.measure.max_judgement_ns = flags.max_judgement_seconds * kSecondNs;
   // GPU drivers start slowly, so set up the CPU target at the same time, unless too few cores would
   // disturb its peak measurement.
   auto made_cpu =
@@ -158,6 +162,7 @@ absl::StatusOr<std::map<std::string, std::unique_ptr<Target>>> MakeTargets(
     cuda.architecture = flags.cuda_architecture;
     cuda.gpus = flags.gpus;
     cuda.load_ahead = flags.load_ahead;
+    cuda.measure.max_judgement_ns = flags.max_judgement_seconds * kSecondNs;
     cuda.python = flags.python;
     cuda.cache_directory = absl::StrCat(flags.cache_dir, "/cuda-artifacts");
     cuda.max_cache_bytes = flags.cache_max_bytes;
@@ -346,6 +351,11 @@ int Main(int argc, char** argv) {
                  "fewer where memory or processors are short: each may use four times "
                  "--memory-limit-bytes of the host's memory")
       ->check(WholeNumberFrom(1, kMostLoadedAhead))
+      ->capture_default_str();
+  app.add_option("--max-judgement-seconds", flags.max_judgement_seconds,
+                 "Time that all calls of a candidate may take in one measurement, for each process "
+                 "that is timed; slow references get more")
+      ->check(WholeNumberFrom(1, kMostSeconds))
       ->capture_default_str();
   app.add_option("--replay", flags.replay,
                  "Exported records; their targets answer from them instead of measuring");

@@ -9,7 +9,12 @@ void WaitingJobs::Add(Job job) {
   auto queue = std::ranges::find_if(
       queues_, [&](const Queue& other) { return other.entries.front().job->WaitsLike(*job); });
   if (queue == queues_.end()) queue = queues_.insert(queues_.end(), Queue());
-  queue->entries.push_back({++arrivals_, std::move(job)});
+  std::deque<Entry>& entries = queue->entries;
+  uint64_t& last = queue->last_turns[job->problem == nullptr ? "" : job->problem->problem_id];
+  // The front's turn has come: what arrives now does not go before it.
+  last = std::max(last + 1, entries.empty() ? 1 : entries.front().turn);
+  const auto after = std::ranges::upper_bound(entries, last, {}, &Entry::turn);
+  entries.insert(after, Entry{++arrivals_, last, std::move(job)});
   ++size_;
 }
 

@@ -121,11 +121,16 @@ struct MeasureOptions {
   int64_t min_call_limit_ns = 1'000'000'000;
   int64_t max_call_limit_ns = 20'000'000'000;
   int64_t load_limit_ns = 5'000'000'000;
+  // The candidate's calls of one judgement together, for each runner; the time that the reference
+  // would need comes on top. See JudgementBudget.
+  int64_t max_judgement_ns = 30'000'000'000;
   // For a Python candidate on a GPU, which may compile CUDA sources and kernels while it loads.
   int64_t python_load_limit_ns = 60'000'000'000;
   // Limit for one call of a problem's oracle or reference during preparation. Beyond it the problem
   // is at fault.
-  int64_t problem_call_limit_ns = 120'000'000'000;
+  int64_t problem_call_limit_ns = 60'000'000'000;
+  // The same for the whole preparation of a problem.
+  int64_t max_preparation_ns = 480'000'000'000;
 
   // New inputs and seeds are drawn after this many candidates.
   int candidates_a_pool = 128;
@@ -177,6 +182,7 @@ inline MeasureOptions CudaMeasureOptions() {
   // A kernel that hangs costs its time limit and a runner.
   options.min_call_limit_ns = 1'000'000'000;
   options.max_call_limit_ns = 2'000'000'000;
+  options.problem_call_limit_ns = 120'000'000'000;
   return options;
 }
 

@@ -1,5 +1,6 @@
 #include "services/worker/cpu/cpu_target.h"
 
+#include <signal.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <fstream>
 #include <thread>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -41,6 +43,13 @@ std::string CpuModel() {
     }
   }
   return "unknown";
+}
+
+// Whether the system may have ended the candidate's process for lack of memory.
+bool WasKilled(const absl::StatusOr<MeasureOutcome>& outcome) {
+  if (!outcome.ok()) return false;
+  const auto* const crash = std::get_if<Crash>(&*outcome);
+  return crash != nullptr && crash->signal == SIGKILL;
 }
 
 // Clock of one core, or 0 if the system does not report it.
@@ -283,28 +292,55 @@ absl::StatusOr<PreparedProblem*> CpuTarget::Prepare(const Problem& problem,
     }
     prepared_.erase(found);
   }
-  const int64_t start_ns = Clock::Real().MonotonicNs();
-  const PreparedProblem::Setting setting{options_.measure, options_.runner, placement_,
-                                         NewSecretKey()};
-  std::unique_ptr<PreparedProblem> prepared;
-  if (problem.task) {
-    KC_ASSIGN_OR_RETURN(const PythonTaskPrograms task,
-                        DescribePythonTask(problem, options_.runner, placement_,
-                                           SecretRandom("held-out cases").Next(), cancel));
-    KC_ASSIGN_OR_RETURN(prepared, PreparedProblem::MakeTask(task, setting, cancel));
-  } else {
-    KC_ASSIGN_OR_RETURN(prepared, PreparedProblem::Make(problem, programs.oracle,
-                                                        programs.reference, setting, cancel));
-  }
-  Log(LogLevel::kDebug, "prepared a problem",
-      {{"problem", problem.name},
-       {"cases", prepared->check_cases().size()},
-       {"prepare_us", (Clock::Real().MonotonicNs() - start_ns) / 1000}});
+  KC_ASSIGN_OR_RETURN(std::unique_ptr<PreparedProblem> prepared,
+                      PrepareAnew(problem, programs, cancel));
   prepared_.push_front(std::move(prepared));
   while (std::ssize(prepared_) > options_.prepared_problems) {
     prepared_.pop_back();
   }
   return prepared_.front().get();
+}
+
+absl::StatusOr<std::unique_ptr<PreparedProblem>> CpuTarget::PrepareAnew(const Problem& problem,
+                                                                        const Programs& programs,
+                                                                        const CancelToken& cancel) {
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  const auto make = [&]() -> absl::StatusOr<std::unique_ptr<PreparedProblem>> {
+    const PreparedProblem::Setting setting{options_.measure, options_.runner, placement_,
+                                           NewSecretKey()};
+    if (!problem.task) {
+      return PreparedProblem::Make(problem, programs.oracle, programs.reference, setting, cancel);
+    }
+    KC_ASSIGN_OR_RETURN(const PythonTaskPrograms task,
+                        DescribePythonTask(problem, options_.runner, placement_,
+                                           SecretRandom("held-out cases").Next(), cancel));
+    return PreparedProblem::MakeTask(task, setting, cancel);
+  };
+  auto prepared = make();
+  while (absl::IsResourceExhausted(prepared.status()) && !prepared_.empty()) {
+    prepared_.pop_back();
+    prepared = make();
+  }
+  if (absl::IsResourceExhausted(prepared.status())) {
+    // The caller would ask again.
+    return absl::FailedPreconditionError(prepared.status().message());
+  }
+  const int64_t took_ns = Clock::Real().MonotonicNs() - start_ns;
+  if (!prepared.ok()) {
+    faults_.Note(problem.problem_id, prepared.status(), took_ns);
+    return prepared.status();
+  }
+  Log(LogLevel::kDebug, "prepared a problem",
+      {{"problem", problem.name},
+       {"cases", (*prepared)->check_cases().size()},
+       {"prepare_us", took_ns / 1000}});
+  return prepared;
+}
+
+bool CpuTarget::DropOthers() {
+  if (prepared_.size() < 2) return false;
+  prepared_.resize(1);
+  return true;
 }
 
 absl::StatusOr<CpuTarget::Programs> CpuTarget::NativePrograms(const Problem& problem,
@@ -324,6 +360,27 @@ absl::StatusOr<CpuTarget::Programs> CpuTarget::NativePrograms(const Problem& pro
   return programs;
 }
 
+absl::StatusOr<MeasureOutcome> CpuTarget::JudgeOnce(const Problem& problem,
+                                                    const Programs& programs,
+                                                    const Candidate* candidate, MeasureSpec spec,
+                                                    const CancelToken& cancel) {
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  auto prepared = Prepare(problem, programs, cancel);
+  prepare_ns_ += Clock::Real().MonotonicNs() - start_ns;
+  KC_RETURN_IF_ERROR(prepared.status());
+  ++(*prepared)->candidates_served;
+  Program program = candidate != nullptr ? programs.candidate : programs.reference;
+  if ((*prepared)->task() != nullptr) {
+    program =
+        candidate != nullptr ? (*prepared)->TaskProgram(*candidate) : (*prepared)->TaskReference();
+  }
+  auto outcome = Judge(**prepared, program, spec, spread_, cancel, times_);
+  if (!outcome.ok()) {
+    prepared_.pop_front();
+  }
+  return outcome;
+}
+
 absl::StatusOr<Measurement> CpuTarget::Measure(const MeasureRequest& request,
                                                const CancelToken& cancel) {
   const Problem& problem = request.problem;
@@ -338,6 +395,7 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const MeasureRequest& request,
     return absl::FailedPreconditionError(
         absl::StrCat("problem ", problem.name, " has no reference for target cpu"));
   }
+  KC_RETURN_IF_ERROR(faults_.Check(problem.problem_id));
   Programs programs;
   if (problem.task) {
     if (python_ == nullptr) {
@@ -359,24 +417,26 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const MeasureRequest& request,
   const TimingPriority priority(placement_);
   const int64_t start_ns = Clock::Real().MonotonicNs();
   const double clock_start_hz = ClockHz(placement_.runner_cpu);
-  JudgeTimes times;
-  int64_t prepare_ns = 0;
+  times_ = {};
+  prepare_ns_ = 0;
   absl::StatusOr<MeasureOutcome> outcome = absl::UnavailableError("not judged");
   // The second attempt covers the reference's process, which is kept and may have died in the
   // meantime.
   for (int attempt = 0; attempt < 2 && absl::IsUnavailable(outcome.status()); ++attempt) {
-    const int64_t prepare_start_ns = Clock::Real().MonotonicNs();
-    KC_ASSIGN_OR_RETURN(PreparedProblem* const prepared, Prepare(problem, programs, cancel));
-    prepare_ns += Clock::Real().MonotonicNs() - prepare_start_ns;
-    ++prepared->candidates_served;
-    Program program = programs.candidate;
-    if (prepared->task() != nullptr) {
-      program = prepared->TaskProgram(candidate);
+    outcome = JudgeOnce(problem, programs, &candidate, request.spec, cancel);
+    if (WasKilled(outcome) && DropOthers()) {
+      outcome = JudgeOnce(problem, programs, &candidate, request.spec, cancel);
     }
-    outcome = Judge(*prepared, program, request.spec, spread_, cancel, times);
-    if (!outcome.ok()) {
-      prepared_.pop_front();
+  }
+  if (IsReferenceFailure(outcome.status())) {
+    const auto [answer, at_fault] = ExplainRepeated(
+        outcome.status(),
+        JudgeOnce(problem, programs, /*candidate=*/nullptr, {MeasureLevel::kScreen}, cancel));
+    KC_RETURN_IF_ERROR(cancel.Check());
+    if (at_fault) {
+      faults_.Note(problem.problem_id, answer, Clock::Real().MonotonicNs() - start_ns);
     }
+    outcome = answer;
   }
   KC_RETURN_IF_ERROR(outcome.status());
   KC_RETURN_IF_ERROR(held.Check());
@@ -385,15 +445,15 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const MeasureRequest& request,
     ok->environment.clock_min_hz = std::min(clock_start_hz, ClockHz(placement_.runner_cpu));
   }
   Measurement measurement = RecordOf(measurer, request, start_ns, *std::move(outcome));
-  measurement.preparation_time_ns = prepare_ns;
+  measurement.preparation_time_ns = prepare_ns_;
   Log(LogLevel::kDebug, "measured a candidate",
       {{"candidate_id", candidate.candidate_id},
        {"outcome", OutcomeName(measurement.outcome)},
-       {"prepare_us", prepare_ns / 1000},
-       {"start_us", times.start_ns / 1000},
-       {"check_us", times.check_ns / 1000},
-       {"timing_us", times.timing_ns / 1000},
-       {"fresh_us", times.fresh_ns / 1000}});
+       {"prepare_us", prepare_ns_ / 1000},
+       {"start_us", times_.start_ns / 1000},
+       {"check_us", times_.check_ns / 1000},
+       {"timing_us", times_.timing_ns / 1000},
+       {"fresh_us", times_.fresh_ns / 1000}});
   return measurement;
 }
 

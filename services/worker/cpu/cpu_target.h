@@ -10,9 +10,11 @@
 #include "absl/status/statusor.h"
 #include "services/worker/artifacts/compile_cache.h"
 #include "services/worker/core/options.h"
+#include "services/worker/core/problem_faults.h"
 #include "services/worker/core/speedup_interval.h"
 #include "services/worker/core/target.h"
 #include "services/worker/cpu/compiler.h"
+#include "services/worker/cpu/judge.h"
 #include "services/worker/cpu/placement.h"
 #include "services/worker/cpu/prepared_problem.h"
 #include "services/worker/cpu/runner_process.h"
@@ -80,6 +82,17 @@ class CpuTarget final : public Target {
                                           const CancelToken& cancel);
   absl::StatusOr<PreparedProblem*> Prepare(const Problem& problem, const Programs& programs,
                                            const CancelToken& cancel);
+  // Drops other prepared problems where memory is short. FAILED_PRECONDITION is kept in
+  // `faults_` where it is the problem's.
+  absl::StatusOr<std::unique_ptr<PreparedProblem>> PrepareAnew(const Problem& problem,
+                                                               const Programs& programs,
+                                                               const CancelToken& cancel);
+  // Drops all prepared problems but the one in use. Returns false if there were no others.
+  bool DropOthers();
+  // Prepares the problem where necessary, and judges a candidate of it once.
+  absl::StatusOr<MeasureOutcome> JudgeOnce(const Problem& problem, const Programs& programs,
+                                           const Candidate* candidate, MeasureSpec spec,
+                                           const CancelToken& cancel);
 
   CpuTargetOptions options_;  // constant once made
   TargetInfo info_;
@@ -92,6 +105,9 @@ class CpuTarget final : public Target {
   // Used under the timing lease. Most recently used first.
   std::list<std::unique_ptr<PreparedProblem>> prepared_;
   RunnerSpread spread_;
+  ProblemFaults faults_;
+  JudgeTimes times_;        // of the last measurement
+  int64_t prepare_ns_ = 0;  // in the last measurement
 };
 
 }  // namespace kernelcast::worker

@@ -14,6 +14,7 @@
 #include "common/base/secret_random.h"
 #include "common/base/status.h"
 #include "common/domain/python_task.h"
+#include "services/worker/core/judgement_budget.h"
 #include "services/worker/core/new_values.h"
 #include "services/worker/core/roofline.h"
 #include "services/worker/core/statistics.h"
@@ -35,6 +36,18 @@ constexpr int kWarmUpBursts = 8;
 
 int64_t NowNs() { return Clock::Real().MonotonicNs(); }
 
+JudgementBudget BudgetOf(PreparedProblem& prepared, MeasureLevel level) {
+  std::vector<int64_t> check_ns;
+  for (const PreparedProblem::CheckCase& check : prepared.check_cases()) {
+    check_ns.push_back(check.reference_ns);
+  }
+  std::vector<int64_t> bench_ns;
+  for (const PreparedProblem::BenchShape& shape : prepared.bench_shapes()) {
+    bench_ns.push_back(shape.reference_ns);
+  }
+  return {prepared.options(), level, {check_ns, bench_ns}};
+}
+
 class Judgement {
  public:
   Judgement(PreparedProblem& prepared, const Program& candidate, MeasureSpec spec,
@@ -49,7 +62,8 @@ class Judgement {
         spread_(spread),
         cancel_(cancel),
         times_(times),
-        calls_(prepared, cancel) {}
+        budget_(BudgetOf(prepared, spec.level)),
+        calls_(prepared, budget_, cancel) {}
 
   absl::StatusOr<MeasureOutcome> Run();
 
@@ -93,6 +107,7 @@ class Judgement {
   // streams, so that the second reveals nothing about the first.
   SecretRandom plan_random_{"plan"};
   SecretRandom poison_random_{"poison"};
+  JudgementBudget budget_;
   RunnerCalls calls_;
 
   std::vector<TimedShape> results_;

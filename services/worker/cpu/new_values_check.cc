@@ -36,6 +36,9 @@ constexpr int kTouches = 2;
 // that more of it would cost more than it tells.
 constexpr double kCheckBurstNs = 1'500'000;
 constexpr size_t kFewestSlots = 3;
+// A candidate that is slower than the reference by this is not worth all rounds if it is also so
+// slow that they do not fit its budget.
+constexpr double kSlowFactor = 2;
 // Time that a pause may add to a call, in addition to the share of new_values.h.
 constexpr double kPauseSlackNs = 2'000;
 // Calls after a pause that take longer by this, and by what cold memory explains, are no accident.
@@ -88,10 +91,15 @@ std::vector<size_t> NewValuesCheck::SecretOrder(size_t count) {
   return order;
 }
 
+size_t NewValuesCheck::SlotsOfRound(const PreparedProblem::BenchShape& shape) const {
+  if (brief_) return 1;
+  const double calls = kCheckBurstNs / std::max(1.0, static_cast<double>(shape.reference_ns));
+  return std::min(shape.slots.size(), std::max(kFewestSlots, static_cast<size_t>(calls)));
+}
+
 std::vector<size_t> NewValuesCheck::SecretSlots(const PreparedProblem::BenchShape& shape) {
   std::vector<size_t> slots = SecretOrder(shape.slots.size());
-  const double calls = kCheckBurstNs / std::max(1.0, static_cast<double>(shape.reference_ns));
-  slots.resize(std::min(slots.size(), std::max(kFewestSlots, static_cast<size_t>(calls))));
+  slots.resize(SlotsOfRound(shape));
   return slots;
 }
 
@@ -317,6 +325,9 @@ bool NewValuesCheck::Undecided(const Kind& kind, const TimingSession& session) c
   if (known_.empty() || kind.rounds.empty()) {
     return true;
   }
+  if (brief_) {
+    return false;
+  }
   const PauseShare pause = SlownessAfterPauses(session);
   const Slowdown slowdown = SlowdownOf(known_, kind.rounds);
   const bool as_quick = slowdown.most_log_value <= kAsQuickLog;
@@ -328,10 +339,21 @@ bool NewValuesCheck::Undecided(const Kind& kind, const TimingSession& session) c
          TooNoisyToTell({&slowdown, 1}, pause);
 }
 
+bool NewValuesCheck::TooSlowForAllRounds(const PreparedProblem::BenchShape& shape,
+                                         const TimingSession& session) const {
+  const double kinds = 3;
+  const double calls_of_round = 2.0 * static_cast<double>(SlotsOfRound(shape));
+  const double all_rounds_ns =
+      kMostRounds * kinds * calls_of_round * session.call_ns(Side::kCandidate);
+  return session.call_ns(Side::kCandidate) > kSlowFactor * session.call_ns(Side::kReference) &&
+         all_rounds_ns > static_cast<double>(calls_.budget().left_ns());
+}
+
 bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingSession& session,
                          TimedShape& result, double& charge) {
   std::array<Kind, 2> kinds = {Kind{NewValues::kAltered, options_.altered_slowdown},
                                Kind{NewValues::kOther, options_.new_slowdown}};
+  brief_ = TooSlowForAllRounds(shape, session);
   for (rounds_ = 0; rounds_ < kMostRounds; ++rounds_) {
     const std::array<bool, 2> wanted = {Undecided(kinds[0], session), Undecided(kinds[1], session)};
     if (!wanted[0] && !wanted[1]) {
@@ -364,6 +386,15 @@ bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingS
                                      ? "the same inputs with a few values replaced "
                                      : "new ones ",
                                  std::llround(kind.rounds.least().candidate_ns / 1000), " us")));
+  }
+  if (brief_) {
+    charge = 1;
+    for (const Slowdown& slowdown : found) {
+      if (slowdown.log_value > std::log1p(kUnknownShare)) {
+        charge = std::max(charge, std::exp(slowdown.log_value));
+      }
+    }
+    return true;
   }
   if (!AfterPauses(shape, session)) {
     return false;

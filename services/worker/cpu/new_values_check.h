@@ -83,6 +83,7 @@ class NewValuesCheck {
   bool CallSlots(const PreparedProblem::BenchShape& shape, std::span<const size_t> slots, Side side,
                  runner::Command command);
   std::vector<size_t> SecretOrder(size_t count);
+  size_t SlotsOfRound(const PreparedProblem::BenchShape& shape) const;
   // The slots of a round, in the order of their calls.
   std::vector<size_t> SecretSlots(const PreparedProblem::BenchShape& shape);
   // Sleeps for a random time.
@@ -95,6 +96,10 @@ class NewValuesCheck {
   // Times calls without pauses between them on known values, as in timed blocks.
   bool RepeatCalls(const PreparedProblem::BenchShape& shape, double& call_ns);
   bool AfterPauses(const PreparedProblem::BenchShape& shape, const TimingSession& session);
+  // Whether the candidate is too slow for all rounds. One round of each kind on one slot is enough
+  // then: it is slower than the reference anyway, and is charged with what that round shows.
+  bool TooSlowForAllRounds(const PreparedProblem::BenchShape& shape,
+                           const TimingSession& session) const;
 
   PreparedProblem& prepared_;
   RunnerCalls& calls_;
@@ -103,6 +108,7 @@ class NewValuesCheck {
   const MeasureOptions& options_;
 
   Rounds known_;
+  bool brief_ = false;       // see TooSlowForAllRounds
   int rounds_ = 0;           // of each kind, those that do not count included
   int restless_rounds_ = 0;  // of all kinds
 };

@@ -1,16 +1,19 @@
 #include "services/worker/cpu/prepared_problem.h"
 
 #include <immintrin.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
 #include "common/domain/python_task.h"
 #include "common/process/available_memory.h"
+#include "services/worker/core/problem_faults.h"
 #include "services/worker/core/random.h"
 #include "services/worker/core/tensor.h"
 #include "services/worker/native/dlpack_type.h"
@@ -21,8 +24,6 @@ namespace {
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kGuardBytes = 1024;
 constexpr auto kGuardPattern = static_cast<std::byte>(0xa7);
-// Limit for one call of the problem's oracle or reference.
-constexpr int64_t kOracleLimitNs = 60'000'000'000;
 // The reference is timed this many times on a check case; the minimum counts.
 constexpr int kReferenceCalls = 2;
 
@@ -69,11 +70,18 @@ std::string Describe(const MeasureOutcome& outcome) {
 
 // Status for a trusted process that did not finish a call.
 absl::Status TrustedFailure(RunnerProcess& process, RunnerProcess::End end, const std::string& who,
-                            const std::string& what, const CancelToken& cancel) {
+                            const std::string& what, int64_t limit_ns, const CancelToken& cancel) {
   if (end == RunnerProcess::End::kStopped) {
     return cancel.Check();
   }
-  KC_ASSIGN_OR_RETURN(const MeasureOutcome outcome, process.Failure(end, what, kOracleLimitNs));
+  KC_ASSIGN_OR_RETURN(const MeasureOutcome outcome, process.Failure(end, what, limit_ns));
+  const auto* const crash = std::get_if<Crash>(&outcome);
+  if (crash != nullptr && crash->signal == SIGKILL) {
+    // None of the worker's limits sends it.
+    return absl::ResourceExhaustedError(absl::StrCat("the system has killed the problem's ", who,
+                                                     ", perhaps because the machine lacks memory (",
+                                                     what, ")"));
+  }
   return absl::FailedPreconditionError(
       absl::StrCat("the problem's ", who, " failed (", what, "): ", Describe(outcome)));
 }
@@ -223,12 +231,16 @@ absl::Status PreparedProblem::CheckMemory() const {
   }
   const int64_t available_bytes = AvailableMemoryBytes();
   if (bytes > static_cast<double>(available_bytes)) {
-    return absl::FailedPreconditionError(absl::StrFormat(
+    return absl::ResourceExhaustedError(absl::StrFormat(
         "the problem's inputs, outputs and expected outputs need %.0f bytes of memory; this worker "
         "has %d",
         bytes, available_bytes));
   }
   return absl::OkStatus();
+}
+
+absl::Status PreparedProblem::CheckPace() const {
+  return PreparationPace(options_, Clock::Real().MonotonicNs() - started_ns_);
 }
 
 absl::StatusOr<std::vector<std::string>> PreparedProblem::DrawInputs(const CaseSpec& spec) {
@@ -257,6 +269,7 @@ void PreparedProblem::Place(uint32_t case_index, const std::vector<std::string>&
 
 absl::Status PreparedProblem::FillCases() {
   for (const CheckCase& check : check_cases_) {
+    KC_RETURN_IF_ERROR(CheckPace());
     KC_ASSIGN_OR_RETURN(const auto inputs, DrawInputs(check.spec));
     Place(check.index, inputs);
   }
@@ -265,6 +278,7 @@ absl::Status PreparedProblem::FillCases() {
     for (std::vector<Set>& bank : shape.banks) {
       bank.resize(shape.slots.size());
       for (Set& set : bank) {
+        KC_RETURN_IF_ERROR(CheckPace());
         KC_ASSIGN_OR_RETURN(set.inputs, DrawInputs(spec));
       }
     }
@@ -288,7 +302,7 @@ absl::StatusOr<std::unique_ptr<RunnerProcess>> PreparedProblem::StartReady(
                                                          table, inputs_, outputs));
   const RunnerProcess::End end = process->WaitReady(start_limit_ns(), cancel);
   if (end != RunnerProcess::End::kDone) {
-    return TrustedFailure(*process, end, who, "load", cancel);
+    return TrustedFailure(*process, end, who, "load", start_limit_ns(), cancel);
   }
   return process;
 }
@@ -301,11 +315,13 @@ absl::Status PreparedProblem::RunOracle(const Program& oracle, const CancelToken
                       StartReady(oracle, oracle_table_, outputs, "oracle", cancel));
   const auto run = [&](uint32_t index, const CaseSpec& spec,
                        std::vector<ExpectedTensor>& expected) -> absl::Status {
+    KC_RETURN_IF_ERROR(CheckPace());
     const std::string what = absl::StrCat(ShapeText(spec.axes), ", ", spec.distribution());
     const RunnerProcess::Result result =
-        process->Call(runner::kRun, index, true, kOracleLimitNs, cancel);
+        process->Call(runner::kRun, index, true, options_.problem_call_limit_ns, cancel);
     if (result.end != RunnerProcess::End::kDone) {
-      return TrustedFailure(*process, result.end, "oracle", what, cancel);
+      return TrustedFailure(*process, result.end, "oracle", what, options_.problem_call_limit_ns,
+                            cancel);
     }
     if (result.status != 0) {
       return absl::FailedPreconditionError(
@@ -366,13 +382,15 @@ absl::Status PreparedProblem::RenewProcesses(const CancelToken& cancel) {
 absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
   const auto run = [&](uint32_t index, const CaseSpec& spec, std::vector<ExpectedTensor>& expected,
                        int64_t& least_ns) -> absl::Status {
+    KC_RETURN_IF_ERROR(CheckPace());
     const std::string what = absl::StrCat(ShapeText(spec.axes), ", ", spec.distribution());
     least_ns = INT64_MAX;
     for (int i = 0; i < kReferenceCalls; ++i) {
       const RunnerProcess::Result result =
-          reference_->Call(runner::kRun, index, true, kOracleLimitNs, cancel);
+          reference_->Call(runner::kRun, index, true, options_.problem_call_limit_ns, cancel);
       if (result.end != RunnerProcess::End::kDone) {
-        return TrustedFailure(*reference_, result.end, "reference", what, cancel);
+        return TrustedFailure(*reference_, result.end, "reference", what,
+                              options_.problem_call_limit_ns, cancel);
       }
       if (result.status != 0) {
         return absl::FailedPreconditionError(
@@ -385,7 +403,9 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
           CompareTensor(expected[i], Output(Owner::kReference, index, i), std::nullopt);
       if (!verdict.ok) {
         return absl::FailedPreconditionError(absl::StrCat(
-            "the problem's reference disagrees with its oracle in output ",
+            task_ != nullptr ? "the task's reference gave other results when it was called again, "
+                               "beyond its own tolerance, in output "
+                             : "the problem's reference disagrees with its oracle in output ",
             problem_.outputs[i].name, " (", what, "): ", verdict.mismatches,
             " mismatches, the first at ", verdict.index, ": ", verdict.got, " instead of ",
             verdict.expected, "; normwise error ", verdict.normwise_error));

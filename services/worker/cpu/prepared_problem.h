@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
 #include "common/base/secret_random.h"
 #include "common/domain/problem.h"
 #include "common/process/memory_file.h"
@@ -80,8 +81,8 @@ class PreparedProblem {
 
   // Draws inputs, runs the oracle and the reference on all of them, and checks the reference
   // against the oracle. FAILED_PRECONDITION: oracle or reference crash, they disagree, or the
-  // oracle yields NaN. RESOURCE_EXHAUSTED: the tensors do not fit into memory. Returns the token's
-  // status when it is stopped.
+  // oracle yields NaN, or preparing takes too long. RESOURCE_EXHAUSTED: the tensors do not fit into
+  // memory. Returns the token's status when it is stopped.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<PreparedProblem>> Make(
       const Problem& problem, const Program& oracle, const Program& reference,
       const Setting& setting, const CancelToken& cancel);
@@ -169,10 +170,12 @@ class PreparedProblem {
 
   absl::Status PlanCases();
   CallTensors Tensors() const { return {problem_, task_.get()}; }
-  // FAILED_PRECONDITION: the planned cases do not fit into this worker's memory.
+  // RESOURCE_EXHAUSTED: the planned cases do not fit into this worker's memory.
   absl::Status CheckMemory() const;
   // After PlanCases.
   absl::Status Prepare(const Program& oracle, const CancelToken& cancel);
+  // FAILED_PRECONDITION: preparing takes too long.
+  absl::Status CheckPace() const;
   absl::Status FillCases();
   absl::Status RunOracle(const Program& oracle, const CancelToken& cancel);
   absl::Status RunReference(const CancelToken& cancel);
@@ -189,6 +192,7 @@ class PreparedProblem {
   const MeasureOptions options_;
   const RunnerOptions runner_options_;
   const Placement placement_;
+  const int64_t started_ns_ = Clock::Real().MonotonicNs();
   // Candidates see both sizes and values. Separate streams keep one from revealing the other, and
   // every tensor's values have their own seed so that no tensor reveals another.
   SecretRandom shapes_random_;

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "services/worker/core/problem_faults.h"
 #include "services/worker/core/statistics.h"
 
 namespace kernelcast::worker {
@@ -64,8 +65,12 @@ bool RunnerCalls::Start(const Program& program) {
 
 bool RunnerCalls::Call(Side side, runner::Command command, uint32_t index, bool linger,
                        int64_t limit_ns, const std::string& stage, RunnerProcess::Result& result) {
+  if (side == Side::kCandidate && budget_.exceeded()) {
+    return Settle(budget_.Exceeded());
+  }
   RunnerProcess& process = Process(side);
   result = process.Call(command, index, linger, limit_ns, cancel_);
+  if (side == Side::kCandidate) budget_.Spend(result.ns);
   if (result.end == End::kDone) {
     return true;
   }
@@ -74,8 +79,10 @@ bool RunnerCalls::Call(Side side, runner::Command command, uint32_t index, bool 
   }
   auto outcome = process.Failure(result.end, stage, limit_ns);
   if (side == Side::kReference) {
-    return Fail(
-        absl::UnavailableError("the reference's process ended while a candidate was timed"));
+    if (!outcome.ok()) return Fail(outcome.status());
+    Measurement failed;
+    failed.outcome = *std::move(outcome);
+    return Fail(ReferenceFailed(MeasurementFeedback(failed)));
   }
   if (outcome.ok()) {
     if (auto* const crash = std::get_if<Crash>(&*outcome)) crash->stage = stage;

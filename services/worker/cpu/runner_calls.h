@@ -14,6 +14,7 @@
 #include "common/base/secret_random.h"
 #include "common/domain/measurement.h"
 #include "services/worker/core/cancel.h"
+#include "services/worker/core/judgement_budget.h"
 #include "services/worker/core/timing_session.h"
 #include "services/worker/core/variation.h"
 #include "services/worker/core/verdict.h"
@@ -36,8 +37,9 @@ class RunnerCalls {
   using BenchShape = PreparedProblem::BenchShape;
   using Set = PreparedProblem::Set;
 
-  RunnerCalls(PreparedProblem& prepared, const CancelToken& cancel)
-      : prepared_(prepared), cancel_(cancel), options_(prepared.options()) {}
+  // `budget`: of the candidate's calls. It must outlive this.
+  RunnerCalls(PreparedProblem& prepared, JudgementBudget& budget, const CancelToken& cancel)
+      : prepared_(prepared), budget_(budget), cancel_(cancel), options_(prepared.options()) {}
 
   bool Start(const Program& program);
   void Stop() { candidate_.reset(); }
@@ -120,6 +122,7 @@ class RunnerCalls {
   // Names the case that ran, where the outcome has a place for it and does not name one.
   bool Settle(MeasureOutcome outcome);
   bool Fail(absl::Status status);
+  const JudgementBudget& budget() const { return budget_; }
   const std::optional<MeasureOutcome>& outcome() const { return outcome_; }
   const absl::Status& status() const { return status_; }
 
@@ -149,6 +152,7 @@ class RunnerCalls {
   bool EntrySucceeded(const RunnerProcess::Result& result);
 
   PreparedProblem& prepared_;
+  JudgementBudget& budget_;
   const CancelToken& cancel_;
   const MeasureOptions& options_;
   SecretRandom sentinels_random_{"sentinels"};

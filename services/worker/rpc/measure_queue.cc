@@ -4,10 +4,11 @@
 #include <chrono>
 #include <utility>
 
-#include "common/base/clock.h"
-
 namespace kernelcast::worker {
 namespace {
+
+// Problems whose time is kept while none waits.
+constexpr size_t kMostUsed = 1000;
 
 bool Matches(const std::string& wish, const std::string& is) { return wish.empty() || wish == is; }
 
@@ -16,14 +17,14 @@ bool Fits(const MeasureWish& wish, const MeasureLane& lane) {
          Matches(wish.architecture, lane.architecture);
 }
 
-int64_t NowNs() { return Clock::Real().MonotonicNs(); }
-
 }  // namespace
 
-MeasureQueue::MeasureQueue(std::vector<MeasureLane> lanes, Revive revive, int64_t revive_after_ns)
+MeasureQueue::MeasureQueue(std::vector<MeasureLane> lanes, Revive revive, int64_t revive_after_ns,
+                           const Clock& clock)
     : lanes_(std::move(lanes)),
       revive_(std::move(revive)),
       revive_after_ns_(revive_after_ns),
+      clock_(clock),
       open_(lanes_.size(), 1),
       last_problem_(lanes_.size()) {
   for (size_t lane = 0; lane < lanes_.size(); ++lane) {
@@ -41,7 +42,7 @@ MeasureQueue::~MeasureQueue() {
     thread.join();
   }
   for (Waiting& left : waiting_) {
-    left.job(kNoLane, NowNs() - left.since_ns);
+    left.job(kNoLane, clock_.MonotonicNs() - left.since_ns);
   }
 }
 
@@ -58,7 +59,10 @@ void MeasureQueue::Submit(MeasureWish wish, Job job) {
   {
     const std::lock_guard lock(mutex_);
     if (!draining_ && HasOpenLane(wish)) {
-      waiting_.push_back({std::move(wish), std::move(job), NowNs(), 0});
+      // A problem has no claim to time that it did not ask for.
+      int64_t& used_ns = used_ns_[wish.problem_id];
+      used_ns = std::max(used_ns, reached_ns_ - 2 * kAheadNs);
+      waiting_.push_back({std::move(wish), std::move(job), clock_.MonotonicNs(), 0});
       changed_.notify_all();
       return;
     }
@@ -86,7 +90,7 @@ void MeasureQueue::Close(size_t lane) {
     changed_.notify_all();
   }
   for (Waiting& waiting : stranded) {
-    waiting.job(kNoLane, NowNs() - waiting.since_ns);
+    waiting.job(kNoLane, clock_.MonotonicNs() - waiting.since_ns);
   }
 }
 
@@ -98,7 +102,21 @@ void MeasureQueue::Drain() {
     stranded = TakeStranded();
   }
   for (Waiting& waiting : stranded) {
-    waiting.job(kNoLane, NowNs() - waiting.since_ns);
+    waiting.job(kNoLane, clock_.MonotonicNs() - waiting.since_ns);
+  }
+}
+
+void MeasureQueue::MarkAhead(const MeasureLane& lane) {
+  int64_t least_ns = INT64_MAX;
+  for (const Waiting& waiting : waiting_) {
+    if (Fits(waiting.wish, lane)) {
+      least_ns = std::min(least_ns, used_ns_[waiting.wish.problem_id]);
+    }
+  }
+  for (Waiting& waiting : waiting_) {
+    if (Fits(waiting.wish, lane)) {
+      waiting.ahead = used_ns_[waiting.wish.problem_id] - least_ns > kAheadNs;
+    }
   }
 }
 
@@ -109,6 +127,7 @@ size_t MeasureQueue::Choose(const std::deque<Waiting>& waiting, const MeasureLan
   size_t other = kNoLane;
   // The newest is the least likely to be loaded.
   size_t loaded_elsewhere = kNoLane;
+  size_t ahead = kNoLane;
   for (size_t i = 0; i < waiting.size(); ++i) {
     const MeasureWish& wish = waiting[i].wish;
     if (!Fits(wish, lane)) {
@@ -117,6 +136,10 @@ size_t MeasureQueue::Choose(const std::deque<Waiting>& waiting, const MeasureLan
     // Its lane may have failed.
     if (wish.loaded_by.value_or(number) != number && waiting[i].overtaken < kMaxOvertaken) {
       loaded_elsewhere = i;
+      continue;
+    }
+    if (waiting[i].ahead && waiting[i].overtaken < kMaxOvertaken) {
+      if (ahead == kNoLane) ahead = i;
       continue;
     }
     if (oldest == kNoLane) {
@@ -133,7 +156,7 @@ size_t MeasureQueue::Choose(const std::deque<Waiting>& waiting, const MeasureLan
       other = i;
     }
   }
-  if (oldest == kNoLane) return loaded_elsewhere;
+  if (oldest == kNoLane) return loaded_elsewhere != kNoLane ? loaded_elsewhere : ahead;
   return other != kNoLane ? other : oldest;
 }
 
@@ -158,6 +181,7 @@ void MeasureQueue::Work(size_t lane) {
       if (i != lane && lanes_[i].target == lanes_[lane].target)
         elsewhere.push_back(last_problem_[i]);
     }
+    MarkAhead(lanes_[lane]);
     const size_t next = Choose(waiting_, lanes_[lane], last_problem_[lane], elsewhere, lane);
     if (next == kNoLane) {
       if (stopping_) return;
@@ -170,10 +194,16 @@ void MeasureQueue::Work(size_t lane) {
       if (Fits(waiting_[i].wish, lanes_[lane])) ++waiting_[i].overtaken;
     }
     last_problem_[lane] = taken.wish.problem_id;
+    reached_ns_ = std::max(reached_ns_, used_ns_[taken.wish.problem_id]);
     lock.unlock();
-    taken.job(lane, NowNs() - taken.since_ns);
+    const int64_t start_ns = clock_.MonotonicNs();
+    taken.job(lane, start_ns - taken.since_ns);
+    const int64_t took_ns = clock_.MonotonicNs() - start_ns;
+    const std::string problem_id = std::move(taken.wish.problem_id);
     taken = {};
     lock.lock();
+    if (used_ns_.size() > kMostUsed && waiting_.empty()) used_ns_.clear();
+    used_ns_[problem_id] += took_ns;
   }
 }
 

@@ -6,11 +6,14 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "common/base/clock.h"
 
 namespace kernelcast::worker {
 
@@ -36,10 +39,15 @@ struct MeasureWish {
 // problem, because switching problems costs mapping memory, and preparation the first time. No job
 // is overtaken more than kMaxOvertaken times. The queue itself is unbounded; the submitter's
 // credits bound it. Thread-safe.
+//
+// Problems stand for callers, whom the worker does not know. A problem whose jobs have taken
+// kAheadNs more of the lanes' time than those of another that waits lets it go first, so that
+// candidates that take long delay no others for long.
 class MeasureQueue {
  public:
   static constexpr size_t kNoLane = SIZE_MAX;
   static constexpr int kMaxOvertaken = 32;
+  static constexpr int64_t kAheadNs = 10'000'000'000;
   static constexpr int64_t kReviveAfterNs = 10'000'000'000;
 
   // A job receives its lane and its waiting time. kNoLane: no open lane fits or the queue drains,
@@ -49,7 +57,7 @@ class MeasureQueue {
   using Revive = std::function<bool(size_t lane)>;
 
   MeasureQueue(std::vector<MeasureLane> lanes, Revive revive,
-               int64_t revive_after_ns = kReviveAfterNs);
+               int64_t revive_after_ns = kReviveAfterNs, const Clock& clock = Clock::Real());
   // Runs the queued jobs, then joins the threads.
   ~MeasureQueue();
   MeasureQueue(const MeasureQueue&) = delete;
@@ -68,6 +76,7 @@ class MeasureQueue {
     Job job;
     int64_t since_ns = 0;
     int overtaken = 0;
+    bool ahead = false;  // its problem lets others go first
   };
   static size_t Choose(const std::deque<Waiting>& waiting, const MeasureLane& lane,
                        const std::string& last, const std::vector<std::string>& elsewhere,
@@ -75,6 +84,8 @@ class MeasureQueue {
 
  private:
   void Work(size_t lane);
+  // With the mutex held.
+  void MarkAhead(const MeasureLane& lane);
   // Removes and returns the jobs that fit no open lane.
   std::deque<Waiting> TakeStranded();
   bool HasOpenLane(const MeasureWish& wish) const;
@@ -82,12 +93,17 @@ class MeasureQueue {
   const std::vector<MeasureLane> lanes_;
   const Revive revive_;
   const int64_t revive_after_ns_;
+  const Clock& clock_;
   std::mutex mutex_;
   std::condition_variable changed_;
   // State below is protected by mutex_.
   std::deque<Waiting> waiting_;
   std::vector<char> open_;
   std::vector<std::string> last_problem_;  // by lane
+  // Time of lanes by problem, and the most of a problem when one of its jobs began. A problem that
+  // comes later begins a little below that.
+  std::map<std::string, int64_t> used_ns_;
+  int64_t reached_ns_ = 0;
   bool stopping_ = false;
   bool draining_ = false;
 

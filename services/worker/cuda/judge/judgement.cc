@@ -1,9 +1,11 @@
 #include "services/worker/cuda/judge/judgement.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "services/worker/core/problem_faults.h"
 #include "services/worker/core/verdict.h"
 
 namespace kernelcast::worker {
@@ -14,7 +16,26 @@ using End = CudaRunner::End;
 // For the worker's other work on the device.
 constexpr int64_t kQuietLimitNs = 10'000'000'000;
 
+JudgementBudget CudaBudgetOf(const CudaJudgeRequest& request) {
+  const std::vector<CudaPreparedProblem::Case>& cases = request.prepared.cases();
+  std::vector<int64_t> check_ns;
+  for (const CudaPreparedProblem::CheckCase& check : request.prepared.check_cases()) {
+    check_ns.push_back(cases[check.index].reference_ns);
+  }
+  std::vector<int64_t> bench_ns;
+  for (const CudaPreparedProblem::BenchShape& shape : request.prepared.bench_shapes()) {
+    bench_ns.push_back(shape.reference_ns);
+  }
+  return {request.prepared.options(), request.spec.level, {check_ns, bench_ns}};
+}
+
 }  // namespace
+
+Judgement::Judgement(const CudaJudgeRequest& request)
+    : request_(request),
+      runners_(request.runners),
+      plan_random_("plan"),
+      budget_(CudaBudgetOf(request)) {}
 
 absl::Status Judgement::MakePrograms() {
   auto programs = prepared().MakePrograms(candidate(), CudaPreparedProblem::kOutputs);
@@ -58,12 +79,17 @@ absl::Status Judgement::RenewRunners() {
 
 bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::string& stage,
                        int64_t limit_ns) {
+  if (side == Side::kCandidate && stage != "load") {
+    budget_.Spend(answer.wall_ns);
+    if (answer.end == End::kDone && budget_.exceeded()) return Settle(budget_.Exceeded());
+  }
   switch (answer.end) {
     case End::kDone: return true;
     case End::kStopped: return Fail(cancel().Check());
     case End::kTimeout:
       if (side == Side::kReference) {
-        return Fail(absl::UnavailableError("the reference did not end in time"));
+        return Fail(ReferenceFailed(
+            absl::StrCat("it did not end within ", limit_ns / 1'000'000, " ms (", stage, ")")));
       }
       return Settle(Timeout{limit_ns, stage});
     case End::kGone:
@@ -88,7 +114,13 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
     text = std::string(driver.message());
   }
   if (side == Side::kReference) {
-    return Fail(absl::UnavailableError(absl::StrCat("the reference: ", text)));
+    // Only host code ends its process or returns an error. Otherwise the device or the driver may
+    // be the reason.
+    const bool by_itself =
+        prepared().task() != nullptr && driver.ok() && answer.end != End::kForged;
+    text = absl::StrCat(text, answer.exit.output.empty() ? "" : "; ", answer.exit.output);
+    return Fail(by_itself ? ReferenceFailed(text)
+                          : absl::UnavailableError(absl::StrCat("the reference: ", text)));
   }
   Crash crash;
   crash.cause = stage == "load" ? Crash::Cause::kLoad : Crash::Cause::kDeviceError;

@@ -13,6 +13,7 @@
 #include "common/base/secret_random.h"
 #include "common/domain/measurement.h"
 #include "services/worker/core/cancel.h"
+#include "services/worker/core/judgement_budget.h"
 #include "services/worker/core/options.h"
 #include "services/worker/core/speedup_interval.h"
 #include "services/worker/core/timing_session.h"
@@ -85,8 +86,7 @@ struct CudaJudgeRequest {
 // status.
 class Judgement {
  public:
-  explicit Judgement(const CudaJudgeRequest& request)
-      : request_(request), runners_(request.runners), plan_random_("plan") {}
+  explicit Judgement(const CudaJudgeRequest& request);
 
   // Must succeed before any step. INVALID_ARGUMENT: a launch of the candidate has no plan.
   [[nodiscard]] absl::Status MakePrograms();
@@ -165,6 +165,7 @@ class Judgement {
   CudaRunners runners_;
   SecretRandom plan_random_;
   PoisonPatterns patterns_;
+  JudgementBudget budget_;
   CudaPreparedProblem::Programs programs_;
   std::optional<size_t> running_;
   uint64_t inputs_fingerprint_ = 0;

@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "common/domain/python_task.h"
 #include "services/worker/core/draw_plan.h"
+#include "services/worker/core/problem_faults.h"
 #include "services/worker/core/random.h"
 #include "services/worker/core/tensor.h"
 
@@ -381,8 +382,23 @@ int64_t CudaPreparedProblem::CallLimitNs(int64_t reference_ns) const {
   return std::max(within, kLeastLimitFactor * reference_ns);
 }
 
+absl::Status CudaPreparedProblem::CheckPace() const {
+  return PreparationPace(options_, Clock::Real().MonotonicNs() - started_ns_);
+}
+
+// Host code that ends its process is a fault of the task. Device code has none, so that another
+// cause ended the runner.
+absl::Status CudaPreparedProblem::CallStatus(const CudaRunner& runner,
+                                             const CudaRunner::Answer& answer,
+                                             const std::string& what,
+                                             const CancelToken& cancel) const {
+  if (task_ != nullptr && answer.end == CudaRunner::End::kGone) {
+    return TaskStatus(runner, answer, what, cancel);
+  }
+  return AnswerStatus(device_.api(), answer, cancel, what, absl::StatusCode::kFailedPrecondition);
+}
+
 absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelToken& cancel) {
-  const CudaApi& api = device_.api();
   KC_ASSIGN_OR_RETURN(const DeviceBuffer result,
                       DeviceBuffer::Allocate(device_, sizeof(TensorComparison)));
   const auto run = [&](size_t index, std::vector<CudaExpected>& expected) -> absl::Status {
@@ -394,11 +410,11 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
     KC_RETURN_IF_ERROR(device_.Synchronize());
     const RunRecord record{cuda_runner::kReference, static_cast<uint32_t>(index)};
     at.reference_ns = INT64_MAX;
+    KC_RETURN_IF_ERROR(CheckPace());
     for (int i = 0; i < kReferenceCalls; ++i) {
       const CudaRunner::Answer answer =
           runner.Run({&record, 1}, options_.problem_call_limit_ns, cancel);
-      KC_RETURN_IF_ERROR(
-          AnswerStatus(api, answer, cancel, what, absl::StatusCode::kFailedPrecondition));
+      KC_RETURN_IF_ERROR(CallStatus(runner, answer, what, cancel));
       at.reference_ns = std::min(at.reference_ns, answer.reply.wall_ns);
     }
     for (size_t i = 0; i < expected.size(); ++i) {
@@ -413,16 +429,18 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
                             .result = result.address()}));
       TensorComparison found;
       KC_RETURN_IF_ERROR(device_.Check(
-          api.MemcpyDtoHAsync(&found, result.address(), sizeof(found), device_.stream()),
+          device_.api().MemcpyDtoHAsync(&found, result.address(), sizeof(found), device_.stream()),
           "reading a comparison"));
       KC_RETURN_IF_ERROR(device_.Synchronize());
       const CudaVerdict verdict = JudgeComparison(expected[i], found, true);
       if (!verdict.ok) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("the problem's reference disagrees with its oracle in output ",
-                         problem_.outputs[i].name, " (", where, "): ", found.mismatches, " of ",
-                         expected[i].count, " values, the first at ", found.first, ", ",
-                         found.unwritten, " not written; normwise error ", verdict.normwise_error));
+        return absl::FailedPreconditionError(absl::StrCat(
+            task_ != nullptr ? "the task's reference gave other results when it was called again, "
+                               "beyond its own tolerance, in output "
+                             : "the problem's reference disagrees with its oracle in output ",
+            problem_.outputs[i].name, " (", where, "): ", found.mismatches, " of ",
+            expected[i].count, " values, the first at ", found.first, ", ", found.unwritten,
+            " not written; normwise error ", verdict.normwise_error));
       }
       if (Unexplained(found.variation, expected[i].dtype, expected[i].noise,
                       VariationRule::kFollow)) {

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
 #include "common/base/secret_random.h"
 #include "common/domain/problem.h"
 #include "services/worker/core/cancel.h"
@@ -185,6 +186,11 @@ class CudaPreparedProblem {
   absl::Status DescribeExpected(std::span<const OracleCall> calls);
   static std::string OracleText(const OracleCall& call);
   absl::Status RunReference(CudaRunner& runner, const CancelToken& cancel);
+  // FAILED_PRECONDITION: preparing takes too long.
+  absl::Status CheckPace() const;
+  // Status for a call of the oracle or the reference. `what` names it.
+  absl::Status CallStatus(const CudaRunner& runner, const CudaRunner::Answer& answer,
+                          const std::string& what, const CancelToken& cancel) const;
   // Places the expected values of a case at `end` and advances it.
   absl::StatusOr<std::vector<CudaExpected>> PlaceExpected(const AxisValues& axes,
                                                           std::vector<Place>& places,
@@ -195,6 +201,7 @@ class CudaPreparedProblem {
   const Problem problem_;
   std::shared_ptr<const PythonTaskPrograms> task_;
   const MeasureOptions options_;
+  const int64_t started_ns_ = Clock::Real().MonotonicNs();
   CudaDevice& device_;
   JudgeKernels& kernels_;
   // Candidates see sizes, values and addresses. Separate streams keep one from revealing another.

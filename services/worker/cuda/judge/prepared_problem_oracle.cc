@@ -117,9 +117,10 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunne
     KC_RETURN_IF_ERROR(AnswerStatus(api, taken, cancel, kOracleText));
     for (size_t i = 0; i < calls[bank].size(); ++i) {
       const RunRecord record{cuda_runner::kCandidate, static_cast<uint32_t>(i)};
+      KC_RETURN_IF_ERROR(CheckPace());
       KC_RETURN_IF_ERROR(
-          AnswerStatus(api, runner.Run({&record, 1}, options_.problem_call_limit_ns, cancel),
-                       cancel, OracleText(calls[bank][i]), absl::StatusCode::kFailedPrecondition));
+          CallStatus(runner, runner.Run({&record, 1}, options_.problem_call_limit_ns, cancel),
+                     OracleText(calls[bank][i]), cancel));
     }
     KC_RETURN_IF_ERROR(DescribeExpected(calls[bank]));
   }

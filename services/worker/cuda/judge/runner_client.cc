@@ -148,7 +148,12 @@ absl::Status CudaRunner::AwaitStart(const CancelToken& cancel) {
   }
   if (!answer.ok()) {
     alive_ = false;
-    return absl::UnavailableError(
+    const bool lacks_memory =
+        answer.lacks_memory() ||
+        (answer.end == End::kFailed && answer.reply.failure == cuda_runner::Failure::kDriver &&
+         answer.reply.cuda_error == CUDA_ERROR_OUT_OF_MEMORY);
+    return absl::Status(
+        lacks_memory ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kUnavailable,
         absl::StrCat("the runner cannot use the device: ", FailureText(answer),
                      child_->output().empty() ? "" : "; ", child_->output()));
   }

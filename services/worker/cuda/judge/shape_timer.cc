@@ -38,6 +38,8 @@ constexpr double kUnevenUs = 2;
 // made.
 constexpr double kRoundDeviation = 0.01;
 constexpr size_t kEmptySamples = 16;
+// A slow kernel is warm after fewer calls.
+constexpr int64_t kMostWarmUps = 40;
 // Other harnesses write 256 MB before each call of a Python program, and launching takes place
 // meanwhile.
 constexpr uint32_t kEagerFlushes = 3;
@@ -287,8 +289,10 @@ bool ShapeTimer::WarmUp(size_t shape_index, double& candidate_ns, double& refere
       }
       Append(times->calls_ns, calls_ns);
       spent_ns = judgement_.NowNs() - start_ns;
-    } while (!warm && (std::ssize(calls_ns) < judgement_.options().warm_up_calls ||
-                       spent_ns < judgement_.options().warm_up_ns));
+    } while (!warm &&
+             (std::ssize(calls_ns) < judgement_.options().warm_up_calls ||
+              spent_ns < judgement_.options().warm_up_ns) &&
+             spent_ns < kMostWarmUps * judgement_.options().warm_up_ns);
     (side == Side::kCandidate ? candidate_ns : reference_ns) = Quantile(calls_ns, 0.1);
   }
   // Processes that confirm a screening count their blocks by the first one's clock.

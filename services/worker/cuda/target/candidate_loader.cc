@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
@@ -102,6 +104,18 @@ std::shared_ptr<void> CandidateLoader::Pause(int64_t limit_ns) {
             --pauses_;
             changed_.notify_all();
           }};
+}
+
+std::shared_ptr<void> CandidateLoader::Unload(int64_t limit_ns) {
+  std::shared_ptr<void> paused = Pause(limit_ns);
+  std::vector<absl::StatusOr<std::unique_ptr<CudaRunner>>> ended;  // without the mutex
+  const std::lock_guard lock(mutex_);
+  for (const auto& entry : entries_) {
+    if (entry->state != Entry::State::kLoaded) continue;
+    ended.push_back(std::exchange(entry->runner, nullptr));
+    entry->state = Entry::State::kWaiting;
+  }
+  return paused;
 }
 
 size_t CandidateLoader::expected() const {

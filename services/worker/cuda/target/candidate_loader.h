@@ -64,6 +64,9 @@ class CandidateLoader {
   // until the result is destroyed, which the loader must outlive.
   [[nodiscard]] std::shared_ptr<void> Pause(int64_t limit_ns);
 
+  // The same, and ends loaded processes. Their programs are loaded again later.
+  [[nodiscard]] std::shared_ptr<void> Unload(int64_t limit_ns);
+
   // Number of processes that wait, are being loaded or are loaded.
   size_t expected() const;
   // The most that are being loaded or are loaded.

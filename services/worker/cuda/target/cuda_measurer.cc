@@ -15,17 +15,16 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr int kAttempts = 2;
+// A candidate that crashes while less than this share of the device's memory is free is judged
+// again with the device to itself.
+constexpr double kAmpleShare = 0.5;
+// For processes that are being loaded when the device's memory is needed.
+constexpr int64_t kDropLimitNs = 10'000'000'000;
 
 Profile NoProfile(std::string reason) {
   Profile profile;
   profile.unavailable_reason = std::move(reason);
   return profile;
-}
-
-bool LacksMemory(const absl::StatusOr<MeasureOutcome>& outcome) {
-  if (!outcome.ok()) return false;
-  const auto* const crash = std::get_if<Crash>(&*outcome);
-  return crash != nullptr && crash->cause == Crash::Cause::kMemoryLimit;
 }
 
 }  // namespace
@@ -125,12 +124,18 @@ absl::StatusOr<PythonTaskPrograms> CudaMeasurer::Describe(const Problem& problem
                                                           const CancelToken& cancel) {
   FinishCandidate();
   KC_ASSIGN_OR_RETURN(CudaDevice* const device, OpenDevice());
+  std::shared_ptr<void> alone;
   for (;;) {
+    const int64_t start_ns = clock_.MonotonicNs();
     auto described = DescribeTask(problem, *device, options_.python, cancel);
-    if (!LacksDeviceMemory(described.status()) || prepared_.empty()) return described;
-    // Other problems use the memory, which the runner has mapped too.
-    DropRunner();
-    prepared_.pop_back();
+    if (LacksDeviceMemory(described.status()) && alone == nullptr) {
+      alone = TakeDevice(problem);
+      if (alone != nullptr) continue;
+    }
+    if (!described.ok()) {
+      NoteFault(problem, described.status(), clock_.MonotonicNs() - start_ns);
+    }
+    return described;
   }
 }
 
@@ -144,9 +149,10 @@ absl::StatusOr<CudaDevice*> CudaMeasurer::OpenDevice() {
     DropDevice();
   }
   KC_ASSIGN_OR_RETURN(auto device, CudaDevice::Open(api_, ordinal_));
+  KC_ASSIGN_OR_RETURN(const DeviceMemory memory, device->Memory());
+  opened_free_bytes_ = memory.free_bytes;
   prepared_bytes_ = options_.prepared_bytes;
   if (prepared_bytes_ == 0) {
-    KC_ASSIGN_OR_RETURN(const DeviceMemory memory, device->Memory());
     prepared_bytes_ =
         static_cast<uint64_t>(kPreparedShare * static_cast<double>(memory.free_bytes));
   }
@@ -213,6 +219,7 @@ absl::StatusOr<CudaPreparedProblem*> CudaMeasurer::Prepare(const Problem& proble
   }
   if (wanted != nullptr) {
     prepared_.splice(prepared_.begin(), prepared_, found);
+    DropWhileShort(programs, /*kept=*/1);
     if (attached_ == nullptr) {
       KC_RETURN_IF_ERROR(wanted->Attach(*runner_, cancel));
       attached_ = wanted;
@@ -222,28 +229,62 @@ absl::StatusOr<CudaPreparedProblem*> CudaMeasurer::Prepare(const Problem& proble
   if (found != prepared_.end()) {
     prepared_.erase(found);
   }
-  for (;;) {
-    auto made = PrepareAnew(problem, programs, cancel);
-    if (made.ok()) {
-      DropBeyond(prepared_bytes_);
-      return made;
-    }
-    if (!LacksDeviceMemory(made.status()) || prepared_.empty()) {
-      return made;
-    }
+  DropWhileShort(programs, /*kept=*/0);
+  auto made = PrepareAnew(problem, programs, cancel);
+  if (LacksDeviceMemory(made.status()) && !prepared_.empty()) {
     // Other problems use the memory. Restart the runner too, because it keeps this problem's memory
     // mapped.
-    prepared_.pop_back();
+    prepared_.clear();
     KC_RETURN_IF_ERROR(StartReference(programs, cancel));
+    made = PrepareAnew(problem, programs, cancel);
   }
+  KC_RETURN_IF_ERROR(made.status());
+  DropBeyond(prepared_bytes_);
+  DropWhileShort(programs, /*kept=*/1);
+  return made;
 }
 
-bool CudaMeasurer::DropOldest() {
-  if (prepared_.size() < 2) {
-    return false;
+uint64_t CudaMeasurer::FreeBytes() const {
+  const auto memory = device_->Memory();
+  return memory.ok() ? memory->free_bytes : UINT64_MAX;
+}
+
+bool CudaMeasurer::MemoryIsScarce() const {
+  return static_cast<double>(FreeBytes()) < kAmpleShare * static_cast<double>(opened_free_bytes_);
+}
+
+void CudaMeasurer::DropWhileShort(const CudaPrograms& programs, size_t kept) {
+  auto needed = static_cast<uint64_t>(kFreeShare * static_cast<double>(opened_free_bytes_));
+  if (programs.task != nullptr) {
+    // The tensors of a call and as much again for intermediate results.
+    needed = std::max(needed, 2 * programs.task->MostCallBytes());
   }
-  prepared_.pop_back();
-  return true;
+  while (prepared_.size() > kept && FreeBytes() < needed) prepared_.pop_back();
+}
+
+bool CudaMeasurer::LacksMemory(const absl::StatusOr<MeasureOutcome>& outcome) const {
+  // Libraries report a lack of memory in many ways.
+  if (!outcome.ok()) {
+    return LacksDeviceMemory(outcome.status()) ||
+           (absl::IsFailedPrecondition(outcome.status()) && memory_was_scarce_);
+  }
+  const auto* const crash = std::get_if<Crash>(&*outcome);
+  return crash != nullptr && (crash->cause == Crash::Cause::kMemoryLimit || memory_was_scarce_);
+}
+
+std::shared_ptr<void> CudaMeasurer::TakeDevice(const Problem& problem) {
+  FinishCandidate();
+  const size_t problems = prepared_.size();
+  std::erase_if(prepared_,
+                [&](const auto& kept) { return kept->problem().problem_id != problem.problem_id; });
+  const bool dropped = prepared_.size() < problems || !spares_.empty() || !loaded_.empty();
+  DropRunner();
+  spares_.clear();
+  loaded_.clear();
+  std::shared_ptr<void> others;
+  if (options_.drop_other_work) others = options_.drop_other_work(kDropLimitNs);
+  if (others == nullptr && dropped) others = std::make_shared<char>();
+  return others;
 }
 
 void CudaMeasurer::DropBeyond(uint64_t bytes) {
@@ -252,8 +293,7 @@ void CudaMeasurer::DropBeyond(uint64_t bytes) {
     for (const auto& prepared : prepared_) sum += prepared->bytes();
     return sum;
   };
-  while (held() > bytes && DropOldest()) {
-  }
+  while (held() > bytes && prepared_.size() > 1) prepared_.pop_back();
 }
 
 absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
@@ -264,16 +304,21 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
     KC_ASSIGN_OR_RETURN(lease_, acquire_());
   }
   const int64_t start_ns = clock_.MonotonicNs();
+  failed_prepare_ns_.reset();
+  memory_was_scarce_ = false;
   KC_RETURN_IF_ERROR(PrepareDevice(programs));
   auto prepared = Prepare(problem, programs, cancel);
   times_.prepare_ns += clock_.MonotonicNs() - start_ns;
   if (!prepared.ok()) {
     // Its memory mappings are unknown now.
     DropRunner();
+    memory_was_scarce_ = MemoryIsScarce();
+    failed_prepare_ns_ = clock_.MonotonicNs() - start_ns;
     return prepared.status();
   }
   ++(*prepared)->candidates_served;
   const bool hosted = programs.candidate.host_launched();
+  memory_was_scarce_ = hosted && MemoryIsScarce();
   if (ending_.valid()) {
     KC_ASSIGN_OR_RETURN(const bool exchanged, (*prepared)->memory().ExchangeOutputs());
     if (!exchanged) {
@@ -359,6 +404,10 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
   return outcome;
 }
 
+void CudaMeasurer::NoteFault(const Problem& problem, const absl::Status& failed, int64_t took_ns) {
+  if (!LacksDeviceMemory(failed)) options_.faults->Note(problem.problem_id, failed, took_ns);
+}
+
 bool CudaMeasurer::ChecksMeanwhile(const Problem& problem, const CudaPrograms& programs,
                                    MeasureLevel level) const {
   return ending_.valid() && programs.task != nullptr && level == MeasureLevel::kScreen &&
@@ -412,17 +461,33 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Measure(const Problem& problem,
   acquire_ = acquire;
   loaded_ = std::move(loaded);
   absl::StatusOr<MeasureOutcome> outcome = absl::UnavailableError("not judged");
+  std::shared_ptr<void> alone;
   for (int attempt = 0; attempt < kAttempts && absl::IsUnavailable(outcome.status()); ++attempt) {
     outcome = Judge(problem, programs, spec, cancel);
-    // The workspace may fit once other prepared problems are dropped.
-    while (LacksMemory(outcome) && DropOldest()) {
-      DropBeyond(0);
-      outcome = Judge(problem, programs, spec, cancel);
+    if (alone == nullptr && LacksMemory(outcome)) {
+      alone = TakeDevice(problem);
+      if (alone != nullptr) outcome = Judge(problem, programs, spec, cancel);
     }
     if (absl::IsAborted(outcome.status())) {
       // The judge's own context is lost, which the candidate cannot cause.
       outcome = absl::UnavailableError(outcome.status().message());
     }
+  }
+  if (failed_prepare_ns_) NoteFault(problem, outcome.status(), *failed_prepare_ns_);
+  if (IsReferenceFailure(outcome.status())) {
+    const int64_t start_ns = clock_.MonotonicNs();
+    CudaPrograms itself = programs;
+    itself.candidate = programs.reference;
+    if (programs.task != nullptr) itself.candidate.object = programs.task->Reference({}).content;
+    loaded_.clear();
+    const auto [answer, at_fault] =
+        ExplainRepeated(outcome.status(), Judge(problem, itself, {MeasureLevel::kScreen}, cancel));
+    FinishCandidate();
+    if (at_fault && cancel.Check().ok()) {
+      options_.faults->Note(problem.problem_id, answer, clock_.MonotonicNs() - start_ns);
+    }
+    outcome = answer;
+    if (const absl::Status stopped = cancel.Check(); !stopped.ok()) outcome = stopped;
   }
   loaded_.clear();
   lease_.reset();

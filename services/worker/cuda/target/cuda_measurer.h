@@ -7,6 +7,7 @@
 #include <future>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "common/domain/problem.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/options.h"
+#include "services/worker/core/problem_faults.h"
 #include "services/worker/core/speedup_interval.h"
 #include "services/worker/cuda/api/cuda_api.h"
 #include "services/worker/cuda/judge/device.h"
@@ -43,6 +45,10 @@ struct CudaMeasurerOptions {
   int candidates_per_runner = 200;
   CudaProfileOptions profile = {};
   PauseOtherWork pause_other_work = nullptr;
+  // The same, and ends the processes that hold memory for later candidates.
+  PauseOtherWork drop_other_work = nullptr;
+  // Where problems at fault are noted. Shared by the devices of a worker.
+  std::shared_ptr<ProblemFaults> faults = std::make_shared<ProblemFaults>();
   // Key for the values and placement of each preparation; for tests.
   std::function<SecretKey()> key = NewSecretKey;
 };
@@ -73,8 +79,10 @@ absl::StatusOr<HeldLease> NoLease();
 // change, but no thread that has started runners may end before the measurer.
 class CudaMeasurer {
  public:
-  // The rest is for candidates' workspaces and for contexts.
+  // The rest is for what candidates and references allocate, and for contexts.
   static constexpr double kPreparedShare = 0.8;
+  // Idle problems are dropped before a candidate is judged until this share is free.
+  static constexpr double kFreeShare = 0.1;
 
   // `api`, `monitor` and `clock` must outlive the measurer. `ordinal` is the device's number as the
   // driver shows it to this process.
@@ -107,6 +115,9 @@ class CudaMeasurer {
   // Returns the errors of Target::Measure, and RESOURCE_EXHAUSTED if the problem is too large for
   // the device. If something fails through no fault of the candidate, recreates it and judges the
   // candidate once more before it returns UNAVAILABLE.
+  //
+  // If the judge, the reference or the candidate lacks memory, all else that the worker holds on
+  // the device is dropped, and the candidate is judged once more.
   //
   // The driver takes long to end a process that has used the device. After a Python candidate that
   // is ok, this returns at once, and another thread waits for the end with the lease. The next
@@ -142,6 +153,8 @@ class CudaMeasurer {
  private:
   absl::StatusOr<MeasureOutcome> Judge(const Problem& problem, const CudaPrograms& programs,
                                        MeasureSpec spec, const CancelToken& cancel);
+  // Notes a failed preparation that is the problem's fault.
+  void NoteFault(const Problem& problem, const absl::Status& failed, int64_t took_ns);
   // Whether a candidate can be checked while the process of the last one ends.
   bool ChecksMeanwhile(const Problem& problem, const CudaPrograms& programs,
                        MeasureLevel level) const;
@@ -159,9 +172,17 @@ class CudaMeasurer {
   absl::StatusOr<CudaPreparedProblem*> PrepareAnew(const Problem& problem,
                                                    const CudaPrograms& programs,
                                                    const CancelToken& cancel);
-  // Drops the least recently used problem. Returns false if only the one in use is left.
-  bool DropOldest();
+  // Drops the least recently used problems but the first while they take more than this.
   void DropBeyond(uint64_t bytes);
+  // The same, but `kept` problems, while too little is free for what is judged next.
+  void DropWhileShort(const CudaPrograms& programs, size_t kept);
+  uint64_t FreeBytes() const;
+  bool MemoryIsScarce() const;
+  // Drops all problems but this one, runners and loaded processes. Returns what keeps others from
+  // being loaded, or null if there was nothing to drop.
+  std::shared_ptr<void> TakeDevice(const Problem& problem);
+  // Whether a result may be due to a lack of memory.
+  bool LacksMemory(const absl::StatusOr<MeasureOutcome>& outcome) const;
   // Starts a runner for a shared object, with the memory that it works on.
   absl::Status StartObjectRunner(CudaPreparedProblem& prepared, const CudaProgram& candidate,
                                  const CancelToken& cancel);
@@ -178,6 +199,9 @@ class CudaMeasurer {
 
   std::unique_ptr<CudaDevice> device_;
   uint64_t prepared_bytes_ = 0;
+  uint64_t opened_free_bytes_ = 0;            // when the device was opened
+  bool memory_was_scarce_ = false;            // when the present candidate was judged
+  std::optional<int64_t> failed_prepare_ns_;  // what a failed preparation took
   std::unique_ptr<JudgeKernels> kernels_;
   std::list<std::unique_ptr<CudaPreparedProblem>> prepared_;  // most recently used first
   std::unique_ptr<CudaRunner> runner_;

@@ -11,19 +11,19 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/process/available_memory.h"
-#include "common/process/child_process.h"
 #include "services/worker/core/roofline.h"
 #include "services/worker/cuda/api/nvml_api.h"
 #include "services/worker/cuda/compiler/admission.h"
 #include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/device_peaks.h"
+#include "services/worker/cuda/judge/python_task.h"
 #include "services/worker/cuda/probe/machine.h"
 #include "services/worker/cuda/target/gpu_selection.h"
+#include "services/worker/cuda/target/runner_probe.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -35,7 +35,6 @@ std::string DriverVersion(const NvmlApi& nvml) {
              : "";
 }
 
-constexpr int64_t kProbeLimitNs = 10'000'000'000;
 // Other processes may hold a device's timing lease when this worker starts.
 constexpr int64_t kPeaksLimitNs = 5'000'000'000;
 // Number of compilers started in advance; the others start on demand.
@@ -102,7 +101,8 @@ absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions o
     info.unavailable_reason = absl::StrCat("cannot measure: ", devices.message());
     return target;
   }
-  target->ProbeRunnerSandbox();
+  AddMissingProtections(target->options_.program_folder, target->options_.untrusted_uid,
+                        info.missing_protections);
   info.can_measure = true;
   target->ProbeCounters();
   return target;
@@ -134,8 +134,12 @@ absl::Status CudaTarget::OpenDevices() {
     measurer.python.start_limit_ns = kPythonStartLimitNs;
     measurer.python.timing_cpu = TimingCpu(device->ordinal);
     measurer.prepared_bytes = options_.prepared_bytes;
+    measurer.faults = faults_;
     measurer.pause_other_work = [device = device.get()](int64_t limit_ns) -> std::shared_ptr<void> {
       return device->loader == nullptr ? nullptr : device->loader->Pause(limit_ns);
+    };
+    measurer.drop_other_work = [device = device.get()](int64_t limit_ns) -> std::shared_ptr<void> {
+      return device->loader == nullptr ? nullptr : device->loader->Unload(limit_ns);
     };
     measurer.candidates_per_runner = options_.candidates_per_runner;
     measurer.profile.cupti_library = compilers_->toolkit().cupti_library;
@@ -319,23 +323,6 @@ bool CudaTarget::Revive(size_t number) {
   const std::lock_guard lock(mutex_);
   device.failure.clear();
   return true;
-}
-
-void CudaTarget::ProbeRunnerSandbox() {
-  ChildOptions child;
-  child.argv = {absl::StrCat(options_.program_folder, "/kernelcast-cuda-runner"), "--probe-sandbox",
-                absl::StrCat(options_.untrusted_uid)};
-  const auto spawned = ChildProcess::Spawn(child);
-  if (!spawned.ok()) {
-    return;  // starting a runner reports why
-  }
-  const ChildExit exit = (*spawned)->Wait(kProbeLimitNs);
-  for (const auto name : absl::StrSplit(exit.output, '\n', absl::SkipEmpty())) {
-    std::vector<std::string>& missing = info_.missing_protections;
-    if (std::find(missing.begin(), missing.end(), name) == missing.end()) {
-      missing.emplace_back(name);
-    }
-  }
 }
 
 const CudaTarget::Device* CudaTarget::FindModel(const std::string& device_model) const {
@@ -527,11 +514,16 @@ absl::StatusOr<Measurement> CudaTarget::Measure(const MeasureRequest& request,
   if (!info_.can_measure) {
     return absl::UnimplementedError(info_.unavailable_reason);
   }
+  KC_RETURN_IF_ERROR(faults_->Check(request.problem.problem_id));
   Device& device = *devices_.at(request.device);
   KC_ASSIGN_OR_RETURN(const CudaPrograms programs, CompileAll(device, request, cancel));
   LoadedCandidate loaded;
   if (device.loader != nullptr && request.problem.task) {
-    KC_ASSIGN_OR_RETURN(loaded, TakeLoaded(device, programs, request.spec.level, cancel));
+    auto taken = TakeLoaded(device, programs, request.spec.level, cancel);
+    // Measuring makes room for it.
+    if (!LacksDeviceMemory(taken.status())) {
+      KC_ASSIGN_OR_RETURN(loaded, std::move(taken));
+    }
   }
   const int64_t begin_ns = Clock::Real().MonotonicNs();
   int64_t waited_ns = 0;
@@ -553,6 +545,10 @@ absl::StatusOr<Measurement> CudaTarget::Measure(const MeasureRequest& request,
     if (const absl::Status works = measurer.CheckDevice(cancel); absl::IsUnavailable(works)) {
       NoteFailure(device, works);
     }
+  }
+  if (absl::IsResourceExhausted(outcome.status())) {
+    // The caller would ask again.
+    outcome = absl::FailedPreconditionError(outcome.status().message());
   }
   KC_RETURN_IF_ERROR(outcome.status());
   if (held != nullptr) KC_RETURN_IF_ERROR(held->Check());

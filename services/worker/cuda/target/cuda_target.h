@@ -88,7 +88,6 @@ class CudaTarget final : public Target {
   // Drops devices that do not fit the toolkit or the requested architecture.
   absl::Status FitArchitectures();
   absl::Status OpenDevices();
-  void ProbeRunnerSandbox();
   // Creates the device's context and finds the peaks for rooflines.
   void ProbePeaks(Device& device);
   // Determines whether hardware counters are available, as far as possible without using them.
@@ -127,6 +126,8 @@ class CudaTarget final : public Target {
   mutable std::mutex mutex_;
   // Protected by mutex_. By problem.
   std::map<std::string, std::shared_ptr<const PythonTaskPrograms>> tasks_;
+  // Shared with the devices' measurers, which note them. Thread-safe.
+  const std::shared_ptr<ProblemFaults> faults_ = std::make_shared<ProblemFaults>();
 
   // Compiles in advance of the first candidate.
   CancelToken stopping_;

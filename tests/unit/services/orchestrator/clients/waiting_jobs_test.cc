@@ -43,6 +43,26 @@ TEST_CASE("Waiting jobs start in order of arrival, whatever they wait for", "[wa
   CHECK(waiting.size() == 0);
 }
 
+// A job of the problem that the second letter names.
+std::shared_ptr<NamedJob> OfProblem(const std::string& name) {
+  auto job = std::make_shared<NamedJob>(name);
+  Problem problem;
+  problem.problem_id = name.substr(1, 1);
+  job->problem = std::make_shared<const Problem>(std::move(problem));
+  return job;
+}
+
+TEST_CASE("Problems take turns while they wait for the same", "[waiting_jobs]") {
+  Waiting waiting({});
+  for (const char* name : {"ax1", "ax2", "ax3", "ax4", "ay1", "bx1", "ay2", "az1"}) {
+    waiting.Add(OfProblem(name));
+  }
+  CHECK(waiting.Offer({"ax2", "bx1"}) == Names{"ax1", "ay1", "bx1", "az1", "ax2"});
+  // A problem that comes back has no claim to turns that it did not use.
+  for (const char* name : {"az2", "az3", "az4"}) waiting.Add(OfProblem(name));
+  CHECK(waiting.Offer({"bx1"}) == Names{"ax2", "ay2", "bx1", "az2", "ax3", "az3", "ax4", "az4"});
+}
+
 TEST_CASE("Jobs behind one that found no room are skipped if they wait for the same",
           "[waiting_jobs]") {
   Waiting waiting({"a1", "a2", "b1", "a3", "b2"});

@@ -2,12 +2,15 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <future>
 #include <map>
 #include <mutex>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "common/base/clock.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -88,6 +91,74 @@ TEST_CASE("Interleaved problems run in groups and none starves") {
   size_t changes = 0;
   for (size_t i = 1; i < order.size(); ++i) changes += order[i] != order[i - 1] ? 1 : 0;
   CHECK(changes <= 6);
+}
+
+TEST_CASE("A problem whose candidates take long lets others go first") {
+  constexpr int64_t kLongNs = 2 * MeasureQueue::kAheadNs;
+  FakeClock clock;
+  std::vector<std::string> order;
+  std::map<std::string, int64_t> waited_ns;
+  std::promise<void> all_wait;
+  {
+    MeasureQueue queue({kH200}, nullptr, MeasureQueue::kReviveAfterNs, clock);
+    const auto submit = [&](const std::string& problem, const std::string& name, int64_t takes_ns) {
+      queue.Submit(Cuda(problem), [&, name, takes_ns](size_t, int64_t waited) {
+        waited_ns[name] = waited;
+        order.push_back(name);
+        clock.Advance(takes_ns);
+      });
+    };
+    queue.Submit(Cuda("slow"), [&](size_t, int64_t) {
+      all_wait.get_future().wait();
+      clock.Advance(kLongNs);
+    });
+    for (int i = 0; i < 6; ++i) submit("slow", "slow", kLongNs);
+    submit("honest", "honest", 100);
+    submit("honest", "honest again", 100);
+    submit("other", "other", 100);
+    all_wait.set_value();
+  }
+  REQUIRE(order.size() == 9);
+  CHECK(order[0] == "honest");
+  CHECK(order[1] == "honest again");
+  CHECK(order[2] == "other");
+  CHECK(waited_ns["other"] <= kLongNs + 1000);
+}
+
+TEST_CASE("Two problems whose candidates take long take turns") {
+  constexpr int64_t kLongNs = 2 * MeasureQueue::kAheadNs;
+  FakeClock clock;
+  std::string order;
+  std::promise<void> all_wait;
+  {
+    MeasureQueue queue({kH200}, nullptr, MeasureQueue::kReviveAfterNs, clock);
+    queue.Submit(Cuda("a"), [&](size_t, int64_t) { all_wait.get_future().wait(); });
+    for (int i = 0; i < 8; ++i) {
+      const char problem = i < 4 ? 'a' : 'b';
+      queue.Submit(Cuda(std::string(1, problem)), [&, problem](size_t, int64_t) {
+        order.push_back(problem);
+        clock.Advance(kLongNs);
+      });
+    }
+    all_wait.set_value();
+  }
+  // As often as each other, up to the allowance.
+  int a = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    a += order[i] == 'a' ? 1 : 0;
+    CHECK(std::abs(static_cast<int>(2 * a) - static_cast<int>(i + 1)) <= 2);
+  }
+}
+
+TEST_CASE("A job whose problem is ahead runs where no other waits, and is not overtaken for ever") {
+  std::deque<Waiting> waiting = {Of("a"), Of("b")};
+  waiting[0].ahead = true;
+  CHECK(MeasureQueue::Choose(waiting, kH200, "a", {}) == 1);
+  waiting[1].wish.target = "cpu";
+  CHECK(MeasureQueue::Choose(waiting, kH200, "a", {}) == 0);
+  waiting[1].wish.target = "cuda";
+  waiting[0].overtaken = MeasureQueue::kMaxOvertaken;
+  CHECK(MeasureQueue::Choose(waiting, kH200, "b", {}) == 0);
 }
 
 TEST_CASE("Lanes run in parallel, also on one problem") {

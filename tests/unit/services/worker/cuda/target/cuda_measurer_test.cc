@@ -330,6 +330,67 @@ TEST_CASE("A new problem evicts idle ones") {
   subject.CheckGood(MapProblem("third"));
 }
 
+TEST_CASE("A stream of many problems that do not fit together ends without a lack of memory") {
+  Subject subject;
+  subject.CheckGood(MapProblem("0"));
+  const uint64_t one = HeldBytes();
+  // Room for two, and for what candidates allocate.
+  FakeCuda::Instance().set_memory_bytes(one * 5 / 2);
+  for (int i = 1; i < 40; ++i) {
+    CudaProgram candidate = MapProgram(kGood);
+    // Some need a workspace of up to the size of a problem.
+    if (i % 3 == 0) candidate.workspace_bytes = std::to_string(one / 4096 * 1024 * (1 + i % 4));
+    const auto outcome = subject.measurer->Measure(
+        MapProblem(std::to_string(i % 7 == 6 ? i - 1 : i)),
+        {testing::FakeJudgeCubins(), MapProgram(kMapReference), MapProgram(kMapOracle), candidate},
+        MeasureLevel::kScreen, subject.cancel);
+    INFO(i << ": " << outcome.status());
+    REQUIRE(outcome.ok());
+    CHECK(OutcomeName(*outcome) == "ok");
+  }
+}
+
+TEST_CASE("An allocation of the judge that fails once is no outcome") {
+  for (const char* const function : {"MemCreate", "MemAlloc", "MemMap"}) {
+    // Each call in turn, until there are no more.
+    for (int nth = 1;; ++nth) {
+      Subject subject;
+      subject.CheckGood(MapProblem("idle"));
+      const int before = FakeCuda::Instance().calls(function);
+      FakeCuda::Instance().Inject(function, before + nth, Effect::kFailOnce,
+                                  CUDA_ERROR_OUT_OF_MEMORY);
+      INFO(function << " " << nth);
+      subject.CheckGood(MapProblem("judged"));
+      if (FakeCuda::Instance().calls(function) < before + nth) break;
+    }
+  }
+}
+
+TEST_CASE("Loaded processes end where a candidate lacks memory, and none are loaded meanwhile") {
+  int dropped = 0;
+  auto pauses = std::make_shared<int>(0);  // shared with what the measurer holds
+  CudaMeasurerOptions options;
+  options.drop_other_work = [&](int64_t) -> std::shared_ptr<void> {
+    ++dropped;
+    ++*pauses;
+    return {pauses.get(), [](int* count) { --*count; }};
+  };
+  Subject subject(options);
+  subject.CheckGood(MapProblem());
+  CHECK(dropped == 0);
+  FakeCuda::Instance().set_memory_bytes(HeldBytes() + (4 << 20));
+  CudaProgram large = MapProgram(kGood);
+  large.workspace_bytes = "16777216";
+  const auto outcome = subject.measurer->Measure(
+      MapProblem(),
+      {testing::FakeJudgeCubins(), MapProgram(kMapReference), MapProgram(kMapOracle), large},
+      MeasureLevel::kScreen, subject.cancel);
+  REQUIRE(outcome.ok());
+  CHECK(std::get<Crash>(*outcome).cause == Crash::Cause::kMemoryLimit);
+  CHECK(dropped == 1);
+  CHECK(*pauses == 0);
+}
+
 TEST_CASE("An abandoned measurement ends and does not affect later ones") {
   Subject subject;
   subject.CheckGood(MapProblem());
