@@ -19,6 +19,13 @@ constexpr std::pair<Determinism, v1::Determinism> kDeterminisms[] = {
     {Determinism::kVaries, v1::DETERMINISM_VARIES},
 };
 
+constexpr std::pair<MeasurementNote, v1::MeasurementNote> kNotes[] = {
+    {MeasurementNote::kInputsNeverChange, v1::MEASUREMENT_NOTE_INPUTS_NEVER_CHANGE},
+    {MeasurementNote::kFewInputValues, v1::MEASUREMENT_NOTE_FEW_INPUT_VALUES},
+    {MeasurementNote::kInputsOnlyScaled, v1::MEASUREMENT_NOTE_INPUTS_ONLY_SCALED},
+};
+static_assert(std::size(kNotes) == std::size(kMeasurementNotes));
+
 constexpr std::pair<Comparison, v1::Comparison> kComparisons[] = {
     {Comparison::kFaster, v1::COMPARISON_FASTER},
     {Comparison::kSlower, v1::COMPARISON_SLOWER},
@@ -273,6 +280,7 @@ struct OutcomeToProto {
     arm->set_rule(Utf8(ok.rule));
     arm->set_determinism(EnumToProto(kDeterminisms, ok.determinism));
     if (ok.compiled) *arm->mutable_compiled() = CompiledToProto(*ok.compiled);
+    for (const MeasurementNote note : ok.notes) arm->add_notes(EnumToProto(kNotes, note));
   }
 
   void operator()(const WrongResult& wrong) const {
@@ -341,6 +349,9 @@ absl::StatusOr<MeasureOutcome> OkFromProto(const v1::MeasuredOk& proto) {
   KC_ASSIGN_OR_RETURN(ok.determinism,
                       EnumFromProto(kDeterminisms, proto.determinism(), "ok.determinism"));
   if (proto.has_compiled()) ok.compiled = CompiledFromProto(proto.compiled());
+  for (int i = 0; i < proto.notes_size(); ++i) {
+    KC_ASSIGN_OR_RETURN(ok.notes.emplace_back(), EnumFromProto(kNotes, proto.notes(i), "ok.notes"));
+  }
   return ok;
 }
 

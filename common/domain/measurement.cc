@@ -152,6 +152,9 @@ std::string Feedback(const MeasuredOk& ok) {
     absl::StrAppend(&text,
                     " The device was throttled: ", CommaList(ok.environment.throttle_reasons), ".");
   }
+  for (const MeasurementNote note : ok.notes) {
+    absl::StrAppend(&text, " Note: ", std::string(NoteText(note)), ".");
+  }
   return text;
 }
 
@@ -296,6 +299,28 @@ std::string Feedback(const EnvironmentUnstable& unstable) {
 }
 
 }  // namespace
+
+std::string_view Name(MeasurementNote note) {
+  switch (note) {
+    case MeasurementNote::kInputsNeverChange: return "inputs_never_change";
+    case MeasurementNote::kFewInputValues: return "few_input_values";
+    case MeasurementNote::kInputsOnlyScaled: return "inputs_only_scaled";
+  }
+  return "unknown";
+}
+
+std::string_view NoteText(MeasurementNote note) {
+  switch (note) {
+    case MeasurementNote::kInputsNeverChange:
+      return "this task's inputs never change: answers can be remembered";
+    case MeasurementNote::kFewInputValues:
+      return "this task's inputs have few possible values: a table of answers can win";
+    case MeasurementNote::kInputsOnlyScaled:
+      return "this task's inputs never change except by a factor: answers can be remembered and "
+             "rescaled";
+  }
+  return "";
+}
 
 std::string_view Name(PeakSource source) {
   switch (source) {

@@ -38,6 +38,15 @@ enum class Comparison { kFaster, kSlower, kSame, kAmbiguous };
 // Whether two processes gave the same bytes for the same inputs.
 enum class Determinism { kUnknown, kBitwise, kVaries };
 
+// What limits the trust in a measured speedup. About the task, not the candidate.
+enum class MeasurementNote { kInputsNeverChange, kFewInputValues, kInputsOnlyScaled };
+inline constexpr MeasurementNote kMeasurementNotes[] = {MeasurementNote::kInputsNeverChange,
+                                                        MeasurementNote::kFewInputValues,
+                                                        MeasurementNote::kInputsOnlyScaled};
+std::string_view Name(MeasurementNote note);  // "inputs_never_change"
+// For readers of results: "this task's inputs never change: answers can be remembered".
+std::string_view NoteText(MeasurementNote note);
+
 struct Ratio {
   double value = 0;
   double low = 0;
@@ -169,6 +178,7 @@ struct MeasuredOk {
   std::string rule = {};
   Determinism determinism = Determinism::kUnknown;
   std::optional<CompiledBaseline> compiled = {};
+  std::vector<MeasurementNote> notes = {};
 };
 
 // The weight of each shape. They sum to 1.

@@ -147,6 +147,7 @@ struct OutcomeChecker {
     for (const double speedup : ok.runner_speedups) {
       check.Require(speedup > 0 && speedup <= kMaxRatio, "ok.runner_speedups", "a ratio above 0");
     }
+    check.Items("ok.notes", ok.notes);
     if (ok.compiled.has_value()) {
       check.Speedup("ok.compiled.speedup", ok.compiled->speedup, /*may_be_unknown=*/true);
       check.Items("ok.compiled.references", ok.compiled->references);

@@ -197,6 +197,91 @@ def get_init_inputs():
   fixture.CheckOutcome("relu again", model("        return torch.relu(x)"), {"ok"});
 }
 
+// A task whose model does `work`, and a candidate whose model does `forward`.
+Problem TaskOf(const std::string& arguments, const std::string& work, const std::string& inputs,
+               const std::string& before = "") {
+  return MakeTask(absl::StrCat("import numpy as np\nimport torch\nimport torch.nn as nn\n", before,
+                               "\nclass Model(nn.Module):\n    def forward(self, ", arguments,
+                               "):\n        return ", work, "\n\ndef get_inputs():\n", inputs,
+                               "\n\ndef get_init_inputs():\n    return []\n"));
+}
+std::string CandidateOf(const std::string& arguments, const std::string& forward,
+                        const std::string& before = "") {
+  return absl::StrCat("import numpy as np\nimport torch\nimport torch.nn as nn\n", before,
+                      "\nclass ModelNew(nn.Module):\n    def forward(self, ", arguments,
+                      "):\n        ", forward, "\n");
+}
+
+TEST_CASE("Candidates gain nothing on a GPU from inputs that a task seeds itself") {
+  KERNELCAST_NEEDS_TASKS();
+  const std::vector<std::string> inputs = {
+      "    torch.manual_seed(0)\n    return [torch.randn(4096, 4096)]",
+      "    g = torch.Generator(device='cuda').manual_seed(5)\n"
+      "    return [torch.randn(4096, 4096, generator=g, device='cuda')]",
+      "    return [torch.from_numpy(np.random.default_rng(0).random((4096, 4096)))]",
+      "    return [DATA.clone()]",
+      "    return [torch.linspace(-0.5, 0.7, 4096 * 4096).view(4096, 4096)]"};
+  std::optional<TaskFixture> fixture;
+  for (const std::string& made : inputs) {
+    const Problem problem =
+        TaskOf("x", "torch.cumsum(x, 1)", made, "DATA = torch.randn(4096, 4096)\n");
+    if (fixture) {
+      fixture->Take(problem);
+    } else {
+      fixture.emplace(problem);
+    }
+    fixture->CheckOutcome(made, CandidateOf("x", "return x.cumsum(dim=1)"), {"ok"});
+    fixture->CheckOutcome(
+        "kept: " + made,
+        CandidateOf("x", "if not hasattr(self, 'o'): self.o = x.cumsum(1)\n        return self.o"),
+        {"wrong_result"});
+  }
+  fixture->Take(
+      TaskOf("x", "torch.cumsum(x, 1)", "    return [torch.arange(4096 * 4096).view(4096, 4096)]"));
+  const Measurement kept = fixture->CheckOutcome(
+      "never changes",
+      CandidateOf("x", "if not hasattr(self, 'o'): self.o = x.cumsum(1)\n        return self.o"),
+      {"ok"});
+  if (const auto* const ok = std::get_if<MeasuredOk>(&kept.outcome); ok != nullptr) {
+    CHECK(ok->notes == std::vector<MeasurementNote>{MeasurementNote::kInputsNeverChange});
+  }
+}
+
+TEST_CASE("Inputs with a structure keep it on a GPU") {
+  KERNELCAST_NEEDS_TASKS();
+  TaskFixture fixture(TaskOf("a", "torch.linalg.cholesky(a)",
+                             "    x = torch.randn(256, 64, 64)\n"
+                             "    return [x @ x.mT + 64 * torch.eye(64)]"));
+  fixture.CheckOutcome(
+      "symmetric", CandidateOf("a", "return torch.linalg.cholesky(a, upper=True).mT.contiguous()"),
+      {"ok"});
+  fixture.Take(TaskOf("value, decay", "(value * torch.exp(decay[:, -1:] - decay)).cumsum(dim=1)",
+                      "    decay = -torch.randn(256, 2048).abs().mul(5).cumsum(dim=1)\n"
+                      "    return [torch.randn(256, 2048), decay]"));
+  fixture.CheckOutcome("decay",
+                       CandidateOf("value, decay",
+                                   "weight = (decay[:, -1].unsqueeze(1) - decay).exp()\n"
+                                   "        return torch.cumsum(weight * value, 1)"),
+                       {"ok"});
+  // An index that is out of order reads beyond its segment.
+  fixture.Take(
+      TaskOf("rows, x", "torch.segment_reduce(x, 'sum', offsets=rows)",
+             "    counts = torch.randint(1, 64, (4096,))\n"
+             "    counts[-1] += 4096 * 64 - counts.sum()\n"
+             "    rows = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])\n"
+             "    return [rows, torch.randn(4096 * 64)]"));
+  fixture.CheckOutcome(
+      "CSR", CandidateOf("rows, x", "return torch.segment_reduce(x, 'sum', lengths=rows.diff())"),
+      {"ok"});
+  fixture.Take(TaskOf("order, x", "x[order]",
+                      "    return [torch.randperm(1 << 20), torch.randn(1 << 20, 16)]"));
+  fixture.CheckOutcome("permutation",
+                       CandidateOf("order, x",
+                                   "return torch.empty_like(x).index_copy_(0, order.argsort(), "
+                                   "x)"),
+                       {"ok"});
+}
+
 TEST_CASE("Candidates are compared with the reference under torch.compile on a GPU") {
   KERNELCAST_NEEDS_TASKS();
   TaskFixture fixture(MakeTask(kGatedSiluTask));

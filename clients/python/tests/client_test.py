@@ -30,6 +30,7 @@ def test_results_are_measurements_forecasts_or_rejections(client, softmax):
     assert isinstance(faster, kernelcast.Measurement) and faster.outcome == "ok"
     assert faster.speedup.low > 1 and faster.speedup.low < faster.speedup.value < faster.speedup.high
     assert faster.deterministic is None  # a screening
+    assert faster.notes == ()
     assert faster.device_model and faster.decision.reason == "requested"
     assert isinstance(wrong, kernelcast.Measurement) and wrong.outcome == "wrong_result" and wrong.speedup is None
     assert isinstance(broken, kernelcast.Rejection) and broken.cause == "compile_error"

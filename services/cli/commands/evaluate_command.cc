@@ -86,11 +86,12 @@ Settled Describe(const std::string& name, const v1::Evaluation& evaluation, cons
           (speedup.low > 1 ? style.Green(figure) : figure) + " " + FormatInterval(speedup);
       settled.good = true;
       if (row->reused) settled.detail = "measured before";
-      if (const auto* const ok = std::get_if<MeasuredOk>(&row->measurement->outcome);
-          ok != nullptr && ok->compiled) {
-        absl::StrAppend(&settled.detail, settled.detail.empty() ? "" : "; ",
-                        CompiledPhrase(*ok->compiled));
-      }
+      const auto add_detail = [&settled](const std::string& detail) {
+        absl::StrAppend(&settled.detail, settled.detail.empty() ? "" : "; ", detail);
+      };
+      const auto& ok = std::get<MeasuredOk>(row->measurement->outcome);
+      if (ok.compiled) add_detail(CompiledPhrase(*ok.compiled));
+      for (const MeasurementNote note : ok.notes) add_detail(std::string(NoteText(note)));
       break;
     }
     case Fate::kPruned:

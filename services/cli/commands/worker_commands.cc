@@ -296,12 +296,15 @@ std::string FormatCounter(std::string_view name, double value) {
   return FormatNumber(value);
 }
 
-// Determinism, and profiler results of the candidate at each shape.
+// Determinism, notes, and profiler results of the candidate at each shape.
 std::string FormatDetails(const MeasuredOk& ok) {
   std::string text;
   const std::string_view determinism = DeterminismPhrase(ok.determinism);
   if (!determinism.empty()) absl::StrAppend(&text, "  ", std::string(determinism), "\n");
   if (ok.compiled) absl::StrAppend(&text, "  ", CompiledPhrase(*ok.compiled), "\n");
+  for (const MeasurementNote note : ok.notes) {
+    absl::StrAppend(&text, "  note: ", std::string(NoteText(note)), "\n");
+  }
   const std::string& reason = ok.environment.counters_unavailable_reason;
   if (!reason.empty()) {
     absl::StrAppend(&text, "  no hardware counters: ", OneLine(reason), "\n");

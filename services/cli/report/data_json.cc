@@ -113,6 +113,8 @@ Json MeasurementJson(const Measurement& measurement) {
   json["runners"] = ok->runners;
   json["cases"] = ok->correctness_cases;
   json["determinism"] = Text(DeterminismPhrase(ok->determinism));
+  json["notes"] = Json::array();
+  for (const MeasurementNote note : ok->notes) json["notes"].push_back(std::string(Name(note)));
   Json& shapes = json["shapes"] = Json::array();
   for (const ShapeTiming& timing : ok->shapes) {
     Json shape;

@@ -430,6 +430,9 @@ std::string BestKernel(const ReportInput& input, const ReportAnalysis& analysis)
             ? ""
             : absl::StrCat(" The ", std::string(DeterminismPhrase(ok->determinism)), "."),
         "</p>");
+    for (const MeasurementNote note : ok->notes) {
+      absl::StrAppend(&body, "<p class=note><b>Note:</b> ", Html(NoteText(note)), ".</p>");
+    }
   }
   if (best.candidate.source.empty()) {
     body += Empty("The source is not part of these records; export them with --sources.");

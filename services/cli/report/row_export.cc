@@ -82,6 +82,10 @@ std::map<CandidateOnDevice, const RecordToExport*> BestMeasurements(
 RowJson ProvenanceOf(const RecordToExport& record) {
   const ReportCandidate& candidate = record.candidate;
   const Measurement& measurement = *candidate.measurement;
+  RowJson notes = RowJson::array();
+  for (const MeasurementNote note : std::get<MeasuredOk>(measurement.outcome).notes) {
+    notes.push_back(std::string(Name(note)));
+  }
   return {{"candidate_id", candidate.candidate.candidate_id},
           {"request_id", candidate.request_id},
           {"search_id", record.search_id},
@@ -93,7 +97,8 @@ RowJson ProvenanceOf(const RecordToExport& record) {
           {"architecture", measurement.architecture},
           {"protocol", measurement.protocol_version},
           {"worker_id", measurement.worker_id},
-          {"measured_at", FormatUtc(measurement.measured_at_ns)}};
+          {"measured_at", FormatUtc(measurement.measured_at_ns)},
+          {"notes", std::move(notes)}};
 }
 
 // Makes rows and skips those whose sources are missing.

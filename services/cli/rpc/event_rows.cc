@@ -57,6 +57,11 @@ void EventRowMaker::AddSettled(const v1::Evaluation& evaluation,
       payload["aggregated_speedup"] = speedup.value();
       payload["speedup_low"] = speedup.low();
       payload["speedup_high"] = speedup.high();
+      if (measurement.ok()) {
+        for (const MeasurementNote note : std::get<MeasuredOk>(measurement->outcome).notes) {
+          payload["notes"].push_back(std::string(Name(note)));
+        }
+      }
       Add("evaluation_completed", std::move(payload), rows);
       return;
     }

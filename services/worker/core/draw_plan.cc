@@ -58,7 +58,7 @@ void DrawTyped(const DrawPlan& plan, uint64_t seed, std::span<std::byte> data) {
 absl::StatusOr<std::optional<DrawPlan>> PlanDraw(const TensorSpec& tensor,
                                                  const TensorLayout& layout, const CaseSpec& spec) {
   DrawPlan plan;
-  if (tensor.quantisation.precision) {
+  if (tensor.quantisation.precision || spec.factor != 1) {
     return std::optional<DrawPlan>();
   }
   plan.step = tensor.quantisation.step;

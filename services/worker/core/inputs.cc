@@ -11,11 +11,16 @@
 #include "services/worker/core/draw_plan.h"
 #include "services/worker/core/narrow_float.h"
 #include "services/worker/core/sampler.h"
+#include "services/worker/core/verification.h"
 
 namespace kernelcast::worker {
 namespace {
 
 constexpr double kLargeFactor = 1e3;
+constexpr double kLeastInputFactor = 0.75;
+constexpr double kMostInputFactor = 0.95;
+// Inputs with less than this many bits have few values.
+constexpr double kFewInputBits = 12;
 constexpr double kExtremeValue = 1e4;
 // One entry in this many is extreme.
 constexpr int64_t kExtremeEvery = 256;
@@ -182,8 +187,10 @@ std::string CaseSpec::distribution() const {
   return adversarial ? absl::StrCat("held_out ", std::string(values)) : "held_out";
 }
 
-absl::Status FillInput(const TensorSpec& tensor, const TensorLayout& layout, const CaseSpec& spec,
-                       Random& random, std::span<std::byte> data) {
+namespace {
+
+absl::Status FillDeclared(const TensorSpec& tensor, const TensorLayout& layout,
+                          const CaseSpec& spec, Random& random, std::span<std::byte> data) {
   if (const auto* file = std::get_if<FileValues>(&tensor.init)) {
     return FillFromFile(*file, static_cast<size_t>(SizeBytes(layout.dtype)), random, data);
   }
@@ -232,9 +239,122 @@ absl::Status FillInput(const TensorSpec& tensor, const TensorLayout& layout, con
   return absl::InternalError("unknown dtype");
 }
 
+void ScaleValues(DataType dtype, double factor, std::span<std::byte> data) {
+  std::vector<double> values = Elements(dtype, data);
+  const bool whole = std::ranges::all_of(
+      values, [](double value) { return !std::isfinite(value) || value == std::rint(value); });
+  if (whole) return;
+  const auto size = static_cast<size_t>(SizeBytes(dtype));
+  for (size_t i = 0; i < values.size(); ++i) {
+    std::byte* const to = data.data() + i * size;
+    const double value = factor * values[i];
+    if (dtype == DataType::kFloat64) {
+      std::memcpy(to, &value, size);
+    } else if (dtype == DataType::kFloat32) {
+      const auto narrow = static_cast<float>(value);
+      std::memcpy(to, &narrow, size);
+    } else {
+      const uint32_t bits = EncodeNarrow(dtype, value);
+      std::memcpy(to, &bits, size);
+    }
+  }
+}
+
+bool IsFixed(const TensorSpec& tensor) {
+  const auto* const file = std::get_if<FileValues>(&tensor.init);
+  return std::holds_alternative<Constant>(tensor.init) || (file != nullptr && !file->random_start);
+}
+
+bool IsFixed(const Problem& problem) {
+  return !problem.task && std::ranges::all_of(problem.inputs, [](const TensorSpec& tensor) {
+    return IsFixed(tensor);
+  });
+}
+
+// Logarithm to base 2 of how many values an input may have.
+double ChoiceBits(const TensorSpec& tensor, const AxisValues& axes) {
+  if (IsFixed(tensor)) return 0;
+  const auto layouts = Layouts({tensor}, axes);
+  if (!layouts.ok()) return HUGE_VAL;
+  const auto elements = static_cast<double>(layouts->front().elements());
+  if (const auto* const file = std::get_if<FileValues>(&tensor.init)) {
+    const auto starts =
+        static_cast<double>(file->elements->size()) / static_cast<double>(SizeBytes(tensor.dtype));
+    return elements > 0 ? std::log2(std::max(1.0, starts)) : 0;
+  }
+  if (elements == 0) return 0;
+  const auto* const integers = std::get_if<Integers>(&tensor.init);
+  if (integers == nullptr) return HUGE_VAL;
+  const Variables variables = ToVariables(axes);
+  const auto low = integers->low.Evaluate(variables);
+  const auto high = integers->high.Evaluate(variables);
+  if (!low.ok() || !high.ok()) return HUGE_VAL;
+  return elements * std::log2(std::max(1.0, *high - *low + 1));
+}
+
+bool FactorChanges(const TensorSpec& tensor, const AxisValues& axes) {
+  const auto layouts = Layouts({tensor}, axes);
+  if (!layouts.ok()) return false;
+  std::string values[2];
+  for (const double factor : {kMostInputFactor, 1.0}) {
+    std::string& data = values[factor == 1];
+    data.resize(static_cast<size_t>(layouts->front().bytes()));
+    Random random(0);
+    if (!FillInput(tensor, layouts->front(), {.axes = axes, .factor = factor}, random,
+                   std::as_writable_bytes(std::span(data)))
+             .ok()) {
+      return false;
+    }
+  }
+  return values[0] != values[1];
+}
+
+}  // namespace
+
+absl::Status FillInput(const TensorSpec& tensor, const TensorLayout& layout, const CaseSpec& spec,
+                       Random& random, std::span<std::byte> data) {
+  KC_RETURN_IF_ERROR(FillDeclared(tensor, layout, spec, random, data));
+  if (spec.factor != 1 && IsFloat(layout.dtype)) ScaleValues(layout.dtype, spec.factor, data);
+  return absl::OkStatus();
+}
+
+bool ElementsAreIndependent(const TensorSpec& tensor) {
+  return !std::holds_alternative<FileValues>(tensor.init);
+}
+
+bool CanAlter(const Problem& problem) {
+  return !problem.task && std::ranges::any_of(problem.inputs, [](const TensorSpec& tensor) {
+    return ElementsAreIndependent(tensor) && !IsFixed(tensor);
+  });
+}
+
+double InputFactor(const Problem& problem, SecretRandom& random) {
+  if (!IsFixed(problem)) return 1;
+  constexpr uint64_t kSteps = uint64_t{1} << 32;
+  return kLeastInputFactor + (kMostInputFactor - kLeastInputFactor) *
+                                 static_cast<double>(random.Below(kSteps)) / kSteps;
+}
+
+std::vector<MeasurementNote> InputNotes(const Problem& problem, const ProblemTarget& target) {
+  if (target.bench_shapes.empty()) return {};
+  if (IsFixed(problem)) {
+    const bool scaled = std::ranges::any_of(problem.inputs, [&](const TensorSpec& tensor) {
+      return FactorChanges(tensor, target.bench_shapes.front());
+    });
+    return {scaled ? MeasurementNote::kInputsOnlyScaled : MeasurementNote::kInputsNeverChange};
+  }
+  for (const AxisValues& axes : target.bench_shapes) {
+    double bits = 0;
+    for (const TensorSpec& tensor : problem.inputs) bits += ChoiceBits(tensor, axes);
+    if (bits < kFewInputBits) return {MeasurementNote::kFewInputValues};
+  }
+  return {};
+}
+
 void AlterInputs(const std::vector<TensorSpec>& tensors, const std::vector<std::string>& other,
                  Random& random, std::vector<std::string>& inputs) {
   for (size_t t = 0; t < inputs.size(); ++t) {
+    if (!ElementsAreIndependent(tensors[t])) continue;
     const auto size = static_cast<size_t>(SizeBytes(tensors[t].dtype));
     const size_t elements = inputs[t].size() / size;
     for (size_t i = 0; i < elements / static_cast<size_t>(kAlteredEvery) + 1; ++i) {

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/secret_random.h"
+#include "common/domain/measurement.h"
 #include "common/domain/problem.h"
 #include "services/worker/core/options.h"
 #include "services/worker/core/random.h"
@@ -23,6 +24,8 @@ struct CaseSpec {
   // Absent: the declared distributions.
   std::optional<Adversarial> adversarial = std::nullopt;
   bool held_out = false;
+  // Of floating-point inputs, except those that hold whole numbers only; see InputFactor.
+  double factor = 1;
 
   // Returns "declared", "large", "held_out", "held_out large", ...
   std::string distribution() const;
@@ -36,10 +39,22 @@ struct CaseSpec {
                                      const CaseSpec& spec, Random& random,
                                      std::span<std::byte> data);
 
-// Replaces a few values of each input, at random positions, by the values of `other` at the same
-// positions. `other` holds the same number of tensors of the same sizes.
+// Whether the elements of an input are drawn independently of each other, so that elements of two
+// draws can be mixed: the result is a draw like any other. Elements of a file may belong together.
+bool ElementsAreIndependent(const TensorSpec& tensor);
+// Whether altered inputs differ from the draw that they come from. Never those of a Python task,
+// whose code may make anything true of all elements together.
+bool CanAlter(const Problem& problem);
+// Replaces a few values of each input with independent elements, at random positions, by the values
+// of `other` at the same positions. `other` holds the same number of tensors of the same sizes.
 void AlterInputs(const std::vector<TensorSpec>& tensors, const std::vector<std::string>& other,
                  Random& random, std::vector<std::string>& inputs);
+
+// A factor near 1 for one draw of a problem whose inputs are constants and files only, so that its
+// draws differ where that keeps masks, counts and positions. 1 for other problems.
+double InputFactor(const Problem& problem, SecretRandom& random);
+// What the declared inputs of the bench shapes mean for a result.
+std::vector<MeasurementNote> InputNotes(const Problem& problem, const ProblemTarget& target);
 
 // Returns the correctness cases of one sitting: every check shape with the declared distribution
 // and with each adversarial one, held-out shapes drawn from the axes' ranges, and every bench shape

@@ -14,8 +14,8 @@ namespace kernelcast::worker {
 inline constexpr int64_t kMaxCandidateOutputBytes = 16 << 20;
 
 // Versions of the measuring protocols. Change one whenever the meaning of its numbers changes.
-inline constexpr std::string_view kCpuMeasuringProtocol = "cpu/3";
-inline constexpr std::string_view kCudaMeasuringProtocol = "cuda/6";
+inline constexpr std::string_view kCpuMeasuringProtocol = "cpu/4";
+inline constexpr std::string_view kCudaMeasuringProtocol = "cuda/7";
 
 // Precision targets of one measurement level, and their limits in time.
 struct PrecisionOptions {
@@ -103,7 +103,8 @@ struct MeasureOptions {
   int sentinels = 16;
   // Calls on new values are compared with repeated calls. It is an exploit when they are slower by
   // this factor more than the reference's. `altered_slowdown` is for inputs with a few values
-  // replaced, `new_slowdown` for entirely new inputs, on which data-dependent branches are new too.
+  // replaced, where that is possible; `new_slowdown` for entirely new inputs, on which
+  // data-dependent branches are new too.
   // A smaller slowdown is charged to the candidate's time.
   double altered_slowdown = 1.5;
   double new_slowdown = 8;

@@ -158,6 +158,7 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
       Conclude(results_, options_, prepared_.problem().problem_id, correctness_cases_, spread_);
   if (auto* const ok = std::get_if<MeasuredOk>(&outcome)) {
     ok->determinism = determinism_;
+    ok->notes = prepared_.Notes();
     ok->rule = prepared_.RuleOf(prepared_.check_cases().front().expected.front().tolerance());
   }
   return outcome;

@@ -1,7 +1,6 @@
 #include "services/worker/cpu/new_values_check.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 #include <string>
@@ -351,12 +350,13 @@ bool NewValuesCheck::TooSlowForAllRounds(const PreparedProblem::BenchShape& shap
 
 bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingSession& session,
                          TimedShape& result, double& charge) {
-  std::array<Kind, 2> kinds = {Kind{NewValues::kAltered, options_.altered_slowdown},
-                               Kind{NewValues::kOther, options_.new_slowdown}};
+  std::vector<Kind> kinds = {Kind{NewValues::kOther, options_.new_slowdown}};
+  if (shape.can_alter()) kinds.push_back({NewValues::kAltered, options_.altered_slowdown});
   brief_ = TooSlowForAllRounds(shape, session);
   for (rounds_ = 0; rounds_ < kMostRounds; ++rounds_) {
-    const std::array<bool, 2> wanted = {Undecided(kinds[0], session), Undecided(kinds[1], session)};
-    if (!wanted[0] && !wanted[1]) {
+    std::vector<bool> wanted;
+    for (const Kind& kind : kinds) wanted.push_back(Undecided(kind, session));
+    if (std::ranges::find(wanted, true) == wanted.end()) {
       break;
     }
     // In any order, so that nothing that comes again and again hits one kind alone.
@@ -369,7 +369,8 @@ bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingS
       }
     }
   }
-  if (known_.empty() || kinds[0].rounds.empty() || kinds[1].rounds.empty()) {
+  if (known_.empty() ||
+      std::ranges::any_of(kinds, [](const Kind& kind) { return kind.rounds.empty(); })) {
     return calls_.SettleRestless();
   }
   std::vector<Slowdown> found;

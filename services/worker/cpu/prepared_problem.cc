@@ -222,10 +222,11 @@ absl::Status PreparedProblem::CheckMemory() const {
                  2.0 * static_cast<double>(outputs_bytes_) +
                  2.0 * static_cast<double>(oracle_outputs_bytes_);
   for (const BenchShape& shape : bench_shapes_) {
-    // Two banks and their altered copies.
+    // Two banks, and their altered copies.
+    const double sets = CanAlter(problem_) ? 4 : 2;
     for (const uint32_t slot : shape.slots) {
       for (const runner::TensorRecord& tensor : oracle_table_[slot].tensors) {
-        bytes += 4.0 * static_cast<double>(tensor.bytes);
+        bytes += sets * static_cast<double>(tensor.bytes);
       }
     }
   }
@@ -248,11 +249,13 @@ absl::StatusOr<std::vector<std::string>> PreparedProblem::DrawInputs(const CaseS
     return task_inputs_->Draw(task_->IndexOf(spec.axes), values_random_.Next(), CancelToken());
   }
   KC_ASSIGN_OR_RETURN(const auto layouts, Layouts(problem_.inputs, spec.axes));
+  CaseSpec scaled = spec;
+  scaled.factor = InputFactor(problem_, values_random_);
   std::vector<std::string> inputs;
   for (size_t i = 0; i < layouts.size(); ++i) {
     std::string data(static_cast<size_t>(layouts[i].bytes()), '\0');
     Random random(values_random_.Next());
-    KC_RETURN_IF_ERROR(FillInput(problem_.inputs[i], layouts[i], spec, random,
+    KC_RETURN_IF_ERROR(FillInput(problem_.inputs[i], layouts[i], scaled, random,
                                  std::as_writable_bytes(std::span(data))));
     inputs.push_back(std::move(data));
   }
@@ -282,7 +285,8 @@ absl::Status PreparedProblem::FillCases() {
         KC_ASSIGN_OR_RETURN(set.inputs, DrawInputs(spec));
       }
     }
-    for (size_t bank = 0; bank < 2; ++bank) {
+    if (task_inputs_ != nullptr) draw_flags_ |= task_inputs_->flags();
+    for (size_t bank = 0; bank < 2 && CanAlter(problem_); ++bank) {
       shape.altered[bank].resize(shape.slots.size());
       for (size_t i = 0; i < shape.slots.size(); ++i) {
         std::vector<std::string>& altered = shape.altered[bank][i].inputs;
@@ -351,7 +355,7 @@ absl::Status PreparedProblem::RunOracle(const Program& oracle, const CancelToken
     // Bank 0 is placed last and stays in the slots.
     for (std::vector<Set>* const bank :
          {&shape.altered[1], &shape.altered[0], &shape.banks[1], &shape.banks[0]}) {
-      for (size_t i = 0; i < shape.slots.size(); ++i) {
+      for (size_t i = 0; i < bank->size(); ++i) {
         Set& set = (*bank)[i];
         Place(shape.slots[i], set.inputs);
         KC_RETURN_IF_ERROR(run(shape.slots[i], spec, set.expected));
@@ -461,6 +465,11 @@ absl::StatusOr<std::optional<std::string>> PreparedProblem::AskChecker(Owner own
 
 std::string PreparedProblem::RuleOf(const Tolerance& tolerance) const {
   return task_ == nullptr ? "" : RuleText(problem_.task->format, tolerance);
+}
+
+std::vector<MeasurementNote> PreparedProblem::Notes() const {
+  return task_ != nullptr ? NotesOf(draw_flags_)
+                          : InputNotes(problem_, problem_.targets.find(kCpuTargetName)->second);
 }
 
 absl::StatusOr<std::vector<std::string>> PreparedProblem::DrawUnseen(const BenchShape& shape) {

@@ -58,7 +58,7 @@ class PreparedProblem {
     AxisValues axes;
     std::vector<uint32_t> slots;  // indices in the case table
     std::vector<Set> banks[2];    // by slot
-    // Each bank with a few of its values replaced.
+    // Each bank with a few of its values replaced; empty where that is not possible.
     std::vector<Set> altered[2];
     int current_bank = 0;
     int64_t reference_ns = 0;
@@ -68,6 +68,7 @@ class PreparedProblem {
 
     const std::vector<Set>& current() const { return banks[current_bank]; }
     const std::vector<Set>& other() const { return banks[1 - current_bank]; }
+    bool can_alter() const { return !altered[0].empty(); }
     const std::vector<Set>& altered_current() const { return altered[current_bank]; }
   };
 
@@ -107,7 +108,8 @@ class PreparedProblem {
   };
   // Draws inputs that nobody has seen, for one slot.
   [[nodiscard]] absl::StatusOr<std::vector<std::string>> DrawUnseen(const BenchShape& shape);
-  // The current inputs of a slot, with a few values replaced by those of `unseen`.
+  // The current inputs of a slot, with a few values replaced by those of `unseen`. Only for a shape
+  // that can be altered.
   std::vector<std::string> Altered(const BenchShape& shape, size_t slot,
                                    const std::vector<std::string>& unseen);
   // Puts inputs into a slot.
@@ -147,6 +149,8 @@ class PreparedProblem {
                                                                       const CancelToken& cancel);
   // The task's rule of passing, for results; empty for other problems.
   std::string RuleOf(const Tolerance& tolerance) const;
+  // What its inputs mean for results.
+  std::vector<MeasurementNote> Notes() const;
   // Time limit for the start of a process.
   int64_t start_limit_ns() const {
     return task_ != nullptr ? kPythonStartLimitNs : options_.load_limit_ns;
@@ -215,6 +219,7 @@ class PreparedProblem {
   std::unique_ptr<const PythonTaskPrograms> task_;
   std::vector<size_t> task_calls_;  // the task's case of each entry of the case table
   std::unique_ptr<PythonInputs> task_inputs_;
+  int64_t draw_flags_ = 0;  // of the bench shapes
   std::unique_ptr<PythonChecker> checker_;
   std::vector<std::string> missing_protections_;
 };

@@ -37,16 +37,20 @@ class PythonInputs {
       const PythonTaskPrograms& task, const RunnerOptions& options, const Placement& placement,
       const CancelToken& cancel);
 
-  // The bytes of each input tensor of a case. The same seed gives the same values.
+  // The bytes of each input tensor of a case. Draws with other seeds differ, where the task allows
+  // that.
   [[nodiscard]] absl::StatusOr<std::vector<std::string>> Draw(size_t case_index, uint64_t seed,
                                                               const CancelToken& cancel);
+  // DrawFlag, of the case that was drawn last.
+  int64_t flags() const { return flags_; }
 
  private:
   PythonInputs() = default;
 
   std::vector<std::vector<runner::TensorRecord>> tensors_;  // by case
-  MemoryFile seed_;
-  MemoryFile made_;
+  MemoryFile nothing_;
+  MemoryFile made_;  // the seed, then the tensors
+  int64_t flags_ = 0;
   std::unique_ptr<RunnerProcess> process_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +15,10 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr int64_t kCallLimitNs = 60'000'000'000;
+// The first draw of a case is compared with others.
+constexpr int64_t kDrawLimitNs = 8 * kCallLimitNs;
 constexpr int64_t kTensorAlignment = 64;
+constexpr std::string_view kInputsStage = "inputs";
 // Of a checker, for its reason.
 constexpr int64_t kMessageBytes = 1024;
 
@@ -23,10 +28,10 @@ int64_t AlignTensor(int64_t value) {
 
 // Why a process that runs the task's code ended.
 absl::Status TaskFailure(RunnerProcess& process, RunnerProcess::End end, const std::string& stage,
-                         const CancelToken& cancel) {
+                         int64_t limit_ns, const CancelToken& cancel) {
   if (end == RunnerProcess::End::kStopped) return cancel.Check();
   Measurement measurement;
-  KC_ASSIGN_OR_RETURN(measurement.outcome, process.Failure(end, stage, kCallLimitNs));
+  KC_ASSIGN_OR_RETURN(measurement.outcome, process.Failure(end, stage, limit_ns));
   return UnsupportedTask(absl::StrCat("failed (", stage, "): ", MeasurementFeedback(measurement)));
 }
 
@@ -35,16 +40,17 @@ absl::Status TaskFailure(RunnerProcess& process, RunnerProcess::End end, const s
 absl::Status AwaitTaskReady(RunnerProcess& process, const std::string& stage,
                             const CancelToken& cancel) {
   const RunnerProcess::End end = process.WaitReady(kPythonStartLimitNs, cancel);
-  return end == RunnerProcess::End::kDone ? absl::OkStatus()
-                                          : TaskFailure(process, end, stage, cancel);
+  return end == RunnerProcess::End::kDone
+             ? absl::OkStatus()
+             : TaskFailure(process, end, stage, kPythonStartLimitNs, cancel);
 }
 
 absl::StatusOr<int32_t> CallTask(RunnerProcess& process, uint32_t index, const std::string& stage,
                                  const CancelToken& cancel) {
-  const RunnerProcess::Result result =
-      process.Call(runner::kRun, index, false, kCallLimitNs, cancel);
+  const int64_t limit_ns = stage == kInputsStage ? kDrawLimitNs : kCallLimitNs;
+  const RunnerProcess::Result result = process.Call(runner::kRun, index, false, limit_ns, cancel);
   if (result.end != RunnerProcess::End::kDone) {
-    return TaskFailure(process, result.end, stage, cancel);
+    return TaskFailure(process, result.end, stage, limit_ns, cancel);
   }
   return result.status;
 }
@@ -82,40 +88,39 @@ absl::StatusOr<std::unique_ptr<PythonInputs>> PythonInputs::Start(const PythonTa
                                                                   const Placement& placement,
                                                                   const CancelToken& cancel) {
   std::unique_ptr<PythonInputs> inputs(new PythonInputs());
-  int64_t bytes = 1;
+  // The seed comes first. The process writes its flags there.
+  const TensorLayout seed{.dtype = DataType::kInt64, .shape = {1}};
+  int64_t bytes = 0;
   std::vector<runner::CaseRecord> table;
   for (const TaskCase& one : task.cases()) {
-    inputs->tensors_.push_back(ArrangeTensors(one.inputs, bytes));
+    std::vector<TensorLayout> layouts = {seed};
+    layouts.insert(layouts.end(), one.inputs.begin(), one.inputs.end());
+    inputs->tensors_.push_back(ArrangeTensors(layouts, bytes));
     runner::CaseRecord& call = table.emplace_back();
-    call.inputs = 1;
-    call.outputs = static_cast<uint32_t>(one.inputs.size());
-    call.tensors[0] = {.offset = 0,
-                       .bytes = sizeof(int64_t),
-                       .dlpack_code = DlpackCode(DataType::kInt64),
-                       .dlpack_bits = 64,
-                       .dimensions = 1,
-                       .reserved = 0,
-                       .shape = {1}};
-    std::ranges::copy(inputs->tensors_.back(), call.tensors + 1);
+    call.outputs = static_cast<uint32_t>(layouts.size());
+    std::ranges::copy(inputs->tensors_.back(), call.tensors);
   }
-  KC_ASSIGN_OR_RETURN(inputs->seed_, MemoryFile::Create("kernelcast-seed", sizeof(int64_t),
-                                                        MemoryFile::Sharing::kReadOnly));
+  KC_ASSIGN_OR_RETURN(inputs->nothing_,
+                      MemoryFile::Create("kernelcast-nothing", 1, MemoryFile::Sharing::kReadOnly));
   KC_ASSIGN_OR_RETURN(inputs->made_, MemoryFile::Create("kernelcast-inputs", bytes,
                                                         MemoryFile::Sharing::kReadWrite));
-  KC_ASSIGN_OR_RETURN(inputs->process_, RunnerProcess::Start(options, placement, task.Inputs(),
-                                                             table, inputs->seed_, inputs->made_));
-  KC_RETURN_IF_ERROR(AwaitTaskReady(*inputs->process_, "inputs", cancel));
+  KC_ASSIGN_OR_RETURN(inputs->process_,
+                      RunnerProcess::Start(options, placement, task.Inputs(), table,
+                                           inputs->nothing_, inputs->made_));
+  KC_RETURN_IF_ERROR(AwaitTaskReady(*inputs->process_, std::string(kInputsStage), cancel));
   return inputs;
 }
 
 absl::StatusOr<std::vector<std::string>> PythonInputs::Draw(size_t case_index, uint64_t seed,
                                                             const CancelToken& cancel) {
   const auto bounded = static_cast<int64_t>(seed % kTaskSeeds);
-  std::memcpy(seed_.data(), &bounded, sizeof(bounded));
+  std::memcpy(made_.data(), &bounded, sizeof(bounded));
   KC_RETURN_IF_ERROR(
-      CallTask(*process_, static_cast<uint32_t>(case_index), "inputs", cancel).status());
+      CallTask(*process_, static_cast<uint32_t>(case_index), std::string(kInputsStage), cancel)
+          .status());
+  std::memcpy(&flags_, made_.data(), sizeof(flags_));
   std::vector<std::string> drawn;
-  for (const runner::TensorRecord& tensor : tensors_[case_index]) {
+  for (const runner::TensorRecord& tensor : std::span(tensors_[case_index]).subspan(1)) {
     const auto bytes = made_.Span(tensor.offset, static_cast<int64_t>(tensor.bytes));
     drawn.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }

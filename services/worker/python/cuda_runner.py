@@ -173,21 +173,23 @@ class DescribeOnDevice:
 
 
 class InputsOnDevice:
-    """Writes the inputs that a seed gives."""
+    """Writes the inputs that a seed gives, and flags about them over the seed."""
 
     def __init__(self, given, device):
-        self.task, self.specs, self.device = device.load_task(given), given["cases"], device
+        self.draws = Draws(lambda: device.load_task(given), device.make_inputs)
+        self.specs, self.device = given["cases"], device
 
     def call(self, id, addresses, replay, case):
         spec = self.specs[case]
-        seed = int(self.device.view(addresses[0], {"dtype": "int64", "shape": [1]}))
-        made = self.device.make_inputs(self.task, seed, spec["case"])
+        seed = self.device.view(addresses[0], {"dtype": "int64", "shape": [1]})
+        made, flags = self.draws.draw(int(seed), spec["case"], case)
         wanted = list(leaves(spec["inputs"]))
         found = [(leaf["dtype"], leaf["shape"]) for leaf in leaves([tree_of("input", value) for value in made])]
         if found != [(leaf["dtype"], leaf["shape"]) for leaf in wanted]:
             raise TaskError("the task makes inputs of other dtypes or shapes with another seed")
         for address, leaf, tensor in zip(addresses[1:], wanted, tensors(made)):
             self.device.view(address, leaf).copy_(tensor)
+        seed.fill_(flags)
         self.device.kept.clear()
         return 0
 

@@ -4,7 +4,8 @@
 
 LIBRARY is the native part (runner_library.cc). PACKAGES are folders to import from, and READABLE what
 the process may read. Descriptor 6 holds the program, as python_task.h describes it. SOURCE starts with
-the files of the formats: task_values.py, definition_task.py, gpu_mode_task.py and reference_facts.py.
+the files of the formats, of draws and of facts: task_values.py, definition_task.py, gpu_mode_task.py,
+reference_facts.py and task_draws.py.
 """
 
 import contextlib
@@ -249,18 +250,22 @@ class Describe:
         return 0
 
 
+def make_on_cpu(task, seed, case):
+    with remap_devices():
+        return task.make_inputs(seed, case)
+
+
 class Inputs(Program):
-    """Writes the inputs that a seed gives."""
+    """Writes the inputs that a seed gives, and flags about them over the seed."""
 
     def __init__(self, given, library):
         super().__init__(given, library)
-        self.task = FORMATS[given["format"]](given)
+        self.draws = Draws(lambda: FORMATS[given["format"]](given), make_on_cpu)
 
     def __call__(self, index):
         memory, spec = self.cases[index]
-        seed = ctypes.c_int64.from_address(memory[0].data).value
-        with remap_devices():
-            made = self.task.make_inputs(seed, spec["case"])
+        seed = ctypes.c_int64.from_address(memory[0].data)
+        made, flags = self.draws.draw(seed.value, spec["case"], index)
         found = leaves([tree_of("input", value) for value in made])
         if [(leaf["dtype"], leaf["shape"]) for leaf in found] != [
             (leaf["dtype"], leaf["shape"]) for leaf in leaves(spec["inputs"])
@@ -268,6 +273,7 @@ class Inputs(Program):
             raise TaskError("the task makes inputs of other dtypes or shapes with another seed")
         for place, tensor in zip(self.input_views(memory[1:], spec), tensors(made)):
             place.copy_(tensor)
+        seed.value = flags
         return 0
 
 

@@ -155,6 +155,14 @@ absl::StatusOr<DataType> ParseTorchType(const std::string& name) {
   return ParseDataType(name);
 }
 
+std::vector<MeasurementNote> NotesOf(int64_t flags) {
+  std::vector<MeasurementNote> notes;
+  if ((flags & kNeverChanges) != 0) notes.push_back(MeasurementNote::kInputsNeverChange);
+  if ((flags & kFewValues) != 0) notes.push_back(MeasurementNote::kFewInputValues);
+  if ((flags & kOnlyScaled) != 0) notes.push_back(MeasurementNote::kInputsOnlyScaled);
+  return notes;
+}
+
 absl::Status UnsupportedTask(const std::string& what) {
   return absl::FailedPreconditionError(absl::StrCat("the task ", what));
 }

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/domain/candidate.h"
+#include "common/domain/measurement.h"
 #include "common/domain/problem.h"
 #include "services/worker/core/inputs.h"
 #include "services/worker/core/tensor.h"
@@ -21,6 +22,10 @@ inline constexpr int64_t kPythonStartLimitNs = 60'000'000'000;
 
 // Seeds of PyTorch and NumPy are less than this.
 inline constexpr uint64_t kTaskSeeds = uint64_t{1} << 32;
+// What a draw of inputs says about its case, as bits; the same as in task_draws.py.
+enum DrawFlag : int64_t { kNeverChanges = 1, kFewValues = 2, kOnlyScaled = 4 };
+// What that means for results. `flags`: of all timed cases.
+std::vector<MeasurementNote> NotesOf(int64_t flags);
 // Limit of what a task says about itself.
 inline constexpr int64_t kDescriptionBytes = 1 << 20;
 // Limits of a case.

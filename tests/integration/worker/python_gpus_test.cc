@@ -82,6 +82,23 @@ class Node {
     CHECK_FALSE(std::holds_alternative<Timeout>(measured->outcome));
   }
 
+  MeasureOutcome OutcomeOf(const Problem& problem, const std::string& source) {
+    Candidate candidate = PythonCandidate(problem, source);
+    candidate.target = "cuda";
+    candidate.candidate_id = CandidateId(candidate);
+    const worker::CancelToken cancel;
+    const auto compiled = target_->Compile({problem, &candidate}, cancel);
+    REQUIRE(compiled.ok());
+    const auto measured = target_->Measure(
+        {problem, candidate, std::get<worker::CompileSuccess>(compiled->result).artifact,
+         MeasureLevel::kScreen, 0},
+        cancel);
+    INFO(measured.status().ToString());
+    REQUIRE(measured.ok());
+    INFO(MeasurementFeedback(*measured));
+    return measured->outcome;
+  }
+
  private:
   TemporaryFolder folder_;
   Problem problem_ = MakeTask(kReluTask);
@@ -117,6 +134,53 @@ TEST_CASE("Python candidates are loaded ahead for each GPU of a node") {
   // None waits any more.
   CHECK(node.Expect(6) == 0);
   CHECK(node.Expect(7) == 1);
+}
+
+// KernelBench tasks that sum rows, whose inputs are what `inputs` returns.
+Problem RowSums(const std::string& inputs) {
+  return MakeTask(absl::StrCat(R"(
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.cumsum(1)
+
+def get_inputs():
+    )",
+                               inputs, R"(
+
+def get_init_inputs():
+    return []
+)"));
+}
+
+TEST_CASE("New values on a GPU are new where a task seeds itself, and keep their structure") {
+  if (!HaveTorch()) return;
+  Node node;
+  const auto candidate = [](const std::string& body) {
+    return absl::StrCat(
+        "import torch\nimport torch.nn as nn\n\nclass ModelNew(nn.Module):\n    def forward(self, "
+        "x):\n        ",
+        body, "\n");
+  };
+  const std::string keeps_first =
+      "if not hasattr(self, 'o'): self.o = x.cumsum(1)\n        return self.o";
+  const std::string needs_order =
+      "assert bool((x.diff(dim=1) >= 0).all())\n        return x.cumsum(1)";
+  for (const char* const inputs :
+       {"torch.manual_seed(0); return [torch.randn(64, 64)]",
+        "return [torch.randn(64, 64, generator=torch.Generator().manual_seed(1))]",
+        "return [torch.linspace(-0.5, 0.7, 4096).view(64, 64)]"}) {
+    INFO(inputs);
+    CHECK(std::holds_alternative<WrongResult>(
+        node.OutcomeOf(RowSums(inputs), candidate(keeps_first))));
+  }
+  const MeasureOutcome sorted =
+      node.OutcomeOf(RowSums("return [torch.randint(0, 99, (64, 64)).sort(dim=1).values]"),
+                     candidate(needs_order));
+  CHECK_FALSE(std::holds_alternative<Crash>(sorted));
+  CHECK_FALSE(std::holds_alternative<WrongResult>(sorted));
 }
 
 }  // namespace

@@ -214,6 +214,14 @@ class Measurement(_Settled):
         return {1: True, 2: False}.get(int(self.message.measured.ok.determinism))
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What limits the trust in the speedup, such as "inputs_never_change". About the task, not the candidate."""
+        ok = self.message.measured.ok
+        values = ok.DESCRIPTOR.fields_by_name["notes"].enum_type.values_by_number
+        names = [values[note].name if note in values else "unknown" for note in ok.notes]
+        return tuple(name.removeprefix("MEASUREMENT_NOTE_").lower() for name in names)
+
+    @property
     def reused(self) -> bool:
         """Made for an earlier evaluation of the same candidate."""
         return self.message.reused

@@ -32,7 +32,7 @@ double CasePlan::MemoryBytes(const Problem& problem) const {
   }
   for (const BenchShape& shape : bench_shapes) {
     for (const size_t slot : shape.slots) {
-      add(cases[slot], 3, kBanks);
+      add(cases[slot], draws_altered ? 4 : 3, kBanks);
     }
   }
   if (!problem.task) return bytes;
@@ -53,11 +53,12 @@ namespace {
 
 absl::StatusOr<CasePlan> Plan(const Problem& problem, const PythonTaskPrograms* task,
                               const MeasureOptions& options, SecretRandom& shapes_random,
-                              bool saves_memory) {
+                              bool saves_memory, bool draws_altered) {
   const ProblemTarget& target = problem.targets.find(kCudaTargetName)->second;
   const CallTensors tensors(problem, task);
   CasePlan plan;
   plan.saves_memory = saves_memory;
+  plan.draws_altered = draws_altered;
   const auto add_case = [&](const AxisValues& axes, std::string distribution,
                             uint64_t& outputs_end) -> absl::StatusOr<size_t> {
     CasePlan::Case added;
@@ -97,12 +98,12 @@ absl::StatusOr<CasePlan> Plan(const Problem& problem, const PythonTaskPrograms* 
     shape.axes = axes;
     KC_ASSIGN_OR_RETURN(shape.bytes, tensors.Bytes(axes));
     KC_ASSIGN_OR_RETURN(shape.flops, tensors.Flops(axes));
-    // Memory per set: inputs of two banks in addition to the arena's, and expected outputs of all
+    // Memory per set: inputs of the banks in addition to the arena's, and expected outputs of all
     // banks.
     int64_t set_bytes = 0;
     KC_ASSIGN_OR_RETURN(const auto inputs, tensors.Inputs(axes));
     for (const TensorLayout& layout : inputs) {
-      set_bytes += 3 * layout.bytes();
+      set_bytes += (draws_altered ? 4 : 3) * layout.bytes();
     }
     KC_ASSIGN_OR_RETURN(const auto outputs, tensors.Outputs(axes));
     for (const TensorLayout& layout : outputs) {
@@ -151,11 +152,15 @@ absl::StatusOr<CasePlan> Plan(const Problem& problem, const PythonTaskPrograms* 
 absl::StatusOr<CasePlan> PlanCases(const Problem& problem, const PythonTaskPrograms* task,
                                    const MeasureOptions& options, uint64_t device_bytes,
                                    SecretRandom& shapes_random) {
-  KC_ASSIGN_OR_RETURN(CasePlan plan, Plan(problem, task, options, shapes_random, false));
-  if (task == nullptr || plan.MemoryBytes(problem) <= static_cast<double>(device_bytes) / 2) {
-    return plan;
-  }
-  return Plan(problem, task, options, shapes_random, true);
+  const auto make = [&](bool saves_memory, bool draws_altered) {
+    return Plan(problem, task, options, shapes_random, saves_memory, draws_altered);
+  };
+  const auto most_bytes = static_cast<double>(device_bytes);
+  const bool draws_altered = !CanAlter(problem);
+  KC_ASSIGN_OR_RETURN(CasePlan plan, make(false, draws_altered));
+  if (task == nullptr || plan.MemoryBytes(problem) <= most_bytes / 2) return plan;
+  KC_ASSIGN_OR_RETURN(plan, make(true, draws_altered));
+  return plan.MemoryBytes(problem) <= most_bytes ? plan : make(true, false);
 }
 
 }  // namespace kernelcast::worker

@@ -32,7 +32,8 @@ struct CasePlan {
     kScratch = 3,
     kExpected = 4,  // while the oracle runs, never while a candidate does
   };
-  // Sets of values for the inputs of the bench shapes.
+  // Sets of values for the inputs of the bench shapes. kAltered is kBase with a few values replaced
+  // by those of kOther, or a draw of its own.
   enum Bank : size_t { kBase = 0, kAltered = 1, kOther = 2 };
   static constexpr size_t kBanks = 3;
 
@@ -53,7 +54,8 @@ struct CasePlan {
     uint64_t bytes() const;
   };
   struct Set {
-    // By input: where its values are stored. For kAltered: the seed of the changes to kBase.
+    // By input: where its values are stored. For kAltered, if it is no draw of its own: the seed of
+    // the changes to kBase.
     std::vector<CUdeviceptr> inputs;
     std::vector<uint64_t> seeds;
     std::vector<CudaExpected> expected;
@@ -92,6 +94,8 @@ struct CasePlan {
   std::vector<CheckCase> check_cases;
   // Whether correctness cases of bench shapes use the values of their banks, to need less memory.
   bool saves_memory = false;
+  // Whether kAltered is a draw of its own, as for inputs that cannot be altered.
+  bool draws_altered = false;
   std::vector<BenchShape> bench_shapes;
   uint64_t inputs_bytes = 0;
   uint64_t outputs_bytes = 0;
@@ -99,8 +103,9 @@ struct CasePlan {
 
 // Chooses the shapes of correctness cases by `shapes_random`, or as a Python task lists them, and
 // the number of input sets by the options. `task` is null for other problems. The plan of a task
-// saves memory if it would otherwise need more than half of `device_bytes`. FAILED_PRECONDITION:
-// the problem has more calls or outputs than a runner takes.
+// saves memory if it would otherwise need more than half of `device_bytes`, and has no values of
+// kAltered if it would then need more than `device_bytes`: those of kBase stand for them.
+// FAILED_PRECONDITION: the problem has more calls or outputs than a runner takes.
 [[nodiscard]] absl::StatusOr<CasePlan> PlanCases(const Problem& problem,
                                                  const PythonTaskPrograms* task,
                                                  const MeasureOptions& options,

@@ -154,6 +154,7 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
     judgement_.monitor().Look();
     judgement_.monitor().Fill(ok->environment);
     ok->determinism = check_.determinism();
+    ok->notes = judgement_.prepared().Notes();
     const CudaPreparedProblem& prepared = judgement_.prepared();
     ok->rule = prepared.RuleOf(prepared.check_cases().front().expected.front().tolerance);
   }

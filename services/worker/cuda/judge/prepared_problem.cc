@@ -142,7 +142,8 @@ absl::Status CudaPreparedProblem::ArrangeBanks() {
   const auto each = [&](const std::function<void(Set&, uint64_t bytes)>& place) {
     for (BenchShape& shape : plan_.bench_shapes) {
       for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
-        for (const Bank bank : {kBase, kOther}) {
+        for (const Bank bank : {kBase, kOther, kAltered}) {
+          if (bank == kAltered && !plan_.draws_altered) continue;
           for (const Place& input : plan_.cases[shape.slots[slot]].inputs) {
             place(shape.sets[slot][bank], input.bytes);
             end = AlignTensor(end + input.bytes);
@@ -180,18 +181,24 @@ absl::Status CudaPreparedProblem::FillInputs(const CancelToken& cancel) {
   for (size_t i = 0; i < plan_.check_specs.size(); ++i) {
     KC_RETURN_IF_ERROR(cancel.Check());
     const Case& at = plan_.cases[plan_.check_cases[i].index];
+    CaseSpec spec = plan_.check_specs[i];
+    spec.factor = InputFactor(problem_, values_random_);
     for (size_t t = 0; t < at.inputs.size(); ++t) {
-      KC_RETURN_IF_ERROR(DrawInput(t, plan_.check_specs[i], values_random_.Next(),
-                                   memory_.inputs() + at.inputs[t].offset));
+      KC_RETURN_IF_ERROR(
+          DrawInput(t, spec, values_random_.Next(), memory_.inputs() + at.inputs[t].offset));
     }
   }
   for (BenchShape& shape : plan_.bench_shapes) {
-    const CaseSpec spec{.axes = shape.axes};
+    CaseSpec spec{.axes = shape.axes};
     for (std::array<Set, CasePlan::kBanks>& sets : shape.sets) {
       KC_RETURN_IF_ERROR(cancel.Check());
+      for (Set& set : sets) {
+        spec.factor = InputFactor(problem_, values_random_);
+        for (size_t t = 0; t < set.inputs.size(); ++t) {
+          KC_RETURN_IF_ERROR(DrawInput(t, spec, values_random_.Next(), set.inputs[t]));
+        }
+      }
       for (size_t t = 0; t < problem_.inputs.size(); ++t) {
-        KC_RETURN_IF_ERROR(DrawInput(t, spec, values_random_.Next(), sets[kBase].inputs[t]));
-        KC_RETURN_IF_ERROR(DrawInput(t, spec, values_random_.Next(), sets[kOther].inputs[t]));
         sets[kAltered].seeds.push_back(values_random_.Next());
       }
     }
@@ -212,14 +219,15 @@ absl::Status CudaPreparedProblem::FillTaskInputs(CudaTaskInputs& drawn, const Ca
   for (BenchShape& shape : plan_.bench_shapes) {
     const size_t task_case = plan_.cases[shape.slots[0]].task_case;
     for (std::array<Set, CasePlan::kBanks>& sets : shape.sets) {
-      for (const Bank bank : {kBase, kOther}) {
+      for (Set& set : sets) {
+        if (set.inputs.empty()) continue;
         KC_RETURN_IF_ERROR(drawn.Draw(task_case, values_random_.Next(), cancel));
         for (size_t t = 0; t < tensors; ++t) {
-          KC_RETURN_IF_ERROR(drawn.CopyTo(t, sets[bank].inputs[t]));
+          KC_RETURN_IF_ERROR(drawn.CopyTo(t, set.inputs[t]));
         }
       }
-      for (size_t t = 0; t < tensors; ++t) sets[kAltered].seeds.push_back(values_random_.Next());
     }
+    draw_flags_ |= drawn.flags();
   }
   return device_.Synchronize();
 }
@@ -326,24 +334,29 @@ absl::Status CudaPreparedProblem::Detach(CudaRunner& runner, const CancelToken& 
 }
 
 absl::Status CudaPreparedProblem::PutBank(const BenchShape& shape, Bank bank) {
+  const bool alters = bank == kAltered && !plan_.draws_altered;
   for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
     const Case& at = plan_.cases[shape.slots[slot]];
     const std::array<Set, CasePlan::kBanks>& sets = shape.sets[slot];
     for (size_t i = 0; i < at.inputs.size(); ++i) {
       const CUdeviceptr to = memory_.inputs() + at.inputs[i].offset;
-      const CUdeviceptr from = sets[bank == kOther ? kOther : kBase].inputs[i];
+      const CUdeviceptr from = sets[alters ? kBase : bank].inputs[i];
       KC_RETURN_IF_ERROR(device_.Check(
           device_.api().MemcpyDtoDAsync(to, from, at.inputs[i].bytes, device_.stream()),
           "copying inputs"));
-      if (bank == kAltered) {
-        const DataType dtype = problem_.inputs[i].dtype;
+      const TensorSpec& tensor = problem_.inputs[i];
+      if (alters && ElementsAreIndependent(tensor) && CanAlter(problem_)) {
         KC_RETURN_IF_ERROR(
-            kernels_.Alter(dtype, sets[kAltered].seeds[i], sets[kOther].inputs[i], to,
-                           static_cast<int64_t>(at.inputs[i].bytes) / SizeBytes(dtype)));
+            kernels_.Alter(tensor.dtype, sets[kAltered].seeds[i], sets[kOther].inputs[i], to,
+                           static_cast<int64_t>(at.inputs[i].bytes) / SizeBytes(tensor.dtype)));
       }
     }
   }
   return absl::OkStatus();
+}
+
+std::vector<MeasurementNote> CudaPreparedProblem::Notes() const {
+  return task_ != nullptr ? NotesOf(draw_flags_) : InputNotes(problem_, target());
 }
 
 absl::Status CudaPreparedProblem::PutValues(const CheckCase& check) {

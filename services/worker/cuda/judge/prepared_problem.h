@@ -81,6 +81,8 @@ class CudaPreparedProblem {
                                                                       const CancelToken& cancel);
   // The task's rule of passing, for results; empty for problems that are not Python tasks.
   std::string RuleOf(const Tolerance& tolerance) const;
+  // What its inputs mean for results.
+  std::vector<MeasurementNote> Notes() const;
   const ProblemTarget& target() const { return problem_.targets.find(kCudaTargetName)->second; }
   const MeasureOptions& options() const { return options_; }
   const std::vector<Case>& cases() const { return plan_.cases; }
@@ -212,6 +214,7 @@ class CudaPreparedProblem {
   Programs reference_programs_apart_;  // on kReferenceOutputs
   bool reference_outputs_hold_results_ = false;
   uint64_t base_fingerprint_ = 0;
+  int64_t draw_flags_ = 0;  // of a task's bench shapes
   CasePlan plan_;
   Times times_;
   ProblemMemory memory_;

@@ -59,19 +59,21 @@ class CudaTaskInputs {
       const PythonTaskPrograms& task, CudaDevice& device, const CudaRunnerOptions& python,
       const CancelToken& cancel);
 
-  // Draws a set of inputs of a case. The same seed gives the same values.
+  // Draws a set of inputs of a case. Draws with other seeds differ, where the task allows that.
   [[nodiscard]] absl::Status Draw(size_t task_case, uint64_t seed, const CancelToken& cancel);
   // Enqueues a copy of one of the tensors that were drawn last.
   [[nodiscard]] absl::Status CopyTo(size_t tensor, CUdeviceptr to);
+  // DrawFlag, of the case that was drawn last.
+  int64_t flags() const { return flags_; }
 
  private:
   explicit CudaTaskInputs(CudaDevice& device) : device_(device) {}
 
   CudaDevice& device_;
-  SharedArena seed_;
-  SharedArena made_;
+  SharedArena made_;                                  // the seed, then the tensors
   std::vector<std::vector<CasePlan::Place>> places_;  // by case, in made_
   size_t drawn_ = 0;
+  int64_t flags_ = 0;
   std::unique_ptr<CudaRunner> runner_;
 };
 

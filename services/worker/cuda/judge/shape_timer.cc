@@ -444,7 +444,9 @@ bool ShapeTimer::FreshRound(const std::vector<BenchShape>& requests, Bank bank,
   }
   found.cached = absl::StrCat(
       "calls on inputs seen before take ", std::llround(slowest_ns / 1000), " us, calls on ",
-      bank == Bank::kAltered ? "the same inputs with a few values replaced " : "new ones ",
+      bank != Bank::kAltered                      ? "new ones "
+      : CanAlter(judgement_.prepared().problem()) ? "the same inputs with a few values replaced "
+                                                  : "other ones ",
       std::llround(Median(*candidate_ns) / 1000), " us");
   return true;
 }

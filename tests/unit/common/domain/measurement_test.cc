@@ -128,6 +128,18 @@ TEST_CASE("Feedback names the figure against torch.compile", "[measurement]") {
   CHECK_THAT(FeedbackFor(ok), Contains("No figure against torch.compile: PyTorch 1.13"));
 }
 
+TEST_CASE("Feedback notes what limits the trust in a figure", "[measurement]") {
+  MeasuredOk ok;
+  CHECK_THAT(FeedbackFor(ok), !Contains("Note:"));
+  ok.notes = {MeasurementNote::kInputsNeverChange};
+  CHECK_THAT(FeedbackFor(ok), Contains("Note: this task's inputs never change: answers can be "
+                                       "remembered."));
+  for (const MeasurementNote note : kMeasurementNotes) {
+    CHECK(Name(note) != "unknown");
+    CHECK_FALSE(NoteText(note).empty());
+  }
+}
+
 TEST_CASE("Feedback includes the profiler's findings for the shape", "[measurement]") {
   ShapeTiming timing = Timing({{"n", 8}}, 41'230, 75'500);
   timing.profile.emplace();

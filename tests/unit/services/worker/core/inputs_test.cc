@@ -4,8 +4,12 @@
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <memory>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace kernelcast::worker {
@@ -233,6 +237,88 @@ TEST_CASE("A held-out range of one value gives that value") {
       CHECK(spec.axes.at("n") == 16);
     }
   }
+}
+
+TensorSpec FileInput(const std::vector<float>& values, bool random_start) {
+  FileValues file;
+  file.elements = std::make_shared<const std::string>(reinterpret_cast<const char*>(values.data()),
+                                                      values.size() * sizeof(float));
+  file.random_start = random_start;
+  return Input(file);
+}
+
+// With the shape m=2, n=3.
+std::vector<MeasurementNote> NotesFor(std::vector<TensorSpec> inputs) {
+  Problem problem;
+  problem.inputs = std::move(inputs);
+  ProblemTarget target;
+  target.bench_shapes = {Declared(3, 2).axes};
+  return InputNotes(problem, target);
+}
+
+TEST_CASE("Elements of a file are never mixed with those of another draw") {
+  const std::vector<TensorSpec> tensors = {FileInput(std::vector<float>(8), true),
+                                           Input(Normal{0, 1})};
+  std::vector<std::string> inputs(2, std::string(1024, 'a'));
+  const std::vector<std::string> other(2, std::string(1024, 'b'));
+  Random random(1);
+  AlterInputs(tensors, other, random, inputs);
+  CHECK(inputs[0] == std::string(1024, 'a'));
+  CHECK(inputs[1] != std::string(1024, 'a'));
+}
+
+TEST_CASE("Only declared distributions that vary can be altered") {
+  Problem problem;
+  problem.inputs = {Input(Constant{0.5}), FileInput(std::vector<float>(8), true)};
+  CHECK_FALSE(CanAlter(problem));
+  problem.inputs.push_back(Input(Normal{0, 1}));
+  CHECK(CanAlter(problem));
+  // The code of a task may make anything true of all elements together.
+  problem.task.emplace();
+  CHECK_FALSE(CanAlter(problem));
+}
+
+TEST_CASE("Constants and files are scaled, except whole numbers") {
+  CaseSpec spec = Declared(2, 4);
+  spec.factor = 0.75;
+  CHECK(Draw<float>(Input(Constant{0.5}), spec)[0] == 0.375f);
+  CHECK(Draw<double>(Input(Constant{0.5}, DataType::kFloat64), spec)[3] == 0.375);
+  CHECK(Draw<uint16_t>(Input(Constant{0.5}, DataType::kBfloat16), spec)[0] == 0x3ec0);
+  CHECK(Draw<float>(Input(Constant{2}), spec)[0] == 2);
+  CHECK(Draw<int32_t>(Input(Constant{3}, DataType::kInt32), spec)[0] == 3);
+  const std::vector<float> values = {0.5, 1, 2, 4, 8, 16, 32, -64};
+  CHECK(Draw<float>(FileInput(values, false), spec)[7] == -48);
+  const float infinite = -std::numeric_limits<float>::infinity();
+  const std::vector<float> mask = {0, infinite, 0, 0, infinite, infinite, 0, 0};
+  CHECK(Draw<float>(FileInput(mask, false), spec) == mask);
+}
+
+TEST_CASE("Draws are scaled where the inputs would be the same otherwise") {
+  SecretRandom random(SecretKey{1}, "values");
+  Problem problem;
+  problem.inputs = {Input(Constant{0.5})};
+  const double factor = InputFactor(problem, random);
+  CHECK(factor > 0.7);
+  CHECK(factor < 1);
+  CHECK(InputFactor(problem, random) != factor);
+  problem.inputs.push_back(Input(Normal{0, 1}));
+  CHECK(InputFactor(problem, random) == 1);
+}
+
+TEST_CASE("Results say what their inputs allow") {
+  using Notes = std::vector<MeasurementNote>;
+  CHECK(NotesFor({Input(Normal{0, 1})}).empty());
+  CHECK(NotesFor({Input(Constant{1})}) == Notes{MeasurementNote::kInputsNeverChange});
+  CHECK(NotesFor({Input(Constant{0.5})}) == Notes{MeasurementNote::kInputsOnlyScaled});
+  CHECK(NotesFor({Input(Constant{0.5}), Input(Normal{0, 1})}).empty());
+  const TensorSpec bits = Input(Integers{Parse("0"), Parse("1")}, DataType::kInt32);
+  CHECK(NotesFor({bits, Input(Constant{0.5})}) == Notes{MeasurementNote::kFewInputValues});
+  const TensorSpec many = Input(Integers{Parse("0"), Parse("99")}, DataType::kInt32);
+  CHECK(NotesFor({many}).empty());
+  CHECK(NotesFor({FileInput(std::vector<float>(8), true)}) ==
+        Notes{MeasurementNote::kFewInputValues});
+  CHECK(NotesFor({FileInput({0.5, 1, 2, 3, 4, 5}, false)}) ==
+        Notes{MeasurementNote::kInputsOnlyScaled});
 }
 
 }  // namespace

@@ -32,10 +32,10 @@ CasePlan Plan(const PythonTaskPrograms& task, double device_bytes) {
 
 TEST_CASE("A task's checks have values of their own where the device has room for them") {
   const PythonTaskPrograms task = LargeTask();
-  // Five checks and a bench shape, whose inputs are kept three times, whose outputs are held for
+  // Five checks and a bench shape, whose inputs are kept four times, whose outputs are held for
   // both sides, and whose expected outputs, as float32, are kept three times. The processes of both
   // sides have an input and an output each.
-  const double bytes = (5 + 3 + 2) * kTensorBytes + (6 + 1) * kTensorBytes + (5 + 3) * kTensorBytes;
+  const double bytes = (5 + 4 + 2) * kTensorBytes + (6 + 1) * kTensorBytes + (5 + 3) * kTensorBytes;
   const CasePlan plan = Plan(task, 2 * bytes);
   CHECK(plan.MemoryBytes(task.problem()) == bytes);
   CHECK_FALSE(plan.saves_memory);
@@ -50,7 +50,7 @@ TEST_CASE("A task's checks share the memory of the bench shape where they need h
   const CasePlan plan = Plan(task, 49 * kTensorBytes);
   CHECK(plan.saves_memory);
   CHECK(plan.MemoryBytes(task.problem()) ==
-        (3 + 2) * kTensorBytes + (1 + 1) * kTensorBytes + 3 * kTensorBytes);
+        (4 + 2) * kTensorBytes + (1 + 1) * kTensorBytes + 3 * kTensorBytes);
   CHECK(plan.check_specs.empty());
   REQUIRE(plan.cases.size() == 1);
   CHECK(plan.inputs_bytes == static_cast<uint64_t>(kTensorBytes));
@@ -61,6 +61,14 @@ TEST_CASE("A task's checks share the memory of the bench shape where they need h
     CHECK(plan.check_cases[i].values->shape == 0);
     CHECK(plan.check_cases[i].values->bank == i);
   }
+}
+
+TEST_CASE("A task draws altered inputs as a whole where the device has room for them") {
+  const PythonTaskPrograms task = LargeTask();
+  CHECK(Plan(task, 49 * kTensorBytes).draws_altered);
+  const CasePlan small = Plan(task, 10.5 * kTensorBytes);
+  CHECK_FALSE(small.draws_altered);
+  CHECK(small.MemoryBytes(task.problem()) == 10 * kTensorBytes);
 }
 
 }  // namespace
