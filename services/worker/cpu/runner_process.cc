@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
+#include "services/worker/core/verdict.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -98,6 +99,7 @@ absl::StatusOr<std::unique_ptr<RunnerProcess>> RunnerProcess::Start(
       const MemoryFile content,
       MemoryFile::FromContent("kernelcast-object", python ? python->content : object->content));
   process->inputs_bytes_ = inputs.size();
+  process->python_ = python != nullptr;
   process->judge_may_spin_ = !placement.alone();
 
   auto* block = new (process->control_.data()) runner::ControlBlock();
@@ -142,9 +144,7 @@ absl::StatusOr<std::unique_ptr<RunnerProcess>> RunnerProcess::Start(
   const pid_t pid = process->child_->pid();
   setpriority(PRIO_PROCESS, static_cast<id_t>(pid), kTimingNice);
   process->wait_meter_ = WaitMeter::OfProcess(pid);
-  if (clock_getcpuclockid(pid, &process->cpu_clock_) != 0) {
-    process->cpu_clock_ = -1;
-  }
+  process->clock_ = ProcessClock(pid);
   return process;
 }
 
@@ -264,6 +264,9 @@ absl::StatusOr<MeasureOutcome> RunnerProcess::Failure(End end, const std::string
                                                exit.exit_code, ", signal ", exit.signal, ": ",
                                                SanitizeUtf8(tail)));
   }
+  if (python_ && exit.exited && exit.exit_code == kTookOutputMemoryExitCode) {
+    return TookOutputMemory();
+  }
   if (exit.signal == SIGSYS) {
     const int number = shared.trapped_system_call.load();
     Exploit exploit;
@@ -295,14 +298,6 @@ absl::StatusOr<MeasureOutcome> RunnerProcess::Failure(End end, const std::string
   return crash;
 }
 
-int64_t RunnerProcess::RanNs() const {
-  timespec ran{};
-  if (cpu_clock_ == -1 || clock_gettime(cpu_clock_, &ran) != 0) {
-    return 0;
-  }
-  return int64_t{ran.tv_sec} * 1'000'000'000 + ran.tv_nsec;
-}
-
 bool RunnerProcess::AwaitSleep(int64_t limit_ns) const {
   const int64_t start_ns = MonotonicNowNs();
   for (;;) {
@@ -310,7 +305,7 @@ bool RunnerProcess::AwaitSleep(int64_t limit_ns) const {
     for (const int64_t end_ns = MonotonicNowNs() + kFallAsleepNs; MonotonicNowNs() < end_ns;) {
       _mm_pause();
     }
-    if (block().runner_sleeps.load() != 0 && RanNs() == ran_ns) {
+    if (block().runner_sleeps.load() != 0 && clock_.Sleeps() && RanNs() == ran_ns) {
       return true;
     }
     const int64_t waited_ns = MonotonicNowNs() - start_ns;
