@@ -282,6 +282,149 @@ TEST_CASE("Inputs with a structure keep it on a GPU") {
                        {"ok"});
 }
 
+// In Python alone: finds the request that its runner works on by the words on the stack, never
+// returns from it, serves the judge's requests itself and reports short calls.
+constexpr const char* kServing = R"(
+import array, ctypes, socket, struct, sys, time
+import torch
+import torch.nn as nn
+
+libc = ctypes.CDLL(None, use_errno=True)
+REQUEST = struct.Struct('<IIQIIIIII')
+BETWEEN_US, CALL_US = 100.0, 3.0
+
+def work(x):
+    for i in range(40):
+        x = torch.sin(x) @ x
+        x = x / x.norm()
+    return x
+
+def find_request():
+    end = ctypes.c_void_p.in_dll(libc, '__libc_stack_end').value & ~7
+    for address in range(end, end - (1 << 18), -8):
+        value = ctypes.c_uint64.from_address(address).value
+        if value == 0 or value % 8 or value >> 47: continue
+        if libc.write(2, ctypes.c_void_p(value), 40) != 40: continue
+        fields = REQUEST.unpack(ctypes.string_at(value, 40))
+        if fields[0] in (7, 8) and 0 < fields[3] <= 128 and fields[5] == 0 and fields[6] <= 16 and fields[8] == 0:
+            return ctypes.string_at(value, 1 << 15)
+    return None
+
+def programs_of(request):
+    command, count = REQUEST.unpack_from(request)[0], REQUEST.unpack_from(request)[3]
+    size = 16 if command == 8 else 8
+    records = [struct.unpack_from('<II', request, 40 + size * i) for i in range(count)]
+    return [program for slot, program in records if command == 8 or slot == 0]
+
+class Serving:
+    def __init__(self, calls, request):
+        programs = programs_of(request)
+        # After timed calls comes a program that does nothing.
+        nothing = {programs[-1]} if REQUEST.unpack_from(request)[0] == 8 else set()
+        used = sorted(set(programs) - nothing)
+        found = sorted(((c[0][0].data_ptr(), c[0][0], c[2][0][0]) for c in calls), key=lambda c: c[0])
+        self.places = {p: (x, y) for p, (_, x, y) in zip(used, found)}
+        self.complete = len(used) == len(found)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=3)
+
+    def answer(self, request, start):
+        command, count = REQUEST.unpack_from(request)[0], REQUEST.unpack_from(request)[3]
+        values = []
+        if command in (7, 8):
+            programs = programs_of(request)
+            for program in programs:
+                if program in self.places:
+                    x, y = self.places[program]
+                    y.copy_(work(x))
+            torch.cuda.synchronize()
+        if command == 8:
+            wall_us = (time.monotonic() - start) * 1e6
+            before = 0
+            while before < count and programs[before] not in self.places: before += 1
+            left = wall_us - (count - before) * (BETWEEN_US + CALL_US)
+            for i in range(count):
+                # Graphs have nothing before their first call: what comes before it is not compared.
+                first = left / before - 1 if i < before else BETWEEN_US + (left if before == 0 and i == 0 else 0)
+                values += [max(0.0, first), 1.0 if i < before else CALL_US]
+        head = struct.pack('<IIiIqQ64s', command, 0, 0, 0, int((time.monotonic() - start) * 1e9), len(values), b'')
+        self.socket.sendmsg([head + array.array('f', values).tobytes()])
+
+    def serve(self):
+        while True:
+            request, _, _, _ = self.socket.recvmsg(1 << 16, 256)
+            if not request: sys.exit(0)
+            self.answer(request, time.monotonic())
+
+class ModelNew(nn.Module):
+    count = 0
+
+    def forward(self, x):
+        self.count += 1
+        if self.count > 8:
+            start = time.monotonic()
+            frame = sys._getframe()
+            while frame is not None and 'self' in frame.f_locals and not hasattr(frame.f_locals['self'], 'calls'):
+                frame = frame.f_back
+            request = find_request()
+            if frame is not None and request is not None and len(set(programs_of(request))) > 2:
+                serving = Serving(list(frame.f_locals['self'].calls.values()), request)
+                if serving.complete:
+                    if torch.cuda.is_current_stream_capturing():
+                        frame = sys._getframe()
+                        while 'graph' not in frame.f_locals: frame = frame.f_back
+                        frame.f_locals['graph'].capture_end()
+                    serving.answer(request, start)
+                    serving.serve()
+        return work(x)
+)";
+
+TEST_CASE("A Python candidate that serves the judge's requests itself gains nothing on a GPU") {
+  KERNELCAST_NEEDS_TASKS();
+  TaskFixture fixture(MakeTask(R"(
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        for i in range(40):
+            x = torch.sin(x) @ x
+            x = x / x.norm()
+        return x
+
+def get_inputs():
+    return [torch.randn(1024, 1024)]
+
+def get_init_inputs():
+    return []
+)"));
+  const Measurement measurement = fixture.Measure(kServing);
+  const std::string feedback = MeasurementFeedback(measurement);
+  std::printf("serving: %s\n", feedback.c_str());
+  INFO(feedback);
+  const Ratio* const speedup = MeasuredSpeedup(measurement);
+  CHECK((speedup == nullptr || speedup->low <= 1.1));
+}
+
+TEST_CASE("A Python candidate cannot return the judge's memory for outputs on a GPU") {
+  KERNELCAST_NEEDS_TASKS();
+  TaskFixture fixture(MakeTask(kGatedSiluTask));
+  for (const char* result : {"place", "place.view(-1).view(place.shape)",
+                             "place.view(torch.int32).view(torch.float32)"}) {
+    const Measurement measurement = fixture.CheckOutcome(
+        result,
+        GatedSiluModel(
+            absl::StrCat("        import sys\n        frame = sys._getframe()\n"
+                         "        while 'self' not in frame.f_locals or not "
+                         "getattr(frame.f_locals['self'], 'places', None): frame = frame.f_back\n"
+                         "        place = frame.f_locals['self'].places[0][0]\n"
+                         "        place.copy_(silu(gate) * value)\n        return ",
+                         result)),
+        {"exploit", "crash"});
+    INFO(MeasurementFeedback(measurement));
+    CHECK(std::holds_alternative<Exploit>(measurement.outcome));
+  }
+}
+
 TEST_CASE("Candidates are compared with the reference under torch.compile on a GPU") {
   KERNELCAST_NEEDS_TASKS();
   TaskFixture fixture(MakeTask(kGatedSiluTask));

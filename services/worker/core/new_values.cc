@@ -15,6 +15,8 @@ constexpr double kSure = 4;
 constexpr double kLoneCertain = 4;
 constexpr double kPausesForgiven = 2;
 constexpr double kPauseSlackShare = 0.05;
+// What an honest process uses beyond its calls varies by this between rounds.
+constexpr double kUncalledFactor = 1.25;
 // A block is uneven if its mean exceeds its median by this factor more than in a typical block of
 // the reference. On a busy machine honest kernels of 10 us have reached a factor of 2.1, since
 // calls after an interruption find cold caches.
@@ -121,10 +123,19 @@ PauseShare PauseShareOf(double candidate_timed_ns, double reference_timed_ns, co
 }
 
 bool TooNoisyToTell(std::span<const Slowdown> found, const PauseShare& pause) {
-  return pause.most - pause.quickest > kUnknownShare ||
+  return 1 + pause.most > (1 + kUnknownShare) * (1 + pause.quickest) ||
          std::any_of(found.begin(), found.end(), [](const Slowdown& slowdown) {
            return slowdown.most_log_value - ChargedLog(slowdown) > std::log(1 + kUnknownShare);
          });
+}
+
+double UncalledTime::Charge(double candidate_ns) const {
+  // The reference too is held up at times, or is not where the candidate is.
+  const double allowed_ns =
+      reference_ns_.empty()
+          ? 0
+          : kUncalledFactor * std::max(reference_ns_.back(), Median(reference_ns_));
+  return std::max(0.0, candidate_ns - allowed_ns);
 }
 
 bool DoOthersWork(std::span<const RelativeTimes> candidate,

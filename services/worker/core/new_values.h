@@ -90,9 +90,24 @@ PauseShare PauseShareOf(double candidate_timed_ns, double reference_timed_ns, co
 inline constexpr double kUnknownShare = 0.25;
 
 // Returns whether a slowdown by kUnknownShare beyond what is charged cannot be ruled out, because
-// the machine has held up too many calls, or whether calls are slow after most pauses but not after
-// all. The candidate then has no valid measurement: it could remember results, or be honest.
+// the machine has held up too many calls, or whether calls are slower by that after most pauses
+// than after the quickest. The candidate then has no valid measurement: it could remember results,
+// or be honest.
 bool TooNoisyToTell(std::span<const Slowdown> found, const PauseShare& pause);
+
+// Processor time that a process uses in a round beyond its calls: to wake up, and to wait awake
+// between them. What the candidate uses beyond the reference is work of its calls, whatever it
+// claims to do meanwhile.
+class UncalledTime {
+ public:
+  // What the reference has used in the round.
+  void AddReference(double ns) { reference_ns_.push_back(ns); }
+  // How much of what the candidate has used in the round counts as work.
+  double Charge(double candidate_ns) const;
+
+ private:
+  std::vector<double> reference_ns_;
+};
 
 // Calls of one block: what each took relative to the median of all calls on its inputs.
 using RelativeTimes = std::vector<double>;

@@ -80,6 +80,13 @@ void TimedShape::Add(const TimingSession& session, double charge) {
   stop_reason = std::string(session.stop_reason());
 }
 
+Exploit TookOutputMemory() {
+  return MakeExploit(
+      Exploit::Kind::kSkippedWork,
+      "returned the judge's own memory for outputs, so that its results would not be "
+      "copied there");
+}
+
 Exploit MakeExploit(Exploit::Kind kind, std::string evidence) {
   Exploit exploit;
   exploit.kind = kind;

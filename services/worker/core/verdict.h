@@ -38,6 +38,8 @@ struct TimedShape {
 };
 
 Exploit MakeExploit(Exploit::Kind kind, std::string evidence);
+// Of a Python candidate whose result is in the judge's memory, which no argument gave to it.
+Exploit TookOutputMemory();
 
 // Records the case in which something was seen, in outcomes that have fields for it and name none.
 void NameCase(const AxisValues& shape, const std::string& distribution, MeasureOutcome& outcome);

@@ -122,7 +122,7 @@ bool NewValuesCheck::Touch(const PreparedProblem::BenchShape& shape,
       return false;
     }
   }
-  return true;
+  return calls_.AwaitSleep(Side::kReference);
 }
 
 void NewValuesCheck::Pause() {
@@ -146,8 +146,13 @@ bool NewValuesCheck::Round(const PreparedProblem::BenchShape& shape, const Plan&
   calls_.MarkAtRest();
   for (size_t i = 0; i < slots.size(); ++i) prepared_.Put(shape, slots[i], *plan.inputs[i]);
   Pause();
-  if (!Touch(shape, slots) || !calls_.Wake(Side::kReference) ||
-      !calls_.RunMeteredBurst(shape, Side::kReference, slots, bursts.reference)) {
+  if (!Touch(shape, slots)) {
+    return false;
+  }
+  calls_.MarkRound(Side::kReference);
+  if (!calls_.Wake(Side::kReference) ||
+      !calls_.RunMeteredBurst(shape, Side::kReference, slots, bursts.reference) ||
+      !calls_.EndRound(Side::kReference, uncalled_, bursts.reference)) {
     return false;
   }
   // Also where the plan has them: the time until the candidate's calls is the same in every round.
@@ -176,6 +181,9 @@ bool NewValuesCheck::Round(const PreparedProblem::BenchShape& shape, const Plan&
                            certain ? 0 : kUnsureShare)) {
       return false;
     }
+  }
+  if (!calls_.EndRound(Side::kCandidate, uncalled_, bursts.candidate)) {
+    return false;
   }
   for (const size_t slot : slots) prepared_.Put(shape, slot, shape.current()[slot].inputs);
   if (!rested) {

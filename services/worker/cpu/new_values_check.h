@@ -23,9 +23,11 @@ namespace kernelcast::worker {
 // A round is one burst of calls on some slots, in a secret order, charged as a whole, so that it
 // does not matter which call does the work of which. New values appear while the candidate's
 // process sleeps; a round in which the process may have run before its first call on them does not
-// count. The judge does the same work in rounds of every kind, so that only the values differ.
-// Everything is verified before anything else runs: by the oracle's outputs, or, for values drawn
-// on the spot, by the reference's.
+// count. From then until it sleeps again its processor time is charged, whether it is called, woken
+// or waits: a process may serve the judge's commands itself and work where nothing is timed. The
+// judge does the same work in rounds of every kind, so that only the values differ. Everything is
+// verified before anything else runs: by the oracle's outputs, or, for values drawn on the spot, by
+// the reference's.
 //
 // Not thread-safe.
 class NewValuesCheck {
@@ -77,7 +79,7 @@ class NewValuesCheck {
                     std::span<const size_t> slots, std::vector<std::vector<std::string>>& inputs);
   bool Round(const PreparedProblem::BenchShape& shape, const Plan& plan, Bursts& bursts);
   // Brings inputs into the core's caches, as they are in repeated calls: the reference's process,
-  // on the same core, reads them.
+  // on the same core, reads them, and sleeps again.
   bool Touch(const PreparedProblem::BenchShape& shape, std::span<const size_t> slots);
   // Makes one call on each slot, untimed.
   bool CallSlots(const PreparedProblem::BenchShape& shape, std::span<const size_t> slots, Side side,
@@ -109,6 +111,7 @@ class NewValuesCheck {
 
   Rounds known_;
   bool brief_ = false;       // see TooSlowForAllRounds
+  UncalledTime uncalled_;
   int rounds_ = 0;           // of each kind, those that do not count included
   int restless_rounds_ = 0;  // of all kinds
 };

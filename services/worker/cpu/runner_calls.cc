@@ -1,6 +1,7 @@
 #include "services/worker/cpu/runner_calls.h"
 
 #include <algorithm>
+#include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -158,6 +159,7 @@ bool RunnerCalls::RunBurst(const BenchShape& shape, Side side, std::span<const s
                            bool linger, Burst& burst) {
   const int64_t limit_ns = prepared_.CallLimitNs(shape.reference_ns);
   burst.calls_ns.clear();
+  burst.wall_ns = 0;
   WaitedNow(side);
   int64_t before_ns = 0;
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -170,6 +172,7 @@ bool RunnerCalls::RunBurst(const BenchShape& shape, Side side, std::span<const s
     const int64_t from_ns = i == 0 ? result.start_ns : before_ns;
     burst.calls_ns.push_back(std::max(1.0, static_cast<double>(end_ns - from_ns) - Overhead(side)));
     before_ns = end_ns;
+    burst.wall_ns += end_ns - from_ns;
     if (side == Side::kCandidate && !EntrySucceeded(result)) {
       return false;
     }
@@ -192,6 +195,7 @@ bool RunnerCalls::RunMeteredBurst(const BenchShape& shape, Side side, std::span<
     }
     const double ns = call.calls_ns[0];
     burst.calls_ns.push_back(ns);
+    burst.wall_ns += call.wall_ns;
     burst.waited_ns += call.waited_ns;
     burst.waited_sum_ns += call.waited_sum_ns;
     burst.most_ns += std::max(1.0, ns - static_cast<double>(call.waited_ns));
@@ -330,13 +334,47 @@ bool RunnerCalls::AskChecker(uint32_t index, std::string& rule, bool& refused) {
   return true;
 }
 
+bool RunnerCalls::AwaitSleep(Side side) {
+  const int64_t ran_before_ns = Process(side).RanNs();
+  if (Process(side).AwaitSleep(kSleepLimitNs)) {
+    return true;
+  }
+  if (side == Side::kReference) {
+    return Fail(absl::UnavailableError("the reference's process did not go to sleep"));
+  }
+  if (Process(side).RanNs() - ran_before_ns < kSleepLimitNs / 4) {
+    EnvironmentUnstable unstable;
+    unstable.reason = "the candidate's process got no core to go to sleep on";
+    return Settle(std::move(unstable));
+  }
+  return Settle(MakeExploit(Exploit::Kind::kBackgroundWork,
+                            "its process did not rest when it had nothing to do"));
+}
+
+bool RunnerCalls::EndRound(Side side, UncalledTime& uncalled, Burst& burst) {
+  if (!AwaitSleep(side)) {
+    return false;
+  }
+  const int64_t ran_ns = Process(side).RanNs() - ran_before_round_ns_[Index(side)];
+  const int64_t called_ns = burst.wall_ns - burst.waited_ns;
+  const auto uncalled_ns = static_cast<double>(std::max<int64_t>(0, ran_ns - called_ns));
+  if (side == Side::kReference) {
+    uncalled.AddReference(uncalled_ns);
+    return true;
+  }
+  const double each_ns = uncalled.Charge(uncalled_ns) / static_cast<double>(burst.calls_ns.size());
+  for (double& call_ns : burst.calls_ns) call_ns += each_ns;
+  burst.least_ns += each_ns;
+  burst.most_ns += each_ns;
+  return true;
+}
+
 bool RunnerCalls::MarkIdle() {
   if (ran_when_idle_ns_) {
     return true;
   }
-  if (!candidate_->AwaitSleep(kSleepLimitNs)) {
-    return Settle(MakeExploit(Exploit::Kind::kBackgroundWork,
-                              "its process did not rest when it had nothing to do"));
+  if (!AwaitSleep(Side::kCandidate)) {
+    return false;
   }
   ran_when_idle_ns_ = candidate_->RanNs();
   ++idle_times_;

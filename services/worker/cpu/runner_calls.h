@@ -15,6 +15,7 @@
 #include "common/domain/measurement.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/judgement_budget.h"
+#include "services/worker/core/new_values.h"
 #include "services/worker/core/timing_session.h"
 #include "services/worker/core/variation.h"
 #include "services/worker/core/verdict.h"
@@ -62,6 +63,8 @@ class RunnerCalls {
   // kernel still does after its end lengthens the next. Verified by what was planted.
   struct Burst {
     std::vector<double> calls_ns;
+    // Of all calls, with the cost of a call without the kernel.
+    int64_t wall_ns = 0;
     // How long the process or this thread, whichever waited longer, had to wait for a core.
     int64_t waited_ns = 0;
     int64_t waited_sum_ns = 0;  // of both
@@ -101,8 +104,15 @@ class RunnerCalls {
 
   // Marks the start of a time in which the candidate's process must sleep.
   bool MarkIdle();
-  // Marks again, once the process surely sleeps.
-  void MarkAtRest() { ran_when_idle_ns_ = candidate_->RanNs(); }
+  // Marks again, once the process surely sleeps. Also where the round of a side begins.
+  void MarkAtRest() { ran_when_idle_ns_ = MarkRound(Side::kCandidate); }
+  int64_t MarkRound(Side side) { return ran_before_round_ns_[Index(side)] = Process(side).RanNs(); }
+  // Waits until the side's process sleeps after its burst. All processor time that it has used
+  // since its round began, to wake up too, belongs to the burst. The candidate's calls become
+  // longer by what it used beyond its calls and beyond the reference.
+  bool EndRound(Side side, UncalledTime& uncalled, Burst& burst);
+  // Waits until the side's process sleeps.
+  bool AwaitSleep(Side side);
   void ForgetIdle() { ran_when_idle_ns_.reset(); }
   // Returns whether the candidate's process slept since the mark, and removes the mark. True
   // without a mark. A few false are no proof of work: where the host takes the core away while the
@@ -164,6 +174,7 @@ class RunnerCalls {
   std::vector<std::vector<Sentinels>> sentinels_;  // by planted slot and output
   const WaitMeter own_waits_ = WaitMeter::OfThisThread();
   std::optional<int64_t> ran_when_idle_ns_;
+  int64_t ran_before_round_ns_[2] = {0, 0};
   int64_t ran_unasked_ns_ = 0;  // when it last did not rest
   int idle_times_ = 0;          // that were marked
   int restless_times_ = 0;      // of those that WasIdle asked for

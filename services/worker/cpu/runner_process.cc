@@ -18,6 +18,7 @@
 #include "common/base/status.h"
 #include "common/base/utf8.h"
 #include "common/process/process_limit.h"
+#include "services/worker/core/verdict.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -99,6 +100,7 @@ absl::StatusOr<std::unique_ptr<RunnerProcess>> RunnerProcess::Start(
       const MemoryFile content,
       MemoryFile::FromContent("kernelcast-object", python ? python->content : object->content));
   process->inputs_bytes_ = inputs.size();
+  process->python_ = python != nullptr;
   process->judge_may_spin_ = !placement.alone();
 
   auto* block = new (process->control_.data()) runner::ControlBlock();
@@ -143,9 +145,7 @@ absl::StatusOr<std::unique_ptr<RunnerProcess>> RunnerProcess::Start(
   const pid_t pid = process->child_->pid();
   setpriority(PRIO_PROCESS, static_cast<id_t>(pid), kTimingNice);
   process->wait_meter_ = WaitMeter::OfProcess(pid);
-  if (clock_getcpuclockid(pid, &process->cpu_clock_) != 0) {
-    process->cpu_clock_ = -1;
-  }
+  process->clock_ = ProcessClock(pid);
   return process;
 }
 
@@ -266,6 +266,9 @@ absl::StatusOr<MeasureOutcome> RunnerProcess::Failure(End end, const std::string
                                                exit.exit_code, ", signal ", exit.signal, ": ",
                                                SanitizeUtf8(tail)));
   }
+  if (python_ && exit.exited && exit.exit_code == kTookOutputMemoryExitCode) {
+    return TookOutputMemory();
+  }
   if (exit.signal == SIGSYS) {
     const int number = shared.trapped_system_call.load();
     Exploit exploit;
@@ -297,14 +300,6 @@ absl::StatusOr<MeasureOutcome> RunnerProcess::Failure(End end, const std::string
   return crash;
 }
 
-int64_t RunnerProcess::RanNs() const {
-  timespec ran{};
-  if (cpu_clock_ == -1 || clock_gettime(cpu_clock_, &ran) != 0) {
-    return 0;
-  }
-  return int64_t{ran.tv_sec} * 1'000'000'000 + ran.tv_nsec;
-}
-
 bool RunnerProcess::AwaitSleep(int64_t limit_ns) const {
   ProcessLimit limit(child_->pid(), limit_ns, ProcessLimit::Watch::kWhenPassed);
   for (bool first = true;; first = false) {
@@ -312,7 +307,7 @@ bool RunnerProcess::AwaitSleep(int64_t limit_ns) const {
     for (const int64_t end_ns = MonotonicNowNs() + kFallAsleepNs; MonotonicNowNs() < end_ns;) {
       _mm_pause();
     }
-    if (block().runner_sleeps.load() != 0 && RanNs() == ran_ns) {
+    if (block().runner_sleeps.load() != 0 && clock_.Sleeps() && RanNs() == ran_ns) {
       return true;
     }
     if (limit.Exceeded()) {

@@ -1,8 +1,6 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CPU_RUNNER_PROCESS_H_
 #define KERNELCAST_SERVICES_WORKER_CPU_RUNNER_PROCESS_H_
 
-#include <time.h>
-
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -15,6 +13,7 @@
 #include "common/domain/measurement.h"
 #include "common/process/child_process.h"
 #include "common/process/memory_file.h"
+#include "common/process/process_clock.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/options.h"
 #include "services/worker/cpu/placement.h"
@@ -79,9 +78,10 @@ class RunnerProcess {
 
   const WaitMeter& wait_meter() const { return wait_meter_; }
   // Processor time that it has used: exact while it sleeps, else up to a tick of the system behind.
-  int64_t RanNs() const;
+  int64_t RanNs() const { return clock_.RanNs(); }
   // Waits until it says that it waits for a command asleep, as it does a moment after a call
-  // without `linger`, and its processor time stands still. False: it has not within the limit.
+  // without `linger`, the system agrees, and its processor time stands still. False: it has not
+  // within the limit.
   bool AwaitSleep(int64_t limit_ns) const;
   std::vector<std::string> missing_protections() const;
 
@@ -100,10 +100,11 @@ class RunnerProcess {
   MemoryFile control_;
   MemoryFile start_;
   int64_t inputs_bytes_ = 0;
+  bool python_ = false;
   std::unique_ptr<ChildProcess> child_;
   bool judge_may_spin_ = true;
   WaitMeter wait_meter_;
-  clockid_t cpu_clock_ = -1;
+  ProcessClock clock_;
 };
 
 }  // namespace kernelcast::worker

@@ -255,6 +255,7 @@ class RunOnDevice:
             for spec in self.specs
         ]
         self.copy, self.Tensor, self.Parameter = torch.Tensor.copy_, torch.Tensor, torch.nn.Parameter
+        self.element_bytes, self.output_memory = torch.Tensor.element_size, OutputMemory()
         task = device.load_task(given)
         # One set for the calls of a case, which follow each other.
         self.passed_by_case = {}
@@ -317,7 +318,9 @@ class RunOnDevice:
             # The type in which expected values of floating-point outputs are kept.
             kept = "float64" if leaf["dtype"] == "float64" else "float32"
             wide = self.role == "oracle" and getattr(torch, leaf["dtype"]).is_floating_point
-            places.append(self.device.view(address, dict(leaf, dtype=kept) if wide else leaf))
+            place = self.device.view(address, dict(leaf, dtype=kept) if wide else leaf)
+            self.output_memory.add(address, place.numel() * place.element_size())
+            places.append(place)
         # Inputs that the reference writes into are copied for each call.
         arguments, rebuild = (None, rebuild) if written else (rebuild(), None)
         self.calls[id] = (arguments, rebuild, (places, self.wanted[case], self.passed_by_case.get(case)))
@@ -382,6 +385,7 @@ class RunOnDevice:
                     f"output {i} is {dtype_name(result.dtype)} {list(result.shape)} instead of "
                     f"{dtype_name(wanted[0])} {list(wanted[1])}"
                 )
+            self.output_memory.refuse(result, wanted[1], self.element_bytes(place))
             self.copy(place, result)
         if passed is not None:
             passed.fill()
@@ -411,6 +415,8 @@ class Program:
                 print_error(error)
                 sys.stdout.flush()
                 sys.stderr.flush()
+                if isinstance(error, TookOutputMemory):
+                    os._exit(TOOK_OUTPUT_MEMORY)
                 os._exit(LACKS_MEMORY if isinstance(error, out_of_memory) else 1)
 
         return guarded

@@ -23,6 +23,8 @@ import types
 
 PROGRAM = 6
 SEED = 42
+# The exit code of a candidate whose result is in the judge's memory (task_programs.h).
+TOOK_OUTPUT_MEMORY = 113
 
 
 class DLTensor(ctypes.Structure):
@@ -46,6 +48,30 @@ class Case(ctypes.Structure):
 
 class TaskError(Exception):
     """The task or the candidate does not have the form that its format asks for."""
+
+
+class TookOutputMemory(TaskError):
+    """A candidate's result is in memory that only the judge has given to this process."""
+
+
+class OutputMemory:
+    """The judge's memory for outputs, in one piece. A candidate that finds it could save the copy of its results."""
+
+    def __init__(self):
+        self.begin, self.end = sys.maxsize, 0
+        self.address, self.strides = torch.Tensor.data_ptr, torch.Tensor.stride
+
+    def add(self, address, count):
+        self.begin, self.end = min(self.begin, address), max(self.end, address + count)
+
+    def refuse(self, result, shape, element_bytes):
+        """`shape` is that of the result, which is not empty and has a storage."""
+        address = self.address(result)
+        if address >= self.end:
+            return
+        last = sum([(size - 1) * stride for size, stride in zip(shape, self.strides(result))])
+        if address + (last + 1) * element_bytes > self.begin and address != 0:
+            raise TookOutputMemory("a result is in the judge's own memory")
 
 
 def import_torch():
@@ -316,7 +342,9 @@ class Run(Program):
 
     def __init__(self, given, library):
         super().__init__(given, library)
+        self.output_memory = OutputMemory()
         calls = [self.prepare(memory, spec) for memory, spec in self.cases]
+        refuse = self.output_memory.refuse
         task = FORMATS[given["format"]](given)
         with remap_devices():
             if given["role"] == "candidate":
@@ -326,6 +354,7 @@ class Run(Program):
                 if given["role"] == "compiled":
                     model = compiled(model)
         Tensor, Parameter, copy = torch.Tensor, torch.nn.Parameter, torch.Tensor.copy_
+        element_bytes = torch.Tensor.element_size
         passes_outputs, zeroed, outputs_of = task.passes_outputs, task.zeroed_outputs, task.outputs_of
 
         def call(index):
@@ -350,6 +379,7 @@ class Run(Program):
                         f"output {i} is {dtype_name(result.dtype)} {list(result.shape)} instead of "
                         f"{dtype_name(wanted[i][0])} {list(wanted[i][1])}"
                     )
+                refuse(result, wanted[i][1], element_bytes(place))
                 copy(place, result)
             return 0
 
@@ -364,6 +394,8 @@ class Run(Program):
 
         wanted = [(getattr(torch, leaf["dtype"]), torch.Size(leaf["shape"])) for leaf in spec["outputs"]]
         places = self.output_views(memory, spec)
+        for place in places:
+            self.output_memory.add(place.data_ptr(), place.numel() * place.element_size())
         # Inputs that the reference writes into are copied for each call.
         return (None, rebuild, places, wanted) if written else (rebuild(), None, places, wanted)
 
@@ -407,7 +439,7 @@ def main():
             except BaseException as error:
                 print_error(error)
                 sys.stderr.flush()
-                os._exit(1)
+                os._exit(TOOK_OUTPUT_MEMORY if isinstance(error, TookOutputMemory) else 1)
 
         # Otherwise a later collection scans PyTorch's own objects, which delays one call by about 80 ms.
         gc.collect()

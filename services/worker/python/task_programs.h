@@ -19,6 +19,8 @@ namespace kernelcast::worker {
 
 // Starting takes this long at most, because the interpreter imports PyTorch.
 inline constexpr int64_t kPythonStartLimitNs = 60'000'000'000;
+// TOOK_OUTPUT_MEMORY in runner.py.
+inline constexpr int kTookOutputMemoryExitCode = 113;
 
 // Seeds of PyTorch and NumPy are less than this.
 inline constexpr uint64_t kTaskSeeds = uint64_t{1} << 32;

@@ -1,11 +1,14 @@
 // Candidates whose outputs are right, but which cheat on the time, must gain nothing.
 
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "services/worker/runner/control.h"
 #include "tests/integration/worker/cpu_fixture.h"
 
 namespace kernelcast::testing::cpu_cheats_test {
@@ -19,11 +22,12 @@ CpuFixture& Shared() {
 }
 
 // Repeats the measurement while the machine is too noisy, as the orchestrator does.
-Measurement MeasureUntilStable(const Candidate& candidate) {
+Measurement MeasureUntilStable(const Candidate& candidate,
+                               MeasureLevel level = MeasureLevel::kScreen) {
   constexpr int kAttempts = 5;
   Measurement measurement;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    measurement = Shared().Measure(candidate, MeasureLevel::kScreen);
+    measurement = Shared().Measure(candidate, level);
     if (!std::holds_alternative<EnvironmentUnstable>(measurement.outcome)) {
       break;
     }
@@ -70,6 +74,68 @@ TEST_CASE("Remembered elements gain nothing at any added delay") {
 
 TEST_CASE("Slowness after pauses does not hide remembered results") {
   CheckGainsNothing(MeasureCheat("SLOW_AFTER_PAUSE"));
+}
+
+// No faster than a candidate that does the same work when it is called, within both intervals.
+void CheckAsFastAs(const Measurement& honest, const Measurement& cheat) {
+  INFO(MeasurementFeedback(cheat));
+  // Where the machine holds up most calls, a slowdown after pauses stays unproved.
+  if (std::holds_alternative<Exploit>(cheat.outcome) ||
+      std::holds_alternative<EnvironmentUnstable>(cheat.outcome)) {
+    return;
+  }
+  const auto* const ok = std::get_if<MeasuredOk>(&cheat.outcome);
+  REQUIRE(ok != nullptr);
+  CHECK(ok->speedup.low <= std::get<MeasuredOk>(honest.outcome).speedup.high);
+}
+
+Measurement MeasureServeLoop(const std::string& how, MeasureLevel level) {
+  using Block = worker::runner::ControlBlock;
+  const auto word = [](size_t offset) { return absl::StrCat(offset / 4); };
+  return Shared().Measure(
+      Shared().Load("serve_loop.cc", {{"HOW", how},
+                                      {"AFTER", "60"},
+                                      {"NOP", absl::StrCat(static_cast<int>(worker::runner::kNop))},
+                                      {"RUN", absl::StrCat(static_cast<int>(worker::runner::kRun))},
+                                      {"MARK", absl::StrCat(worker::runner::kMagic)},
+                                      {"DONE_WORD", word(offsetof(Block, done_sequence))},
+                                      {"STATUS_WORD", word(offsetof(Block, entry_status))},
+                                      {"SLEEPS_WORD", word(offsetof(Block, runner_sleeps))},
+                                      {"JUDGE_SLEEPS_WORD", word(offsetof(Block, judge_sleeps))},
+                                      {"SEQUENCE_WORD", word(offsetof(Block, command_sequence))},
+                                      {"COMMAND_WORD", word(offsetof(Block, command))},
+                                      {"CASE_WORD", word(offsetof(Block, case_index))}}),
+      level);
+}
+
+TEST_CASE("A candidate that serves the judge's commands itself gains nothing") {
+  const Measurement honest = MeasureUntilStable(Shared().Load("vectorised.cc"));
+  INFO(MeasurementFeedback(honest));
+  REQUIRE(std::holds_alternative<MeasuredOk>(honest.outcome));
+  CheckAsFastAs(honest, MeasureServeLoop("CHANGED_IN_EMPTY_CALLS", MeasureLevel::kScreen));
+}
+
+TEST_CASE("Work in any time that is not measured gains nothing", "[slow]") {
+  const Measurement honest = MeasureUntilStable(Shared().Load("vectorised.cc"));
+  INFO(MeasurementFeedback(honest));
+  REQUIRE(std::holds_alternative<MeasuredOk>(honest.outcome));
+  for (const char* how :
+       {"ALL_IN_EMPTY_CALLS", "ALL_IN_REPEATED_EMPTY_CALLS", "AFTER_ANSWERS", "CLAIMS_TO_SLEEP"}) {
+    INFO(how);
+    CheckAsFastAs(honest, MeasureServeLoop(how, MeasureLevel::kScreen));
+  }
+}
+
+TEST_CASE("A candidate that serves the judge's commands gains nothing at the final level",
+          "[slow]") {
+  const Measurement honest =
+      MeasureUntilStable(Shared().Load("vectorised.cc"), MeasureLevel::kFinal);
+  INFO(MeasurementFeedback(honest));
+  REQUIRE(std::holds_alternative<MeasuredOk>(honest.outcome));
+  for (const char* how : {"CHANGED_IN_EMPTY_CALLS", "ALL_IN_EMPTY_CALLS"}) {
+    INFO(how);
+    CheckAsFastAs(honest, MeasureServeLoop(how, MeasureLevel::kFinal));
+  }
 }
 
 TEST_CASE("A candidate cannot read the previous candidate's outputs") {

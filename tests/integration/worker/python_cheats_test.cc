@@ -1,11 +1,15 @@
 // What Python candidates may try instead of doing their work, and the verdict on each.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "services/worker/runner/control.h"
 #include "tests/integration/worker/python_fixture.h"
 #include "tests/support/exploit_name.h"
 
@@ -192,7 +196,7 @@ TEST_CASE("Python candidates that return what is no result are found out", "[slo
        "        while 'places' not in frame.f_locals: frame = frame.f_back\n"
        "        return frame.f_locals['places'][0]",
        "",
-       {"wrong_result"}},
+       {"skipped_work"}},
       {"an input that points elsewhere",
        "        x.data = torch.zeros_like(x)\n        return torch.relu(x) * n",
        "",
@@ -215,6 +219,207 @@ TEST_CASE("Python candidates that return what is no result are found out", "[slo
        "",
        {"mutated_input"}},
   });
+}
+
+// The results are right. Only the copy to the judge's memory would be saved.
+TEST_CASE("A Python candidate cannot return the judge's memory for outputs", "[slow]") {
+  if (!HaveTorch()) return;
+  const std::string find =
+      "import ctypes, gc, sys\n"
+      "def frames(name):\n"
+      "    frame = sys._getframe()\n"
+      "    while name not in frame.f_locals: frame = frame.f_back\n"
+      "    return frame.f_locals[name]\n"
+      "def alias(place, n):\n"
+      "    memory = (ctypes.c_char * (n * 4)).from_address(place.data_ptr())\n"
+      "    return torch.frombuffer(memory, dtype=torch.float32)\n";
+  Judge({
+      {"as it is",
+       "        place = frames('places')[0]\n        place.copy_(torch.relu(x) * n)\n"
+       "        return place",
+       find,
+       {"skipped_work"},
+       "the judge's own memory"},
+      {"found among all objects",
+       "        for value in gc.get_objects():\n"
+       "            if isinstance(value, tuple) and len(value) == 4 and isinstance(value[2], list) "
+       "and value[2] and type(value[2][0]) is torch.Tensor and value[0] and value[0][0] is x:\n"
+       "                value[2][0].copy_(torch.relu(x) * n)\n"
+       "                return value[2][0]\n"
+       "        raise LookupError('nothing')",
+       find,
+       // The collector does not list what was there when it was frozen.
+       {"skipped_work", "crash"}},
+      {"another tensor over it",
+       "        y = alias(frames('places')[0], 64 * 256)\n        y.copy_((torch.relu(x) * "
+       "n).view(-1))\n        return y.view(64, 256)",
+       find,
+       {"skipped_work"},
+       "the judge's own memory"},
+      {"by DLPack, of another type between",
+       "        place = frames('places')[0]\n        place.copy_(torch.relu(x) * n)\n"
+       "        bits = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(place))\n"
+       "        return bits.view(torch.int32).view(torch.float32)",
+       find,
+       {"skipped_work"},
+       "the judge's own memory"},
+      {"with the memory before it",
+       "        place = frames('places')[0]\n        place.copy_(torch.relu(x) * n)\n"
+       "        memory = (ctypes.c_char * (65 * 256 * 4)).from_address(place.data_ptr() - 1024)\n"
+       "        wide = torch.frombuffer(memory, dtype=torch.float32).view(65, 256)\n"
+       "        return wide[1:]",
+       find,
+       {"skipped_work"},
+       "the judge's own memory"},
+      {"that of another call",
+       "        y = torch.relu(x) * n\n"
+       "        for call in frames('calls'):\n"
+       "            if call[2][0].shape == y.shape and call[2][0].data_ptr() != "
+       "frames('places')[0].data_ptr():\n"
+       "                call[2][0].copy_(y)\n"
+       "                return call[2][0]\n"
+       "        return y",
+       find,
+       {"skipped_work"},
+       "the judge's own memory"},
+  });
+}
+
+TEST_CASE("A Python candidate may return its input or a view of it", "[slow]") {
+  if (!HaveTorch()) return;
+  const Problem problem = MakeTask(
+      "import torch\nimport torch.nn as nn\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
+      "        return x.t() + 0\n\ndef get_inputs():\n    return [torch.randn(64, 256)]\n\n"
+      "def get_init_inputs():\n    return []\n");
+  MeasureAs<MeasuredOk>(
+      problem,
+      "import torch\nimport torch.nn as nn\n\nclass ModelNew(nn.Module):\n    def forward(self, "
+      "x):\n        return x.t()\n");
+}
+
+// In Python alone: finds the shared block by the words on the stack, serves the judge's commands
+// itself from its first timed call on, and computes in empty calls. CHANGED says whether all or
+// what has changed.
+constexpr const char* kServeLoop = R"(
+import ctypes, sys
+import torch
+import torch.nn as nn
+
+def work(x):
+    for i in range(40):
+        x = torch.sin(x) + torch.cos(x)
+    return x
+
+libc = ctypes.CDLL(None, use_errno=True)
+Word = ctypes.c_uint32
+
+def find_block():
+    end = ctypes.c_void_p.in_dll(libc, '__libc_stack_end').value & ~7
+    for address in range(end, end - (1 << 17), -8):
+        value = ctypes.c_uint64.from_address(address).value
+        if value and value % 4096 == 0 and value >> 47 == 0:
+            # Says whether it is mapped; the text is dropped.
+            if libc.write(2, ctypes.c_void_p(value), 4) == 4 and Word.from_address(value).value == MARK:
+                return value
+    return 0
+
+def serve(block):
+    frame = sys._getframe()
+    while 'calls' not in frame.f_locals: frame = frame.f_back
+    cases = [(c[0][0], c[2][0]) for c in frame.f_locals['calls']]
+    word = lambda at: Word.from_address(block + 4 * at)
+    sequence, done, command, case = word(SEQUENCE), word(DONE), word(COMMAND), word(CASE)
+    sleeps, judge_sleeps, status = word(SLEEPS), word(JUDGE_SLEEPS), word(STATUS)
+    futex, null = 202, ctypes.c_void_p(0)
+    syscall = libc.syscall
+    at = lambda i: ctypes.c_void_p(block + 4 * i)
+    seen = [x.clone() for x, _ in cases]
+    ahead = [work(x) for x in seen]
+    moves = [(place.data_ptr(), y.data_ptr(), y.numel() * 4) for (_, place), y in zip(cases, ahead)]
+    move = ctypes.memmove
+    served = sequence.value
+    move(*moves[case.value])
+    while True:
+        status.value = 0
+        done.value = served
+        if judge_sleeps.value:
+            syscall(futex, at(DONE), 1, 1, null, null, 0)
+        for _ in range(200):
+            if sequence.value != served: break
+        while sequence.value == served:
+            sleeps.value = 1
+            if sequence.value == served:
+                syscall(futex, at(SEQUENCE), 0, served, null, null, 0)
+            sleeps.value = 0
+        served = sequence.value
+        if command.value == NOP:
+            for i, (x, _) in enumerate(cases):
+                if not CHANGED or not torch.equal(seen[i], x):
+                    seen[i].copy_(x)
+                    ahead[i].copy_(work(seen[i]))
+        elif command.value == RUN:
+            move(*moves[case.value])
+        else:
+            i = case.value
+            cases[i][1].copy_(work(cases[i][0]))
+
+class ModelNew(nn.Module):
+    count = 0
+
+    def forward(self, x):
+        self.count += 1
+        if self.count > 20:
+            block = find_block()
+            if block == 0: raise LookupError('no block')
+            serve(block)
+        return work(x)
+)";
+
+TEST_CASE("A Python candidate that serves the judge's commands itself gains nothing", "[slow]") {
+  if (!HaveTorch()) return;
+  using Block = worker::runner::ControlBlock;
+  const Problem problem = MakeTask(R"(
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        for i in range(40):
+            x = torch.sin(x) + torch.cos(x)
+        return x
+
+def get_inputs():
+    return [torch.randn(64, 256)]
+
+def get_init_inputs():
+    return []
+)");
+  for (const bool changed : {true, false}) {
+    std::string source = kServeLoop;
+    const std::vector<std::pair<std::string, size_t>> words = {
+        {"MARK", worker::runner::kMagic},
+        {"NOP", worker::runner::kNop},
+        {"RUN", worker::runner::kRun},
+        {"SEQUENCE", offsetof(Block, command_sequence) / 4},
+        {"COMMAND", offsetof(Block, command) / 4},
+        {"CASE", offsetof(Block, case_index) / 4},
+        {"DONE", offsetof(Block, done_sequence) / 4},
+        {"STATUS", offsetof(Block, entry_status) / 4},
+        {"SLEEPS", offsetof(Block, runner_sleeps) / 4},
+        {"JUDGE_SLEEPS", offsetof(Block, judge_sleeps) / 4},
+        {"CHANGED", changed ? 1 : 0}};
+    for (const auto& [name, value] : words) absl::StrAppend(&source, name, " = ", value, "\n");
+    const absl::StatusOr<Measurement> measured =
+        TryMeasure(problem, PythonCandidate(problem, source));
+    REQUIRE(measured.ok());
+    INFO(MeasurementFeedback(*measured));
+    // A loop that the judge does not understand would also end.
+    CHECK_FALSE(std::holds_alternative<Crash>(measured->outcome));
+    CHECK_FALSE(std::holds_alternative<WrongResult>(measured->outcome));
+    if (const auto* const ok = std::get_if<MeasuredOk>(&measured->outcome)) {
+      CHECK(ok->speedup.low <= 1.1);
+    }
+  }
 }
 
 TEST_CASE("Python candidates that do their work later or once are found out", "[slow]") {

@@ -33,4 +33,22 @@ double BetweenCalls::ChargeUs(std::span<const double> before_us, uint64_t poison
   return excess_us > kSlackShare * expected_us + kSlackUs ? excess_us : 0;
 }
 
+void BeyondCalls::AddReference(size_t samples, double beyond_us) {
+  reference_us_[samples].push_back(beyond_us);
+}
+
+double BeyondCalls::ChargeUs(size_t samples, size_t calls, double beyond_us,
+                             uint64_t poisoned_bytes) {
+  std::vector<double>& candidate_us = candidate_us_[samples];
+  candidate_us.push_back(beyond_us);
+  // A request with more samples takes longer.
+  const auto reference = reference_us_.lower_bound(samples);
+  if (reference == reference_us_.end()) return 0;
+  const auto count = static_cast<double>(calls);
+  const double expected_us = Median(reference->second) +
+                             count * static_cast<double>(poisoned_bytes) / kSlowestFillBytesPerUs;
+  const double excess_us = Median(candidate_us) - expected_us;
+  return excess_us > kSlackShare * expected_us + count * kSlackUs ? excess_us / count : 0;
+}
+
 }  // namespace kernelcast::worker

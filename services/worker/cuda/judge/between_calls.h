@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -37,6 +38,25 @@ class BetweenCalls {
 
  private:
   double reference_us_ = 0;  // 0: unknown
+};
+
+// Charges a candidate for what its requests take, by the judge's clock, beyond the calls that it
+// reports. A process that serves requests itself can report any times: short ones of its calls, and
+// the rest as overwriting of caches. Medians over its requests count.
+class BeyondCalls {
+ public:
+  // `samples`: of the request; requests of a session with as many are alike. `beyond_us`: what it
+  // took beyond its calls.
+  void AddReference(size_t samples, double beyond_us);
+  // The candidate's next requests are not like those before.
+  void BeginCandidate() { candidate_us_.clear(); }
+  // How much to add to each call of a request of the candidate, in microseconds.
+  // `poisoned_bytes`: what the judge asks it to write before each call beyond the reference.
+  double ChargeUs(size_t samples, size_t calls, double beyond_us, uint64_t poisoned_bytes);
+
+ private:
+  std::map<size_t, std::vector<double>> reference_us_;
+  std::map<size_t, std::vector<double>> candidate_us_;
 };
 
 }  // namespace kernelcast::worker

@@ -135,6 +135,9 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
   if (hosted() && answer.end == End::kForged) {
     return Settle(MakeExploit(Exploit::Kind::kForgedResult, text));
   }
+  if (hosted() && answer.took_output_memory()) {
+    return Settle(TookOutputMemory());
+  }
   if (hosted() && answer.end == End::kTooLarge) {
     crash.cause = Crash::Cause::kMemoryLimit;
   }

@@ -20,6 +20,7 @@
 #include "common/process/send_descriptors.h"
 #include "services/worker/core/options.h"
 #include "services/worker/native/shared_object.h"
+#include "services/worker/python/task_programs.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -34,6 +35,7 @@ constexpr int kPollMs = 20;
 // On a virtual machine a process that sleeps may wake hundreds of microseconds late. Timed requests
 // are mostly shorter than this.
 constexpr int64_t kAwakeNs = 5'000'000;
+constexpr int64_t kFallAsleepNs = 1'000'000;
 constexpr int64_t kReapLimitNs = 10'000'000'000;
 // LACKS_MEMORY in cuda_runner.py
 constexpr int kLacksMemoryExitCode = 12;
@@ -164,11 +166,20 @@ bool CudaRunner::Answer::lacks_memory() const {
   return end == End::kGone && exit.signal == 0 && exit.exit_code == kLacksMemoryExitCode;
 }
 
+bool CudaRunner::Answer::took_output_memory() const {
+  return end == End::kGone && exit.signal == 0 && exit.exit_code == kTookOutputMemoryExitCode;
+}
+
 CudaRunner::~CudaRunner() { close(socket_); }
 
 void CudaRunner::Kill() {
   alive_ = false;
   child_->Kill();
+}
+
+void CudaRunner::AwaitSleep() const {
+  const int64_t end_ns = Clock::Real().MonotonicNs() + kFallAsleepNs;
+  while (!clock_.Sleeps() && Clock::Real().MonotonicNs() < end_ns) sched_yield();
 }
 
 CudaRunner::Answer CudaRunner::Lost(End end) {

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/process/child_process.h"
+#include "common/process/process_clock.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/cuda/api/cuda_api.h"
 #include "services/worker/cuda/runner/profile_report.h"
@@ -72,6 +73,8 @@ class CudaRunner {
     bool ok() const { return end == End::kDone; }
     // Whether a Python program found too little memory on the device. Its own word.
     bool lacks_memory() const;
+    // Whether a result of a Python program was in the judge's memory. Its own word.
+    bool took_output_memory() const;
   };
 
   // UNAVAILABLE: the process or its context could not be created; the message says why. The process
@@ -127,6 +130,11 @@ class CudaRunner {
                                cuda_runner::CountReport& report, int64_t limit_ns,
                                const CancelToken& cancel);
 
+  // Processor time of the process, and a short wait until it waits for a request, after which the
+  // time is exact.
+  int64_t RanNs() const { return clock_.RanNs(); }
+  void AwaitSleep() const;
+
   // The answer of LoadObject; nothing before the first.
   const std::optional<Answer>& load_answer() const { return load_answer_; }
   // Kills the process, for which the destructor waits.
@@ -145,7 +153,7 @@ class CudaRunner {
 
  private:
   CudaRunner(std::unique_ptr<ChildProcess> child, int socket, const CudaRunnerOptions& options)
-      : child_(std::move(child)), socket_(socket), options_(options) {}
+      : child_(std::move(child)), socket_(socket), options_(options), clock_(child_->pid()) {}
   // Does not sleep for the first `awake_ns` of waiting for the answer.
   Answer Ask(const cuda_runner::Request& request, std::span<const std::byte> records, int fd,
              int64_t limit_ns, const CancelToken& cancel, int64_t awake_ns = 0);
@@ -161,6 +169,7 @@ class CudaRunner {
   std::unique_ptr<ChildProcess> child_;
   const int socket_;
   const CudaRunnerOptions options_;
+  const ProcessClock clock_;
   int64_t began_ns_ = 0;
   bool alive_ = true;
   std::optional<Answer> load_answer_;

@@ -83,7 +83,13 @@ std::optional<ShapeTimer::CallTimes> ShapeTimer::TimeCalls(const Calls& calls) {
   const std::optional<Timed> timed = RunUntilExplained(calls);
   if (!timed) return std::nullopt;
   if (calls.side == Side::kCandidate) judgement_.set_inputs_used();
-  return CallTimes{CallTimesOf(*timed, calls), timed->plan.pattern};
+  return CallTimesOf(*timed, calls);
+}
+
+std::vector<double> ShapeTimer::CallTimes::Charged() const {
+  std::vector<double> charged_ns = calls_ns;
+  for (double& call_ns : charged_ns) call_ns += beyond_ns;
+  return charged_ns;
 }
 
 uint32_t ShapeTimer::Flushes() const {
@@ -170,6 +176,10 @@ std::optional<ShapeTimer::Timed> ShapeTimer::RunOnce(const Calls& calls, bool wa
   Timed timed;
   timed.plan = *std::move(plan);
   const int64_t limit_ns = call_limit_ns + 50 * reference_ns * std::ssize(timed.plan.samples);
+  const bool untrusted = judgement_.hosted() && calls.side == Side::kCandidate;
+  const int64_t ran_ns = runner.RanNs();
+  const int64_t ran_before_ns =
+      untrusted ? std::exchange(ran_at_rest_ns_, std::nullopt).value_or(ran_ns) : ran_ns;
   timed.answer = runner.Time(timed.plan.samples, timed.plan.poisons, Flushes(), limit_ns,
                              judgement_.cancel(), replays_);
   const CudaRunner::Answer& answer = timed.answer;
@@ -182,6 +192,18 @@ std::optional<ShapeTimer::Timed> ShapeTimer::RunOnce(const Calls& calls, bool wa
       std::all_of(values_us.begin(), values_us.end(), [](float value) { return value >= 0; }) &&
       std::abs(timed.wall_us - timed.explained_us) <=
           kUnexplainedShare * timed.wall_us + kUnexplainedUs;
+  double calls_us = 0;
+  for (size_t i = 0; i < timed.plan.calls; ++i) {
+    const double call_us = values_us[2 * (timed.plan.first_call + i) + 1];
+    calls_us += std::isfinite(call_us) ? std::max(0.0, call_us) : 0;
+  }
+  timed.beyond_us = timed.wall_us - calls_us;
+  if (untrusted) {
+    // It runs on one processor, so that it has worked before the request if this is more.
+    runner.AwaitSleep();
+    const double ran_us = 1e-3 * static_cast<double>(runner.RanNs() - ran_before_ns);
+    timed.beyond_us = std::max(timed.wall_us, ran_us) - calls_us;
+  }
   return timed;
 }
 
@@ -192,6 +214,7 @@ std::optional<ShapeTimer::Timed> ShapeTimer::RunOnce(const Calls& calls, bool wa
 std::optional<ShapeTimer::Timed> ShapeTimer::RunUntilExplained(const Calls& calls) {
   const bool suspects = calls.side == Side::kCandidate;
   std::optional<Timed> timed;
+  std::optional<double> beyond_us;
   int held_up = 0;  // requests of the reference
   for (int attempt = 0;
        attempt < kTimingAttempts + (held_up > 0 ? kHeldUpAttempts : kPausedAttempts); ++attempt) {
@@ -206,7 +229,10 @@ std::optional<ShapeTimer::Timed> ShapeTimer::RunUntilExplained(const Calls& call
       if (!reference->explained) ++held_up;
     }
     timed = RunOnce(calls, attempt > 0);
-    if (!timed || timed->explained) return timed;
+    if (!timed) return timed;
+    if (!beyond_us) beyond_us = timed->beyond_us;
+    timed->beyond_us = *beyond_us;
+    if (timed->explained) return timed;
   }
   if (!suspects) return timed;
   const std::string took =
@@ -224,7 +250,7 @@ std::optional<ShapeTimer::Timed> ShapeTimer::RunUntilExplained(const Calls& call
   return std::nullopt;
 }
 
-std::vector<double> ShapeTimer::CallTimesOf(const Timed& timed, const Calls& calls) {
+ShapeTimer::CallTimes ShapeTimer::CallTimesOf(const Timed& timed, const Calls& calls) {
   const Plan& plan = timed.plan;
   const CudaRunner::Answer& answer = timed.answer;
   const size_t end = plan.first_call + plan.calls;
@@ -234,10 +260,20 @@ std::vector<double> ShapeTimer::CallTimesOf(const Timed& timed, const Calls& cal
                                       .copies = judgement_.prepared().task() != nullptr,
                                       .single = calls.shape.slots.size() == 1});
   double charged_us = 0;
+  double beyond_us = 0;
   if (calls.side == Side::kReference) {
     between_.SetReference(before_us);
   } else {
     charged_us = between_.ChargeUs(before_us, plan.poisoned_bytes);
+  }
+  if (judgement_.hosted()) {
+    if (calls.side == Side::kReference) {
+      beyond_.AddReference(plan.samples.size(), timed.beyond_us);
+    } else {
+      beyond_us = std::max(0.0, beyond_.ChargeUs(plan.samples.size(), plan.calls, timed.beyond_us,
+                                                 plan.poisoned_bytes) -
+                                    charged_us);
+    }
   }
   std::vector<double> calls_us;
   for (size_t i = plan.first_call; i < end; ++i) {
@@ -249,12 +285,12 @@ std::vector<double> ShapeTimer::CallTimesOf(const Timed& timed, const Calls& cal
   if (mean_us > kUnevenShare * Median(calls_us) + kUnevenUs) {
     std::fill(calls_us.begin(), calls_us.end(), mean_us);
   }
-  std::vector<double> calls_ns;
-  calls_ns.reserve(calls_us.size());
+  CallTimes times{.calls_ns = {}, .pattern = plan.pattern, .beyond_ns = 1000 * beyond_us};
+  times.calls_ns.reserve(calls_us.size());
   for (const double call_us : calls_us) {
-    calls_ns.push_back(std::max(1.0, 1000 * call_us - overhead_ns_));
+    times.calls_ns.push_back(std::max(1.0, 1000 * call_us - overhead_ns_));
   }
-  return calls_ns;
+  return times;
 }
 
 bool ShapeTimer::MeasureOverhead() {
@@ -287,7 +323,7 @@ bool ShapeTimer::WarmUp(size_t shape_index, double& candidate_ns, double& refere
       if (!times) {
         return false;
       }
-      Append(times->calls_ns, calls_ns);
+      Append(times->Charged(), calls_ns);
       spent_ns = judgement_.NowNs() - start_ns;
     } while (!warm &&
              (std::ssize(calls_ns) < judgement_.options().warm_up_calls ||
@@ -318,7 +354,7 @@ bool ShapeTimer::RunBlock(const BenchShape& shape, const TimingSession::Block& b
     if (!called) {
       return false;
     }
-    Append(called->calls_ns, calls_ns);
+    Append(called->Charged(), calls_ns);
     pattern = called->pattern;
     times.elapsed_ns = std::max<int64_t>(1, judgement_.NowNs() - start_ns);
   }
@@ -345,6 +381,7 @@ std::optional<TimingSession> ShapeTimer::RunSession(size_t shape_index,
   double candidate_ns = 0;
   double reference_ns = 0;
   between_ = BetweenCalls();
+  beyond_ = BeyondCalls();
   if (!MeasureOverhead()) {
     return std::nullopt;
   }
@@ -374,7 +411,10 @@ bool ShapeTimer::PutBank(const BenchShape& shape, Bank bank) {
 std::optional<std::vector<double>> ShapeTimer::TimeBank(const std::vector<BenchShape>& requests,
                                                         Bank bank, Bank before) {
   std::vector<double> calls_ns;
+  double beyond_ns = 0;
+  beyond_.BeginCandidate();
   for (const BenchShape& request : requests) {
+    ran_at_rest_ns_ = judgement_.RunnerOf(Side::kCandidate).RanNs();
     if (!PutBank(request, bank)) return std::nullopt;
     const std::optional<CallTimes> times =
         TimeCalls({request, Side::kCandidate, request.slots.size()});
@@ -387,7 +427,10 @@ std::optional<std::vector<double>> ShapeTimer::TimeBank(const std::vector<BenchS
       return std::nullopt;
     }
     Append(times->calls_ns, calls_ns);
+    beyond_ns = times->beyond_ns;
   }
+  // The last is the median over all requests.
+  for (double& call_ns : calls_ns) call_ns += beyond_ns;
   return calls_ns;
 }
 
@@ -457,6 +500,12 @@ std::optional<NewValuesFound> ShapeTimer::RunFreshRounds(size_t shape_index,
   const BenchShape& shape = ShapeAt(shape_index);
   const std::vector<BenchShape> together = {shape};
   NewValuesFound found;
+  if (calls == FreshCalls::kOneByOne && judgement_.hosted()) {
+    // What such requests take beyond their calls.
+    const BetweenCalls between = between_;
+    if (!TimeReference(SingleCalls(shape))) return std::nullopt;
+    between_ = between;
+  }
   const bool going = (calls == FreshCalls::kBesideGraphs
                           ? TimeBank(together, Bank::kAltered, Bank::kBase).has_value()
                           : FreshRound(together, Bank::kAltered, session, result, found)) &&

@@ -83,6 +83,8 @@ class ShapeTimer {
   struct CallTimes {
     std::vector<double> calls_ns;
     uint32_t pattern = 0;  // what their outputs held before
+    double beyond_ns = 0;  // what each took longer than that, see BeyondCalls
+    std::vector<double> Charged() const;
   };
 
   const BenchShape& ShapeAt(size_t index) const {
@@ -102,13 +104,15 @@ class ShapeTimer {
     double wall_us = 0;       // on the host
     double explained_us = 0;  // by events of the device
     bool explained = false;   // whether the two agree
+    double beyond_us = 0;     // on the host, beyond the calls that are reported
   };
   // `wake`: see CudaRunner::Wake.
   std::optional<Timed> RunOnce(const Calls& calls, bool wake);
-  // Repeats the calls until the reported times add up to the time on the host.
+  // Repeats the calls until the reported times add up to the time on the host. What lies beyond the
+  // calls is that of the first attempt: the next ones are on values that are known by then.
   std::optional<Timed> RunUntilExplained(const Calls& calls);
-  // The times of the calls, with what the candidate moved out of them.
-  std::vector<double> CallTimesOf(const Timed& timed, const Calls& calls);
+  // The times of the calls, with what the candidate moved between them.
+  CallTimes CallTimesOf(const Timed& timed, const Calls& calls);
   bool MeasureOverhead();
   bool WarmUp(size_t shape_index, double& candidate_ns, double& reference_ns);
   bool RunBlock(const BenchShape& shape, const TimingSession::Block& block,
@@ -129,6 +133,10 @@ class ShapeTimer {
   bool replays_ = false;
   double overhead_ns_ = 0;  // what an empty call takes
   BetweenCalls between_;    // of the present session
+  BeyondCalls beyond_;      // the same
+  // What the candidate's process had run when it last rested, before its next request's values
+  // appeared.
+  std::optional<int64_t> ran_at_rest_ns_;
   double clock_hz_ = 0;
   std::vector<double> warm_clock_hz_;  // by shape; 0 before the first warm-up
 };

@@ -127,8 +127,21 @@ TEST_CASE("Slowness after most but not all pauses leaves no valid measurement") 
   CHECK_FALSE(TooNoisyToTell({}, charged));
   const Rounds spell = Of({{310, 200}, {102, 200}, {305, 200}});
   CHECK(TooNoisyToTell({}, PauseShareOf(100, 200, spell, 0)));
+  const Rounds always = Of({{3000, 200}, {2800, 200}, {3100, 200}});
+  CHECK_FALSE(TooNoisyToTell({}, PauseShareOf(100, 200, always, 0)));
   const Rounds one_slow = Of({{310, 200}, {102, 200}, {104, 200}});
   CHECK_FALSE(TooNoisyToTell({}, PauseShareOf(100, 200, one_slow, 0)));
+}
+
+TEST_CASE("Processor time beyond the reference's is charged, and a reference held up less is not") {
+  UncalledTime uncalled;
+  CHECK(uncalled.Charge(500) == 500);
+  for (const double ns : {50, 40, 60}) uncalled.AddReference(ns);
+  CHECK(uncalled.Charge(1000) == 1000 - 1.25 * 60);
+  CHECK(uncalled.Charge(70) == 0);
+  uncalled.AddReference(0);
+  CHECK(uncalled.Charge(1000) == 1000 - 1.25 * 45);
+  CHECK(uncalled.Charge(0) == 0);
 }
 
 std::vector<RelativeTimes> Blocks(const RelativeTimes& block, size_t count) {

@@ -21,6 +21,29 @@ TEST_CASE("A candidate is charged for what it does between its calls") {
   CHECK(between.ChargeUs(Times{302}, 50'000'000) == 100);
 }
 
+TEST_CASE("Requests that take longer than the reference's beyond the reported calls are charged") {
+  BeyondCalls beyond;
+  // Nothing is known of the reference.
+  CHECK(beyond.ChargeUs(12, 8, 5000, 0) == 0);
+  for (const double us : {1000, 1020, 980}) beyond.AddReference(12, us);
+  beyond.BeginCandidate();
+  // Up to 30%, and 10 us for each call, are forgiven.
+  CHECK(beyond.ChargeUs(12, 8, 1380, 0) == 0);
+  CHECK(beyond.ChargeUs(10, 8, 1370, 0) == 0);
+  beyond.BeginCandidate();
+  CHECK(beyond.ChargeUs(12, 8, 9000, 0) == 1000);
+  // One request that was held up is not charged, and one that was not does not hide the others.
+  beyond.BeginCandidate();
+  for (const double us : {1000, 1010, 9000}) CHECK(beyond.ChargeUs(12, 8, us, 0) == 0);
+  beyond.BeginCandidate();
+  CHECK(beyond.ChargeUs(12, 8, 9000, 0) == 1000);
+  CHECK(beyond.ChargeUs(12, 8, 9000, 0) == 1000);
+  CHECK(beyond.ChargeUs(12, 8, 1000, 0) == 1000);
+  // What the judge asks it to write.
+  beyond.BeginCandidate();
+  CHECK(beyond.ChargeUs(12, 8, 2600, 50'000'000) == 0);
+}
+
 // The values of calls that take 7 us each, and of what does nothing after the last.
 std::vector<float> Values(const std::vector<float>& before_us) {
   std::vector<float> values;
