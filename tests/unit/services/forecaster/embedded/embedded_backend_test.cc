@@ -250,6 +250,7 @@ TEST_CASE("A forecast from labels needs features of the candidate", "[forecaster
     ForecastInput python = Input(problem, i);
     python.candidate.kind = CandidateKind::kPython;
     python.candidate.tunables.clear();
+    python.candidate.flags.clear();
     python.facts = RecordedFacts({1000});
     python.facts.simulations.clear();
     python.reference_facts = python.facts;

@@ -19,8 +19,8 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-constexpr int kPool = 40;
-constexpr int kPools = 1500;
+constexpr int kPool = 24;
+constexpr int kPools = 400;
 
 enum class Order { kBestFirst, kBestLast, kRandom };
 
@@ -180,7 +180,7 @@ TEST_CASE("Blind forecasts cost the winner no more than chance, in any order", "
             if (kind == "three in four equal" && order != Order::kRandom) continue;
             INFO(policy << ", " << kind << ", budget " << budget << ", in flight " << in_flight
                         << ", order " << static_cast<int>(order));
-            const int pools = kPools / 3;
+            const int pools = kPools / 8;
             const Tally tally =
                 RoutePools(std::string(policy), {budget, in_flight, order}, forecaster, pools);
             CheckBest(tally, pools);
@@ -202,7 +202,7 @@ TEST_CASE("Propensities of draws add up to the candidates that may be drawn", "[
     INFO(policy);
     const auto possible = static_cast<double>(tally.possible);
     CHECK(possible > 0.7 * kPools * kPool);
-    CHECK(tally.inverse_propensity == Approx(possible).epsilon(0.03));
+    CHECK(tally.inverse_propensity == Approx(possible).epsilon(0.1));
   }
 }
 
