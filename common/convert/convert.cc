@@ -42,6 +42,15 @@ constexpr std::pair<Abstention::Cause, v1::Abstention::Cause> kAbstentionCauses[
     {Abstention::Cause::kNotCovered, v1::Abstention::CAUSE_NOT_COVERED},
 };
 
+constexpr std::pair<ForecastBasis, v1::ForecastBasis> kForecastBases[] = {
+    {ForecastBasis::kUnspecified, v1::FORECAST_BASIS_UNSPECIFIED},
+    {ForecastBasis::kPriorOnly, v1::FORECAST_BASIS_PRIOR_ONLY},
+    {ForecastBasis::kLabels, v1::FORECAST_BASIS_LABELS},
+    {ForecastBasis::kFacts, v1::FORECAST_BASIS_FACTS},
+    {ForecastBasis::kRecording, v1::FORECAST_BASIS_RECORDING},
+    {ForecastBasis::kSimulation, v1::FORECAST_BASIS_SIMULATION},
+    {ForecastBasis::kModel, v1::FORECAST_BASIS_MODEL},
+};
 constexpr std::pair<ModelOutcome, v1::ModelOutcome> kModelOutcomes[] = {
     {ModelOutcome::kNotAsked, v1::MODEL_OUTCOME_NOT_ASKED},
     {ModelOutcome::kUsed, v1::MODEL_OUTCOME_USED},
@@ -293,6 +302,8 @@ v1::Forecast ToProto(const Forecast& forecast) {
     proto.mutable_anchor()->set_candidate_id(Utf8(forecast.anchor->candidate_id));
     proto.mutable_anchor()->set_speedup(forecast.anchor->speedup);
   }
+  proto.set_basis(EnumToProto(kForecastBases, forecast.basis));
+  proto.set_evidence_id(Utf8(forecast.evidence_id));
   return proto;
 }
 
@@ -331,6 +342,9 @@ Forecast FromProto(const v1::Forecast& proto) {
   if (proto.has_anchor()) {
     forecast.anchor = ForecastAnchor{proto.anchor().candidate_id(), proto.anchor().speedup()};
   }
+  forecast.basis =
+      EnumFromProto(kForecastBases, proto.basis(), "basis").value_or(ForecastBasis::kUnspecified);
+  forecast.evidence_id = proto.evidence_id();
   return forecast;
 }
 

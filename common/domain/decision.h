@@ -56,7 +56,7 @@ enum class Route {
   kPromoted,
   kAudited,
   kRequested,
-  kUnforecast,  // measured because no forecast was available
+  kUnforecast,  // measured because no forecast told it apart
   kReused,      // answered with the measurement of an earlier evaluation
   kPruned,
   kRejected,

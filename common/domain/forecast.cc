@@ -73,6 +73,19 @@ absl::Status CheckFinite(const char* field, double value, bool may_be_negative) 
 
 }  // namespace
 
+std::string_view Name(ForecastBasis basis) {
+  switch (basis) {
+    case ForecastBasis::kUnspecified: return "unspecified";
+    case ForecastBasis::kPriorOnly: return "prior_only";
+    case ForecastBasis::kLabels: return "labels";
+    case ForecastBasis::kFacts: return "facts";
+    case ForecastBasis::kRecording: return "recording";
+    case ForecastBasis::kSimulation: return "simulation";
+    case ForecastBasis::kModel: return "model";
+  }
+  return "unspecified";
+}
+
 int ArgmaxBin(const std::vector<double>& probabilities) {
   return static_cast<int>(std::ranges::max_element(probabilities) - probabilities.begin()) + 1;
 }

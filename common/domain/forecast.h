@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,6 +32,18 @@ struct ForecastAnchor {
 
 // A distribution over the speedup of one candidate relative to a named baseline. kernel.proto
 // defines the fields.
+// What a forecast rests on. kernel.proto defines the values.
+enum class ForecastBasis {
+  kUnspecified,
+  kPriorOnly,
+  kLabels,
+  kFacts,
+  kRecording,
+  kSimulation,
+  kModel,
+};
+std::string_view Name(ForecastBasis basis);  // "prior_only"
+
 struct Forecast {
   std::string candidate_id;
   std::string bin_scheme_id = std::string(BinScheme::kDefaultId);
@@ -57,6 +70,9 @@ struct Forecast {
   std::optional<ModelAnswer> model;
   // Empty: the reference.
   std::optional<ForecastAnchor> anchor;
+  ForecastBasis basis = ForecastBasis::kUnspecified;
+  // Equal for candidates that the backend cannot tell apart. Empty: unknown.
+  std::string evidence_id;
 };
 
 inline constexpr size_t kMaxForecastComponents = 8;

@@ -147,7 +147,8 @@ KernelReward RewardKernel(const KernelRewardSpec& spec, const RewardedEvaluation
   }
   const Decision& decision = evaluation.decision;
   const bool drawn =
-      decision.kind == DecisionKind::kPrune || decision.reason == DecisionReason::kAudit;
+      decision.kind == DecisionKind::kPrune || decision.reason == DecisionReason::kAudit ||
+      (decision.reason == DecisionReason::kNoForecast && decision.audit_propensity < 1);
   reward.propensity = drawn ? std::clamp(decision.audit_propensity, 0.0, 1.0) : 1;
   reward.control = ControlOf(spec, evaluation.forecast);
   if (evaluation.measurement != nullptr) {

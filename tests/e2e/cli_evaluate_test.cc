@@ -11,6 +11,7 @@
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "tests/e2e/program.h"
 #include "tests/fakes/fake_orchestrator.h"
@@ -255,6 +256,46 @@ TEST_CASE("A PyTorch task is evaluated as it is, without a problem folder", "[e2
   CHECK_THAT(outcome.out, Catch::Contains("one_call") && Catch::Contains("wrong_unbiased"));
   CHECK_THAT(outcome.out, Catch::Matches(R"([^]*one_call +requested +\S+ +[\d.]+x \[[^]*)"));
   CHECK_THAT(outcome.out, Catch::Contains("output1"));
+}
+
+TEST_CASE("PyTorch candidates without a recording are all measured", "[e2e][slow]") {
+  const std::string python = "/usr/bin/python3";
+  const std::string probe = python + " -c 'import torch' 2>/dev/null";
+  if (std::system(probe.c_str()) != 0) {
+    WARN("no PyTorch in " << python << ": nothing is tested (install python3-torch)");
+    return;
+  }
+  const TemporaryFolder home("cli");
+  fs::create_directories(home.path() / "candidates");
+  const std::string folder = home.File("candidates");
+  constexpr int kCandidates = 14;
+  // The fast ones come first and last, the slow ones in between.
+  for (int i = 0; i < kCandidates; ++i) {
+    const int passes = i == 0 ? 2 : i == kCandidates - 1 ? 0 : 12;
+    std::ofstream(absl::StrCat(folder, "/c", i + 10, ".py"))
+        << "import torch\nimport torch.nn as nn\nclass ModelNew(nn.Module):\n"
+        << "    def forward(self, gate, value):\n"
+        << "        y = torch.sigmoid(gate).mul_(gate).mul_(value)\n"
+        << "        for _ in range(" << passes << "):\n            y = y + 0.0\n"
+        << "        return y\n# " << i << "\n";
+  }
+  const std::string task = KERNELCAST_SOURCE_DIR "/examples/tasks/kernelbench/gated_silu.py";
+  for (const char* in_flight : {"1", "8"}) {
+    INFO("in flight " << in_flight);
+    const Outcome outcome = Run(home, {"evaluate", task, "--candidates", folder, "--target", "cpu",
+                                       "--in-flight", in_flight, "--json", "--python", python});
+    INFO(outcome.out << outcome.err);
+    int seen = 0;
+    std::istringstream lines(outcome.out);
+    for (std::string line; std::getline(lines, line);) {
+      const json evaluation = json::parse(line)["evaluation"];
+      ++seen;
+      CHECK(evaluation["decision"]["kind"] == "DECISION_KIND_MEASURE");
+      CHECK(evaluation["decision"]["reason"] == "DECISION_REASON_NO_FORECAST");
+      CHECK(evaluation["decided_on"]["basis"] == "FORECAST_BASIS_PRIOR_ONLY");
+    }
+    CHECK(seen == kCandidates);
+  }
 }
 
 TEST_CASE("With --json each evaluation is printed as a line when it settles", "[e2e]") {

@@ -42,6 +42,7 @@ def test_results_are_measurements_forecasts_or_rejections(client, softmax):
 
     forecast = client.evaluate(softmax, FASTER + "// another\n", mode="forecast")
     assert isinstance(forecast, kernelcast.Forecast)
+    assert forecast.basis in ("facts", "labels", "prior_only")
     assert forecast.expected_speedup > 0 and abs(sum(forecast.bin_probabilities) - 1) < 1e-6
     assert not hasattr(forecast, "speedup") and not isinstance(forecast, kernelcast.Measurement)
     assert "forecast" in str(forecast) and "measured" not in str(forecast)

@@ -76,7 +76,7 @@ Settled Describe(const std::string& name, const v1::Evaluation& evaluation, cons
   }
   if (row->decision.has_value()) settled.decision = std::string(ReasonWord(row->decision->reason));
   if (row->forecast.has_value()) {
-    settled.forecast = FormatSpeedup(std::exp2(row->forecast->expected_log2_speedup));
+    settled.forecast = ExpectedText(*row->forecast);
   }
   switch (FateOf(*row)) {
     case Fate::kOk: {

@@ -238,9 +238,7 @@ std::string SummaryText(const ReportInput& input, const ReportAnalysis& analysis
     std::vector<std::string> cells;
     if (any_final) cells.push_back(row.final.has_value() ? FormatSpeedup(*row.final) : "-");
     cells.push_back(row.screening.has_value() ? FormatSpeedup(*row.screening) : "-");
-    cells.push_back(candidate.forecast.has_value()
-                        ? FormatSpeedup(std::exp2(candidate.forecast->expected_log2_speedup))
-                        : "-");
+    cells.push_back(candidate.forecast.has_value() ? ExpectedText(*candidate.forecast) : "-");
     cells.push_back(
         candidate.decision.has_value() ? std::string(ReasonWord(candidate.decision->reason)) : "");
     cells.push_back(absl::StrCat(OneLine(NameOf(candidate.candidate)), " ",

@@ -157,8 +157,7 @@ void SearchFollower::ApplySettled(const v1::Evaluation& evaluation) {
   }
   if (evaluation.has_forecast()) {
     progress_.latest =
-        absl::StrCat(name, " pruned, forecast ",
-                     FormatSpeedup(std::exp2(evaluation.forecast().expected_log2_speedup())));
+        absl::StrCat(name, " pruned, forecast ", ExpectedText(FromProto(evaluation.forecast())));
     return;
   }
   if (evaluation.has_rejected()) {

@@ -478,6 +478,7 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
                {"bins, slow to fast"},
                {"P(faster)", Table::Align::kRight},
                {"P(fails)", Table::Align::kRight},
+               {"rests on"},
                {"labels", Table::Align::kRight},
                {"backend"},
                {"model"}});
@@ -534,7 +535,7 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
          absl::StrCat(FormatSpeedup(std::exp2(low)), " to ", FormatSpeedup(std::exp2(high))),
          absl::StrCat("[", BinBars(forecast.bin_probabilities), "]"),
          win.ok() ? FormatShare(*win) : "-", FormatShare(forecast.failure_probability),
-         FormatCount(forecast.labels_seen.value_or(0)),
+         OneLine(std::string(Name(forecast.basis))), FormatCount(forecast.labels_seen.value_or(0)),
          OneLine(absl::StrCat(forecast.backend, " ", forecast.backend_version)),
          reply.forecast().has_model() ? ModelWord(reply.forecast().model()) : "none"});
     if (reply.forecast().has_model() &&

@@ -183,7 +183,9 @@ absl::StatusOr<std::vector<NamedOutcome>> EventOutcomes(const std::vector<Search
       named.outcome.pool = absl::StrCat(problem, "\n", search);
       named.outcome.cluster = candidate;
       waiting.insert_or_assign(candidate, std::move(named));
-    } else if (event.event_kind == "candidate_selected" && TextOf(payload, "reason") == "audit") {
+    } else if (event.event_kind == "candidate_selected" &&
+               (TextOf(payload, "reason") == "audit" ||
+                TextOf(payload, "reason") == "no_forecast")) {
       const auto forecast = waiting.find(candidate);
       const RowJson propensity = payload.value("audit_propensity", RowJson(nullptr));
       if (forecast != waiting.end() && propensity.is_number() && propensity.get<double>() > 0) {

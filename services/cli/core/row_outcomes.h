@@ -49,8 +49,8 @@ EvaluationRow AsComparison(DiscoveryPair pair);
 // bin_scheme_id, predicted_bin, failure_probability, expected_log2_speedup, baseline_candidate_id),
 // then evaluation_completed with aggregated_speedup, or evaluation_failed. If a candidate has
 // several forecasts, the last one before its evaluation counts. candidate_selected with reason
-// "audit" and an audit_propensity gives its weight. Events that lack these fields are skipped.
-// INVALID_ARGUMENT: a malformed field.
+// "audit" or "no_forecast" and an audit_propensity gives its weight. Events that lack these fields
+// are skipped. INVALID_ARGUMENT: a malformed field.
 [[nodiscard]] absl::StatusOr<std::vector<NamedOutcome>> EventOutcomes(
     const std::vector<SearchEventRow>& events, std::string_view bin_scheme_id = {});
 

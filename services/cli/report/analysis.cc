@@ -380,8 +380,7 @@ std::optional<double> SpeedupOverBaseline(const Forecast& forecast, double speed
 }
 
 double WeightOf(const ReportCandidate& candidate) {
-  if (!candidate.decision.has_value() || candidate.decision->reason != DecisionReason::kAudit ||
-      candidate.decision->audit_propensity <= 0) {
+  if (!candidate.decision.has_value() || candidate.decision->audit_propensity <= 0) {
     return 1;
   }
   return 1 / candidate.decision->audit_propensity;
@@ -534,6 +533,11 @@ double DeviceSecondsOf(const ReportCandidate& candidate) {
     seconds += static_cast<double>(candidate.measurement->device_time_ns) * 1e-9;
   }
   return seconds;
+}
+
+std::string ExpectedText(const Forecast& forecast) {
+  if (forecast.basis == ForecastBasis::kPriorOnly) return "unknown";
+  return FormatSpeedup(std::exp2(forecast.expected_log2_speedup));
 }
 
 std::string_view ReasonWord(DecisionReason reason) {

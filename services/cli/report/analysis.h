@@ -140,6 +140,8 @@ Route RouteOf(const ReportCandidate& candidate);
 
 // The reason as a heading: "deferred", "promoted", "audit", ...
 std::string_view ReasonWord(DecisionReason reason);
+// The expected speedup, such as "1.2x", or "unknown" for a forecast that rests on the prior alone.
+std::string ExpectedText(const Forecast& forecast);
 
 }  // namespace kernelcast::cli
 

@@ -56,7 +56,10 @@ std::string TableRow(const ReportInput& input, const ReportRow& row, bool folded
       "</small></td><td class=forecast>");
   if (candidate.forecast.has_value()) {
     absl::StrAppend(&html, BinHistogram(*candidate.forecast), "<small>",
-                    Times(std::exp2(candidate.forecast->expected_log2_speedup)), "</small>");
+                    candidate.forecast->basis == ForecastBasis::kPriorOnly
+                        ? "unknown"
+                        : Times(std::exp2(candidate.forecast->expected_log2_speedup)),
+                    "</small>");
   }
   absl::StrAppend(&html, "</td><td>", DecisionCell(input, row), "</td>");
   if (with_final) {

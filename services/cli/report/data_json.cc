@@ -71,6 +71,7 @@ Json ForecastJson(const Forecast& forecast) {
   json["log2"] = Number(forecast.expected_log2_speedup);
   json["sd"] = Number(forecast.stddev_log2_speedup);
   json["labels"] = forecast.labels_seen.value_or(0);
+  json["basis"] = std::string(Name(forecast.basis));
   json["backend"] = Text(forecast.backend + " " + forecast.backend_version);
   if (!forecast.calibrator_version.empty()) json["calibrator"] = Text(forecast.calibrator_version);
   if (!forecast.baseline_candidate_id.empty())

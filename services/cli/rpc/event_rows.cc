@@ -23,6 +23,7 @@ RowJson ForecastPayload(const v1::CandidateForecast& event) {
   }
   payload["failure_probability"] = forecast.failure_probability();
   payload["expected_log2_speedup"] = forecast.expected_log2_speedup();
+  payload["basis"] = std::string(Name(FromProto(forecast).basis));
   payload["baseline_candidate_id"] = forecast.baseline_candidate_id();
   return payload;
 }

@@ -158,6 +158,8 @@ kernelcast::Forecast EmbeddedBackend::ForecastNow(const ForecastInput& input) co
   forecast.calibrator_version = model->labels() > 0 ? calibration.version() : "none";
   forecast.labels_seen = model->labels();
   forecast.device_model = input.device_model;
+  forecast.basis = prediction.basis;
+  forecast.evidence_id = EvidenceId(features);
   return forecast;
 }
 

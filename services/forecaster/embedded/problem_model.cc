@@ -73,6 +73,23 @@ ProblemModel::Expected ProblemModel::ExpectedOf(const CandidateFeatures& feature
   return {0, width, width};
 }
 
+ForecastBasis ProblemModel::BasisOf(const CandidateFeatures& features) const {
+  if (features.is_recorded) return ForecastBasis::kRecording;
+  if (features.has_findings || features.leaves_outputs_unwritten) return ForecastBasis::kSimulation;
+  if (shared_ != nullptr) {
+    if (shared_->Covers(features) && shared_->trust() > 0) {
+      return shared_->uses_simulations() ? ForecastBasis::kSimulation : ForecastBasis::kFacts;
+    }
+    const FailurePrior* const failures = shared_->failures();
+    if (failures != nullptr && failures->Covers(features) && failures->slope() > 0) {
+      return ForecastBasis::kFacts;
+    }
+  }
+  const bool has_labels = labels_ > 0 || other_ != nullptr;
+  return has_labels && HasOwnFeatures(features) ? ForecastBasis::kLabels
+                                                : ForecastBasis::kPriorOnly;
+}
+
 ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
                                  std::span<const TrainingRow* const> rows,
                                  std::shared_ptr<const SharedModel> shared,
@@ -203,6 +220,7 @@ StudentT ProblemModel::Residual(const SpacePosition& position,
 ProblemModel::Prediction ProblemModel::Predict(const TunableEncoder& encoder,
                                                const CandidateFeatures& features) const {
   Prediction prediction;
+  prediction.basis = BasisOf(features);
   const SpacePosition position = Position(encoder, features);
   prediction.failure_probability =
       failures_.Predict(features, position, shared_ == nullptr ? nullptr : shared_->failures());

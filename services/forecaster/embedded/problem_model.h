@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "common/domain/forecast.h"
 #include "services/forecaster/core/predictive.h"
 #include "services/forecaster/core/tunable_encoder.h"
 #include "services/forecaster/embedded/boosted_ensemble.h"
@@ -49,6 +50,8 @@ class ProblemModel {
   struct Prediction {
     StudentT log2_speedup;
     double failure_probability = 0;
+    // kPriorOnly: the model knows nothing that tells this candidate from others of its kind.
+    ForecastBasis basis = ForecastBasis::kPriorOnly;
   };
 
   // Prediction without labels and without other problems: kPrior.
@@ -88,6 +91,7 @@ class ProblemModel {
     double plain_width = 1;
   };
   Expected ExpectedOf(const CandidateFeatures& features) const;
+  ForecastBasis BasisOf(const CandidateFeatures& features) const;
   // Position with `predicted` and `taught` set.
   SpacePosition Position(const TunableEncoder& encoder, const CandidateFeatures& features) const;
   // The correction by the labels to ExpectedOf and to the default share of `taught`.

@@ -1,8 +1,13 @@
 #include "services/forecaster/embedded/training_row.h"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "services/forecaster/core/failure_features.h"
 #include "services/forecaster/core/feature_schema.h"
 #include "services/forecaster/core/simulation_features.h"
@@ -58,6 +63,32 @@ CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& c
     }
   }
   return features;
+}
+
+bool HasOwnFeatures(const CandidateFeatures& features) {
+  const auto is_known = [](float value) { return !std::isnan(value); };
+  // Columns of templates are 0 for a candidate without one.
+  const auto is_given = [](float value) { return !std::isnan(value) && value != 0; };
+  return features.template_index >= 0 || std::ranges::any_of(features.tunables, is_given) ||
+         std::ranges::any_of(features.facts, is_known);
+}
+
+std::string EvidenceId(const CandidateFeatures& features) {
+  // FNV-1a over words. A ranking forecasts thousands of candidates, so this must be fast.
+  uint64_t hash = 14695981039346656037u;
+  const auto add = [&hash](uint32_t word) { hash = (hash ^ word) * 1099511628211u; };
+  add(static_cast<uint32_t>(features.template_index));
+  add((features.is_recorded ? 1 : 0) + (features.has_findings ? 2 : 0) +
+      (features.leaves_outputs_unwritten ? 4 : 0));
+  for (const std::vector<float>* row : {&features.tunables, &features.facts, &features.shared,
+                                        &features.simulation, &features.failure}) {
+    add(static_cast<uint32_t>(row->size()));
+    for (const float value : *row) {
+      // NaNs have many representations, and zero has two.
+      add(std::isnan(value) ? 0x7fc00000u : std::bit_cast<uint32_t>(value + 0.0f));
+    }
+  }
+  return absl::StrCat(absl::Hex(hash, absl::kZeroPad16));
 }
 
 std::vector<float> EnsembleRow(const CandidateFeatures& features, size_t columns) {

@@ -42,6 +42,13 @@ CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& c
                                const CompileFacts& facts, const CompileFacts& reference_facts,
                                std::string_view device_model);
 
+// Whether there is anything by which labels of other candidates of the problem can tell about this
+// one more than about any other.
+bool HasOwnFeatures(const CandidateFeatures& features);
+
+// Equal for candidates with equal features, and stable across processes.
+std::string EvidenceId(const CandidateFeatures& features);
+
 // The row of an ensemble of the problem: tunables, then facts. Missing facts are NaN.
 std::vector<float> EnsembleRow(const CandidateFeatures& features, size_t columns);
 

@@ -53,6 +53,7 @@ ForecastResult ResultOf(const SampledQuestion& question, const Readings& read) {
     pooled->backend_version = question.backend_version;
     pooled->calibrator_version = "none";
     pooled->prompt_version = question.prompt_version;
+    pooled->basis = ForecastBasis::kModel;
     return *std::move(pooled);
   }
   if (read.unreadable != nullptr) {

@@ -71,6 +71,8 @@ void PoolBackend::Settled(PoolResult result) const {
 }
 
 bool PoolBackend::IsOpen(const ForecastInput& input, const kernelcast::Forecast& cheap) const {
+  // Nothing is known about the candidate, however narrow the prior is.
+  if (cheap.basis == ForecastBasis::kPriorOnly) return true;
   double best = 1;
   {
     std::lock_guard lock(mutex_);

@@ -90,7 +90,10 @@ bool IsOutdated(const State& state, const Evaluation& evaluation) {
 }
 
 bool WaitsForOthers(const State& state, const Evaluation& evaluation, const Decision& decision) {
-  return decision.reason == DecisionReason::kPromising ||
+  // A draw is not repeated, because its probability changes while the candidate waits.
+  const bool unknown = decision.reason == DecisionReason::kNoForecast && evaluation.forecast &&
+                       decision.audit_propensity == 1;
+  return unknown || decision.reason == DecisionReason::kPromising ||
          decision.reason == DecisionReason::kLowConfidence || IsOutdated(state, evaluation);
 }
 

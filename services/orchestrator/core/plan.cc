@@ -51,12 +51,14 @@ RejectCandidate RejectAsDecided(const State& state, const Evaluation& evaluation
 }
 
 // MeasureSpec::stop_below of a screening. 0: it is timed in full, because no search asks for less,
-// or because its label must not depend on the incumbent: labels of audits correct the others' bias.
+// or because its label must not depend on the incumbent: labels drawn by chance correct the others'
+// bias.
 double StopBelow(const State& state, const Evaluation& evaluation) {
   const Search* const search = state.FindSearch(evaluation.search_id);
   if (search == nullptr || search->spec.time_in_full || search->leaders.empty()) return 0;
   if (search->IsHeldOut(evaluation.candidate) ||
-      (evaluation.decision && evaluation.decision->reason == DecisionReason::kAudit)) {
+      (evaluation.decision && (evaluation.decision->reason == DecisionReason::kAudit ||
+                               evaluation.decision->audit_propensity < 1))) {
     return 0;
   }
   return kBehindMargin * search->leaders.front().speedup.low;

@@ -88,6 +88,13 @@ class BasePolicy : public Policy {
 
   double win_margin() const final { return p_.margin; }
 
+  bool TellsApart(const PolicyInput& input) const final {
+    if (input.forecast->basis == ForecastBasis::kPriorOnly) return false;
+    if (input.history == nullptr) return true;
+    const double same = input.history->ShareWithSameForecast(*input.forecast, p_.margin);
+    return input.selects ? same < 1 : same <= 0.5;
+  }
+
   Decision Decide(const PolicyInput& input) const final {
     Decision decision;
     decision.policy = std::string(name());
@@ -100,15 +107,24 @@ class BasePolicy : public Policy {
     }
     decision.win_probability =
         WinProbability(*input.forecast, input.incumbent_speedup * (1 + p_.margin)).value_or(1);
+    const bool told_apart = TellsApart(input);
+    if (!told_apart && !input.declined && IsLimited(input) && !input.selects &&
+        !input.reconsidered) {
+      return ByChance(std::move(decision), input);
+    }
     // Labels from earlier searches of the problem count too.
     const uint64_t started =
         std::max(input.measured + input.measuring, input.forecast->labels_seen.value_or(0));
     const bool starts = !input.selects || (input.start && !IsInformed(*input.forecast));
-    if (started < BootstrapMeasurements(input) && starts) {
+    const bool prior_only = input.forecast->basis == ForecastBasis::kPriorOnly;
+    if (started < BootstrapMeasurements(input) && starts && (input.selects || !prior_only)) {
       return Finished(std::move(decision), DecisionReason::kBootstrap);
     }
     if (input.declined && !input.selects) {
       return Finished(std::move(decision), DecisionReason::kDeclined);
+    }
+    if (!told_apart && !Waits(input)) {
+      return Finished(std::move(decision), DecisionReason::kNoForecast);
     }
     if (PrunesFailures() && input.forecast->failure_probability >= p_.fail_above) {
       decision.threshold = p_.fail_above;
@@ -139,14 +155,39 @@ class BasePolicy : public Policy {
     return std::min(input.start_size, static_cast<uint64_t>(std::ceil(p_.start_share * budget)));
   }
 
+  static bool IsLimited(const PolicyInput& input) {
+    return input.max_measurements > 0 && input.expected_decisions > 0;
+  }
+
+  // Measurements left, divided by the candidates to come and this one. 1 without a limit.
+  static double Affordable(const PolicyInput& input) {
+    if (!IsLimited(input)) return 1;
+    const double left =
+        static_cast<double>(input.max_measurements) -
+        static_cast<double>(std::min(input.max_measurements, input.measured + input.measuring));
+    const double to_come =
+        static_cast<double>(input.expected_decisions) -
+        static_cast<double>(std::min(input.expected_decisions - 1, input.decided));
+    return left / to_come;
+  }
+
+  // Each of the candidates to come gets an equal share of the budget, whatever their order.
+  static Decision ByChance(Decision decision, const PolicyInput& input) {
+    decision.audit_propensity = std::min(1.0, Affordable(input));
+    return Finished(std::move(decision), input.audit_draw < decision.audit_propensity
+                                             ? DecisionReason::kNoForecast
+                                             : DecisionReason::kBudgetPace);
+  }
+
   static Decision Finished(Decision decision, DecisionReason reason) {
     decision.reason = reason;
     decision.kind = KindOf(reason);
     return decision;
   }
 
-  Decision PrunedOrAudited(Decision decision, const PolicyInput& input,
-                           DecisionReason reason) const {
+  // `chance`: probability of a measurement besides that of an audit, to break a tie.
+  Decision PrunedOrAudited(Decision decision, const PolicyInput& input, DecisionReason reason,
+                           double chance = 0) const {
     const double spread =
         std::sqrt(std::max(0.0, decision.win_probability * (1 - decision.win_probability)));
     decision.audit_propensity = std::clamp(p_.audit_scale * spread, p_.audit_min, 1.0);
@@ -156,6 +197,7 @@ class BasePolicy : public Policy {
       const double share = audits < 1 ? 0 : audits / static_cast<double>(input.expected_decisions);
       decision.audit_propensity = std::min(decision.audit_propensity, share);
     }
+    decision.audit_propensity = std::max(decision.audit_propensity, chance);
     const bool audited = input.audit_draw < decision.audit_propensity;
     if (audited) decision.audited_reason = reason;
     return Finished(std::move(decision), audited ? DecisionReason::kAudit : reason);
@@ -171,7 +213,7 @@ class ThresholdPolicy final : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
   std::string_view name() const override { return "threshold"; }
-  std::string_view version() const override { return "threshold/4"; }
+  std::string_view version() const override { return "threshold/5"; }
 
  private:
   Decision Weigh(Decision decision, const PolicyInput& input) const override {
@@ -210,7 +252,7 @@ class TopKPolicy final : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
   std::string_view name() const override { return "top_k"; }
-  std::string_view version() const override { return "top_k/3"; }
+  std::string_view version() const override { return "top_k/4"; }
 
  private:
   Decision Weigh(Decision decision, const PolicyInput& input) const override {
@@ -224,12 +266,11 @@ class TopKPolicy final : public BasePolicy {
       }
       return Finished(std::move(decision), DecisionReason::kPromising);
     }
-    const double higher =
-        input.history == nullptr
-            ? 0
-            : input.history->ShareWithHigherWinProbability(decision.win_probability);
-    if (higher < p_.share) return Finished(std::move(decision), DecisionReason::kPromising);
-    return PrunedOrAudited(std::move(decision), input, DecisionReason::kUnpromising);
+    if (input.history == nullptr) return Finished(std::move(decision), DecisionReason::kPromising);
+    const double chance =
+        input.history->RankByWinProbability(decision.win_probability).ChanceAmong(p_.share);
+    if (chance >= 1) return Finished(std::move(decision), DecisionReason::kPromising);
+    return PrunedOrAudited(std::move(decision), input, DecisionReason::kUnpromising, chance);
   }
 };
 
@@ -240,7 +281,7 @@ class ValuePolicy final : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
   std::string_view name() const override { return "value"; }
-  std::string_view version() const override { return "value/3"; }
+  std::string_view version() const override { return "value/4"; }
 
  private:
   Decision Weigh(Decision decision, const PolicyInput& input) const override {
@@ -252,25 +293,15 @@ class ValuePolicy final : public BasePolicy {
     if (value < p_.least_value) {
       return PrunedOrAudited(std::move(decision), input, DecisionReason::kUnpromising);
     }
-    if (!input.reconsidered && input.history != nullptr &&
-        input.history->ShareWithHigherValue(value) >= Affordable(input)) {
-      return PrunedOrAudited(std::move(decision), input, DecisionReason::kBudgetPace);
+    if (!input.reconsidered && input.history != nullptr) {
+      const double chance = input.history->RankByValue(value).ChanceAmong(Affordable(input));
+      if (chance < 1) {
+        return PrunedOrAudited(std::move(decision), input, DecisionReason::kBudgetPace, chance);
+      }
     }
     return Finished(std::move(decision), decision.win_probability >= 0.5
                                              ? DecisionReason::kPromising
                                              : DecisionReason::kLowConfidence);
-  }
-
-  // Share of the remaining candidates that the remaining budget can measure.
-  static double Affordable(const PolicyInput& input) {
-    if (input.max_measurements == 0 || input.expected_decisions == 0) return 1;
-    const double left =
-        static_cast<double>(input.max_measurements) -
-        static_cast<double>(std::min(input.max_measurements, input.measured + input.measuring));
-    const double to_come =
-        static_cast<double>(input.expected_decisions) -
-        static_cast<double>(std::min(input.expected_decisions - 1, input.decided));
-    return left / to_come;
   }
 };
 
@@ -282,7 +313,7 @@ class RiskPolicy final : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
   std::string_view name() const override { return "risk"; }
-  std::string_view version() const override { return "risk/3"; }
+  std::string_view version() const override { return "risk/4"; }
   RiskOptions risk_options() const override { return {p_.alpha, p_.delta, true}; }
 
  private:

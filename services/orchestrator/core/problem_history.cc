@@ -20,6 +20,11 @@ AnchorKernel MakeAnchor(const Candidate& candidate, const CompileFacts& facts,
   return {candidate, facts, speedup == nullptr ? Ratio() : *speedup, MedianTimes(measurement)};
 }
 
+void ProblemHistory::Forecast(std::string_view request_id, const kernelcast::Forecast& forecast) {
+  undecided_.emplace(request_id);
+  routes_.Forecast(request_id, forecast);
+}
+
 void ProblemHistory::Decide(std::string_view request_id, const Decision& decision,
                             const kernelcast::Forecast* forecast) {
   ++decided_;

@@ -32,8 +32,8 @@ AnchorKernel MakeAnchor(const Candidate& candidate, const CompileFacts& facts,
 // A value that is a function of the sequence of calls. Bounded. Not thread-safe.
 class ProblemHistory {
  public:
-  // A candidate outside searches, which may be pruned, has a forecast.
-  void Forecast(std::string_view request_id) { undecided_.emplace(request_id); }
+  // A candidate outside searches, which may be pruned, has a forecast, or a new one.
+  void Forecast(std::string_view request_id, const kernelcast::Forecast& forecast);
   // A candidate outside searches was decided on. `forecast` may be null.
   void Decide(std::string_view request_id, const Decision& decision,
               const kernelcast::Forecast* forecast);

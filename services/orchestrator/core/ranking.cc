@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "services/orchestrator/core/decide.h"
+#include "services/orchestrator/core/draws.h"
 #include "services/orchestrator/core/search_budget.h"
 
 namespace kernelcast::orchestrator {
@@ -19,6 +20,18 @@ bool IsWorthRanking(const Search& search) {
   if (search.counts.pruned == last.nothing_left_among) return false;
   return search.in_flight == search.measuring ||
          search.counts.pruned >= last.nothing_left_among + kPrunedPerRanking;
+}
+
+// One of those that have not lost.
+std::optional<size_t> ChooseByChance(const Search& search, std::span<const PrunedCandidate> pruned,
+                                     std::span<const size_t> indices) {
+  std::vector<size_t> open;
+  for (size_t i = 0; i < pruned.size(); ++i) {
+    if (!pruned[i].lost) open.push_back(indices[i]);
+  }
+  if (open.empty()) return std::nullopt;
+  uint64_t random = DrawState(search.spec.seed, search.counts.measurements);
+  return open[Below(random, open.size())];
 }
 
 // A candidate that the search has pruned. Nothing: its source is not known.
@@ -90,6 +103,7 @@ std::optional<size_t> ChooseSelection(const Search& search,
   input.audit_draw = 1;
   std::vector<PrunedCandidate> pruned;
   std::vector<size_t> indices;
+  bool told_apart = false;
   for (size_t i = 0; i < forecasts.size(); ++i) {
     const auto* forecast = std::get_if<Forecast>(&forecasts[i]);
     const auto known = search.history.find(candidate_ids[i]);
@@ -102,7 +116,9 @@ std::optional<size_t> ChooseSelection(const Search& search,
     pruned.push_back(
         {forecast, decision.win_probability, HasLost(search, known->first, known->second)});
     indices.push_back(i);
+    told_apart = told_apart || search.policy->TellsApart(input);
   }
+  if (!told_apart) return ChooseByChance(search, pruned, indices);
   const std::optional<size_t> best =
       search.strategy->ChooseMeasurement(pruned, input.incumbent_speedup);
   return best ? std::optional(indices[*best]) : std::nullopt;

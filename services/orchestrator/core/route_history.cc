@@ -51,8 +51,46 @@ double ExpectedImprovementPerCost(const Forecast& forecast, double best_speedup)
   return ExpectedImprovement(forecast, best_speedup) / cost;
 }
 
+void RouteHistory::Forecast(std::string_view request_id, const kernelcast::Forecast& forecast) {
+  const auto same = [&](const Known& known) { return known.request_id == request_id; };
+  auto entry = std::find_if(known_.begin(), known_.end(), same);
+  if (entry == known_.end()) {
+    if (known_.size() == kWindow) known_.pop_front();
+    entry = known_.insert(known_.end(), Known{std::string(request_id), {}, {}, 0, 0, 0});
+  }
+  entry->evidence_id = forecast.evidence_id;
+  entry->labels_seen = forecast.labels_seen;
+  entry->expected_log2_speedup = forecast.expected_log2_speedup;
+  entry->stddev_log2_speedup = forecast.stddev_log2_speedup;
+  entry->failure_probability = forecast.failure_probability;
+}
+
+bool RouteHistory::IsSame(const Known& known, const kernelcast::Forecast& forecast, double margin) {
+  if (!known.evidence_id.empty() && !forecast.evidence_id.empty()) {
+    if (known.evidence_id == forecast.evidence_id) return true;
+    // New labels move all forecasts, so those from before cannot be compared.
+    if (known.labels_seen != forecast.labels_seen) return false;
+  }
+  const double ratio = std::log2(1 + margin);
+  const auto differ = [](double a, double b, double by) { return std::abs(a - b) > by; };
+  return !differ(known.expected_log2_speedup, forecast.expected_log2_speedup, ratio) &&
+         !differ(known.stddev_log2_speedup, forecast.stddev_log2_speedup, ratio) &&
+         !differ(known.failure_probability, forecast.failure_probability, margin);
+}
+
+double RouteHistory::ShareWithSameForecast(const kernelcast::Forecast& forecast,
+                                           double margin) const {
+  if (known_.size() < 2) return 0;
+  const auto same = std::count_if(known_.begin(), known_.end(), [&](const Known& known) {
+    return IsSame(known, forecast, margin);
+  });
+  // One of them is the candidate itself.
+  return static_cast<double>(std::max<ptrdiff_t>(0, same - 1)) /
+         static_cast<double>(known_.size() - 1);
+}
+
 void RouteHistory::Decide(std::string_view request_id, const Decision& decision,
-                          const Forecast* forecast) {
+                          const kernelcast::Forecast* forecast) {
   if (forecast == nullptr || !IsDecided(decision)) return;
   scores_.push_back({decision.win_probability,
                      ExpectedImprovementPerCost(*forecast, decision.incumbent_speedup)});
@@ -72,26 +110,37 @@ void RouteHistory::Settle(std::string_view request_id, const Decision& decision,
                speedup > 0 ? std::optional(std::log2(speedup)) : std::nullopt);
 }
 
-double RouteHistory::ShareWithHigherWinProbability(double win_probability) const {
-  if (scores_.empty()) return 0;
-  const auto higher = std::count_if(scores_.begin(), scores_.end(), [&](const Score& score) {
-    return score.win_probability > win_probability;
-  });
-  return static_cast<double>(higher) / static_cast<double>(scores_.size());
+double Rank::ChanceAmong(double share) const {
+  if (equal <= 0) return higher < share ? 1 : 0;
+  return std::clamp((share - higher) / equal, 0.0, 1.0);
 }
 
-double RouteHistory::ShareWithHigherValue(double improvement_per_cost) const {
-  if (scores_.empty()) return 0;
-  const auto higher = std::count_if(scores_.begin(), scores_.end(), [&](const Score& score) {
-    return score.improvement_per_cost > improvement_per_cost;
-  });
-  return static_cast<double>(higher) / static_cast<double>(scores_.size());
+Rank RouteHistory::RankOf(double Score::*of, double value) const {
+  if (scores_.empty()) return {};
+  Rank rank;
+  for (const Score& score : scores_) {
+    rank.higher += score.*of > value ? 1 : 0;
+    rank.equal += score.*of == value ? 1 : 0;
+  }
+  const auto all = static_cast<double>(scores_.size());
+  return {rank.higher / all, rank.equal / all};
+}
+
+Rank RouteHistory::RankByWinProbability(double win_probability) const {
+  return RankOf(&Score::win_probability, win_probability);
+}
+
+Rank RouteHistory::RankByValue(double improvement_per_cost) const {
+  return RankOf(&Score::improvement_per_cost, improvement_per_cost);
 }
 
 std::string RouteHistory::Digest() const {
   double sum = 0;
   for (const Score& score : scores_) sum += score.win_probability + score.improvement_per_cost;
-  return absl::StrCat("scores ", scores_.size(), " ", sum, " ", risk_.Digest());
+  double known = 0;
+  for (const Known& each : known_) known += each.expected_log2_speedup + each.failure_probability;
+  return absl::StrCat("scores ", scores_.size(), " ", sum, " forecasts ", known_.size(), " ", known,
+                      " ", risk_.Digest());
 }
 
 }  // namespace kernelcast::orchestrator

@@ -312,7 +312,10 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationForeca
     search->second.last_sequence = sequence;
     evaluation.labels_at_forecast = search->second.labels;
     if (first) evaluation.labels_at_first_forecast = search->second.labels;
-    if (is_routed) search->second.undecided.insert(event.request_id);
+    if (is_routed) {
+      search->second.undecided.insert(event.request_id);
+      search->second.routes.Forecast(event.request_id, *evaluation.forecast);
+    }
     if (model->has_value()) {
       search->second.counts.model_use.Add(**model);
       CountUnpriced((*model)->token_usage, search->second.counts);
@@ -321,7 +324,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationForeca
     const Candidate& candidate = evaluation.candidate;
     ProblemHistory& history =
         histories_[{candidate.problem_id, candidate.target, evaluation.device_model}];
-    history.Forecast(event.request_id);
+    history.Forecast(event.request_id, *evaluation.forecast);
     evaluation.labels_at_forecast = history.measured();
     if (first) evaluation.labels_at_first_forecast = history.measured();
   }

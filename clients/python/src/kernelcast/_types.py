@@ -243,6 +243,11 @@ class Forecast(_Settled):
         return self.message.forecast.failure_probability
 
     @property
+    def basis(self) -> str:
+        """What the forecast rests on, such as "simulation". "prior_only": nothing is known about the candidate."""
+        return _word(self.message.forecast, "basis", "FORECAST_BASIS_")
+
+    @property
     def bin_scheme(self) -> str:
         return self.message.forecast.bin_scheme_id
 

@@ -97,7 +97,7 @@
     add('fails', f.failure, 'rejected');
     return part('Forecast', grid, definitions([
       ['expected', times(2 ** f.log2) + ', one deviation ' + times(2 ** (f.log2 - f.sd)) + ' to ' + times(2 ** (f.log2 + f.sd))],
-      ['made by', f.backend], ['calibrator', f.calibrator], ['labels seen', f.labels], ['relative to', f.baseline], ['rationale', f.rationale]]));
+      ['made by', f.backend], ['calibrator', f.calibrator], ['rests on', f.basis.replace('_', ' ')], ['labels seen', f.labels], ['relative to', f.baseline], ['rationale', f.rationale]]));
   };
 
   const measurementPart = (candidate, title) => {

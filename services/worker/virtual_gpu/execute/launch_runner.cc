@@ -230,7 +230,11 @@ bool LaunchRunner::InOrder(const GlobalMemory& before, int64_t block_steps, Laun
   }
   if (results.empty()) return false;
   const BlockResult& usual = results.back();
-  counts.counters.Add(usual.counters, launch_.blocks());
+  if (static_cast<double>(results.size()) == launch_.blocks()) {
+    for (const BlockResult& result : results) counts.counters.Add(result.counters, 1);
+  } else {
+    counts.counters.Add(usual.counters, launch_.blocks());
+  }
   counts.block_cycles = usual.cycles;
   counts.hottest_shared = usual.hottest_shared;
   counts.waits = usual.waits;

@@ -96,6 +96,7 @@ TEST_CASE("Forecasts are wide before any label and say so", "[forecaster][embedd
   CHECK(forecast.backend_version == EmbeddedBackend::kVersion);
   CHECK(forecast.calibrator_version == "none");
   CHECK(forecast.expected_log2_speedup == 0);
+  CHECK(forecast.basis == ForecastBasis::kPriorOnly);
 }
 
 TEST_CASE("Recorded candidates are forecast by their estimates before any label",
@@ -113,10 +114,12 @@ TEST_CASE("Recorded candidates are forecast by their estimates before any label"
   CHECK(forecast(RecordedFacts({4000})).expected_log2_speedup == Approx(0).margin(1e-6));
   CHECK(forecast(RecordedFacts({4000, 4000})).expected_log2_speedup == Approx(-0.9));
   const Forecast fast = forecast(RecordedFacts({1000}));
+  CHECK(fast.basis == ForecastBasis::kRecording);
   CHECK(fast.expected_log2_speedup == Approx(1.8));
   CompileFacts not_covered = RecordedFacts({1000});
   not_covered.simulations[0].launches = {{"the candidate", {}, "reads values of a tensor (item)"}};
   const Forecast unknown = forecast(not_covered);
+  CHECK(unknown.basis == ForecastBasis::kPriorOnly);
   CHECK(unknown.expected_log2_speedup == 0);
   CHECK(unknown.stddev_log2_speedup == Approx(StandardDeviation(kPrior)));
   CHECK(fast.stddev_log2_speedup < unknown.stddev_log2_speedup);
@@ -225,6 +228,38 @@ TEST_CASE("Labels of a similar device help one with few or none",
   both.WaitUntilTrained();
   CHECK(both.ForecastNow(input).labels_seen == 6);
   CHECK(world.Rank(both, true) > world.Rank(alone, true) + 0.1);
+}
+
+TEST_CASE("A forecast from labels needs features of the candidate", "[forecaster][embedded]") {
+  const PlantedProblem problem;
+  EmbeddedBackend backend(QuickOptions());
+  Feeder feeder(backend);
+  feeder.ObserveMany(problem, First(problem.Shuffled(3), 20), 0.05, 1, true);
+  const Forecast one = backend.ForecastNow(Input(problem, 5));
+  CHECK(one.basis == ForecastBasis::kLabels);
+  CHECK(one.labels_seen == 20);
+  // Candidates with other features rest on other evidence, those with the same on the same.
+  CHECK(backend.ForecastNow(Input(problem, 6)).evidence_id != one.evidence_id);
+  ForecastInput copy = Input(problem, 5);
+  copy.candidate.source += " // a comment";
+  CHECK(backend.ForecastNow(copy).evidence_id == one.evidence_id);
+
+  // Python candidates that were not recorded: labels shift the forecast, but of all of them alike.
+  std::vector<Forecast> blind;
+  for (const size_t i : {5, 6}) {
+    ForecastInput python = Input(problem, i);
+    python.candidate.kind = CandidateKind::kPython;
+    python.candidate.tunables.clear();
+    python.candidate.flags.clear();
+    python.facts = RecordedFacts({1000});
+    python.facts.simulations.clear();
+    python.reference_facts = python.facts;
+    blind.push_back(backend.ForecastNow(python));
+    CHECK(blind.back().basis == ForecastBasis::kPriorOnly);
+    CHECK(blind.back().labels_seen == 20);
+  }
+  CHECK(blind[0].evidence_id == blind[1].evidence_id);
+  CHECK(blind[0].expected_log2_speedup == blind[1].expected_log2_speedup);
 }
 
 TEST_CASE("Forecasts follow the labels", "[forecaster][embedded]") {
@@ -375,6 +410,7 @@ TEST_CASE("Other problems help one without labels", "[forecaster][embedded]") {
   for (size_t i = 0; i < unseen.size(); ++i) {
     const Forecast forecast = backend.ForecastNow(Input(unseen, i));
     CHECK(forecast.labels_seen == 0);
+    CHECK(forecast.basis == ForecastBasis::kFacts);
     predicted.push_back(forecast.expected_log2_speedup);
     truth.push_back(unseen.Log2Speedup(i));
     width += forecast.stddev_log2_speedup / static_cast<double>(unseen.size());

@@ -64,6 +64,7 @@ Forecast Of(const std::string& backend, double p4, double p5, double failure = 0
   forecast.backend = backend;
   forecast.backend_version = backend + "/1";
   forecast.labels_seen = backend == "embedded" ? 7 : 0;
+  forecast.basis = backend == "embedded" ? ForecastBasis::kFacts : ForecastBasis::kModel;
   return forecast;
 }
 
@@ -103,6 +104,7 @@ TEST_CASE("An open question is sent to both components and pooled", "[forecaster
   CHECK(forecast.backend == "pool");
   CHECK(forecast.backend_version == "pool/1+embedded/1+llm:m/1");
   CHECK(forecast.labels_seen == 7);
+  CHECK(forecast.basis == ForecastBasis::kModel);
   REQUIRE(forecast.components.size() == 2);
   CHECK(forecast.components[0].backend == "embedded");
   CHECK(forecast.components[1].backend == "llm:m");
@@ -125,6 +127,10 @@ TEST_CASE("A settled question is not sent to the model", "[forecaster][pool]") {
   CHECK_FALSE(open(Of("embedded", 0.0, 0.99)));
   // It is in one bin.
   CHECK_FALSE(open(Of("embedded", 0.91, 0.09)));
+  // Nothing is known about the candidate, so the prior settles nothing.
+  Forecast prior = Of("embedded", 0.91, 0.09);
+  prior.basis = ForecastBasis::kPriorOnly;
+  CHECK(open(prior));
 
   fixture.cheap.result = Of("embedded", 0.5, 0.0);
   const Forecast forecast = fixture.AskForecast();

@@ -74,6 +74,46 @@ struct PlantedForecasts {
   std::array<double, 3> least_found;
 };
 
+TEST_CASE("Candidates about which nothing is known are measured, in any order and at any pace") {
+  const bool best_first = GENERATE(true, false);
+  const bool at_once = GENERATE(true, false);
+  const bool in_search = GENERATE(true, false);
+  CAPTURE(best_first, at_once, in_search);
+  World world;
+  uint64_t labels = 0;
+  // Labels shift the forecasts of all candidates alike.
+  world.forecasters.answer = [&](const ForecastQuery& query) -> std::optional<ForecastResult> {
+    Forecast forecast = FakeForecasters::Make(query.candidate, 0.5, 0.3, labels++ / 4);
+    forecast.basis = ForecastBasis::kPriorOnly;
+    forecast.evidence_id = "nothing";
+    return forecast;
+  };
+  world.Start();
+  std::vector<Candidate> kernels = ManyKernels(world.PutToy());
+  kernels.resize(30);
+  std::ranges::sort(kernels, [&](const Candidate& a, const Candidate& b) {
+    return best_first ? ToySpeedup(a) > ToySpeedup(b) : ToySpeedup(a) < ToySpeedup(b);
+  });
+  std::string search;
+  if (in_search) {
+    search = "s1";
+    REQUIRE(world.StartSearch(search, ExternalSearch(kernels[0].problem_id, 100)).ok());
+  }
+  std::vector<World::Answer> answers;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    answers.push_back(world.EvaluateLater(
+        Command(absl::StrCat("r", i), kernels[i], EvaluateMode::kRoute, search)));
+    if (!at_once) answers.back().wait();
+  }
+  for (World::Answer& answer : answers) {
+    const auto record = answer.get();
+    REQUIRE(record.ok());
+    CHECK(std::holds_alternative<Measurement>(record->result));
+    CHECK(record->decision.reason == DecisionReason::kNoForecast);
+    CHECK(record->decision.audit_propensity == 1);
+  }
+}
+
 TEST_CASE("Outside searches, trusted forecasts leave few candidates to measure") {
   const size_t number = GENERATE(0u, 1u, 2u);
   const PlantedSpace& space = Spaces()[number];
@@ -84,8 +124,8 @@ TEST_CASE("Outside searches, trusted forecasts leave few candidates to measure")
       PlantedForecasts{"too high for all", 0.5, 0.3, 0.6, false, {0.75, 0.22, 1}, {1, 1, 0.99}},
       PlantedForecasts{"too low for all", -0.5, 0.3, 0.6, false, {0.22, 0.14, 0.46}, {1, 1, 0.99}},
       PlantedForecasts{"too sure", 0, 0.7, 0.2, false, {0.4, 0.18, 0.65}, {1, 1, 0.99}},
-      // Only audits find far better kernels.
-      PlantedForecasts{"blind", 0, 0, 1, true, {0.15, 0.15, 1}, {0.9, 0.3, 0.99}});
+      // Nothing can be left out.
+      PlantedForecasts{"blind", 0, 0, 1, true, {1, 1, 1}, {1, 1, 1}});
   CAPTURE(space.name, said.name);
   World world;
   world.workers.measure = [&](const Candidate& candidate) {

@@ -37,7 +37,7 @@ TEST_CASE("Expected improvement has its worked values") {
 TEST_CASE("Ranks are among the last candidates") {
   RouteHistory history;
   const Forecast forecast = ForecastOf(1, 0.5);
-  CHECK(history.ShareWithHigherWinProbability(0) == 0);
+  CHECK(history.RankByWinProbability(0).higher == 0);
   for (int i = 0; i < 200; ++i) {
     history.Decide(std::to_string(i), DecisionOf(DecisionReason::kUnpromising, 0.9), &forecast);
   }
@@ -46,10 +46,10 @@ TEST_CASE("Ranks are among the last candidates") {
     history.Decide("last" + std::to_string(i), DecisionOf(DecisionReason::kUnpromising, win),
                    &forecast);
   }
-  CHECK(history.ShareWithHigherWinProbability(0.75) == Approx(0.25).margin(0.02));
-  CHECK(history.ShareWithHigherWinProbability(1) == 0);
-  CHECK(history.ShareWithHigherValue(100) == 0);
-  CHECK(history.ShareWithHigherValue(-1) == 1);
+  CHECK(history.RankByWinProbability(0.75).higher == Approx(0.25).margin(0.02));
+  CHECK(history.RankByWinProbability(1).higher == 0);
+  CHECK(history.RankByValue(100).higher == 0);
+  CHECK(history.RankByValue(-1).higher == 1);
 }
 
 TEST_CASE("A candidate that waits for budget or has no forecast is not yet a decision") {
@@ -57,7 +57,7 @@ TEST_CASE("A candidate that waits for budget or has no forecast is not yet a dec
   const Forecast forecast = ForecastOf(1, 0.5);
   history.Decide("a", DecisionOf(DecisionReason::kBudgetPace, 0.9), &forecast);
   history.Decide("b", DecisionOf(DecisionReason::kNoForecast, 0.9), nullptr);
-  CHECK(history.ShareWithHigherWinProbability(0) == 0);
+  CHECK(history.RankByWinProbability(0).higher == 0);
   CHECK(history.risk().selective_risk().pruned == 0);
 }
 
