@@ -113,7 +113,7 @@ std::vector<std::optional<double>> ReadNoise(const Json& description, size_t out
   return found;
 }
 
-double ReadAmount(const Json& description, const char* field) {
+double DeclaredAmount(const Json& description, const char* field) {
   if (!description.contains(field) || !description[field].is_number()) return 0;
   return std::clamp(description[field].get<double>(), 0.0, 1e18);
 }
@@ -263,8 +263,8 @@ absl::Status PythonTaskPrograms::AddCase(const std::string& description) {
                                                    : Tolerance());
   }
   one.noise = ReadNoise(json, one.outputs.size());
-  one.bytes = ReadAmount(json, "bytes");
-  one.flops = ReadAmount(json, "flops");
+  one.bytes = DeclaredAmount(json, "bytes");
+  one.flops = DeclaredAmount(json, "flops");
   if (!cases_.empty()) {
     if (!SameTypes(one.inputs, cases_[0].inputs) || !SameTypes(one.outputs, cases_[0].outputs)) {
       return UnsupportedTask("has cases with different numbers of tensors or dtypes");
