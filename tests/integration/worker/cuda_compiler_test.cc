@@ -16,9 +16,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/clock.h"
 #include "common/domain/problem.h"
 #include "services/worker/cuda/api/cuda_toolkit.h"
+#include "services/worker/cuda/compiler/standard_headers.h"
 #include "tests/support/services.h"
 
 namespace kernelcast::testing::cuda_compiler_test {
@@ -53,9 +55,13 @@ bool HaveNvrtc() {
 
 class Fixture {
  public:
-  explicit Fixture(CudaCompilerOptions options = {}) : folder_("cuda") {
+  explicit Fixture(CudaCompilerOptions options = {}, const std::string& headers = "")
+      : folder_("cuda") {
     options.process.program = KERNELCAST_BIN_DIR "/kernelcast-cuda-compiler";
     options.process.toolkit = *FindCudaToolkit({KERNELCAST_CUDA_HOME});
+    if (!headers.empty()) {
+      options.process.toolkit.include_directory = headers;
+    }
     options.process.uid = 65534;
     auto artifacts = ArtifactCache::Open(folder_.File("artifacts"), 64 << 20);
     REQUIRE(artifacts.ok());
@@ -267,6 +273,110 @@ TEST_CASE("The headers that nvcc sources include are available", "[integration][
     fixture.Success(absl::StrCat("#include <", header,
                                  ">\nextern \"C\" __global__ void k(int* y) { y[0] = 1; }\n"));
   }
+}
+
+TEST_CASE("Each header of the standard library compiles alone and declares its names",
+          "[integration][slow]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  for (const worker::StandardHeader& header : worker::StandardHeaders()) {
+    INFO(header.name);
+    std::string source = absl::StrCat("#include <", header.name, ">\nnamespace used {\n");
+    for (const std::string& name : header.names) {
+      absl::StrAppend(&source, "using std::", name, ";\n");
+    }
+    absl::StrAppend(&source, "}\nextern \"C\" __global__ void k(int* y) { y[0] = 1; }\n");
+    fixture.Success(source);
+  }
+}
+
+constexpr const char* kStandardNames =
+    "extern \"C\" __global__ void k(float* y, std::int64_t n, uint8_t b, std::size_t s) {\n"
+    "  struct Pair { int a, b; };\n"
+    "  static_assert(offsetof(Pair, b) == 4 && sizeof(std::max_align_t) > 0);\n"
+    "  static_assert(std::is_same_v<std::remove_cvref_t<const float&>, float>);\n"
+    "  std::nullptr_t none = nullptr;\n"
+    "  const float* pointer = NULL;\n"
+    "  y[0] = INT32_MAX + FLT_MAX + CHAR_BIT + b + s + n + (pointer == none);\n"
+    "  y[1] = std::sqrt(y[2]) + std::pow(y[3], 2) + std::fabs(y[4]) + std::abs(y[5]);\n"
+    "  y[2] = std::max(y[1], 2.0f) + std::clamp(y[3], 0.0f, 1.0f) + std::isnan(y[3]) + M_PI_2;\n"
+    "  y[3] = std::numeric_limits<float>::infinity() + std::numeric_limits<int>::max();\n"
+    "  std::array<float, 4> a = {1, 2, 3, 4};\n"
+    "  auto [p, q] = std::make_pair(1, 2.0f);\n"
+    "  auto t = std::make_tuple(1, 2.0f, 3.0);\n"
+    "  auto [t0, t1, t2] = t;\n"
+    "  y[4] = a[1] + p + q + std::get<1>(t) + t0 + t1 + t2 + std::plus<float>{}(1, 2);\n"
+    "  y[5] = std::tuple_size_v<decltype(t)> + std::get<0>(a);\n"
+    "  std::swap(y[1], y[2]);\n"
+    "  float z = std::move(y[3]);\n"
+    "  std::memcpy(y, &z, 4);\n"
+    "  for (int i : {1, 2, 3}) y[i] += std::bit_cast<int>(z);\n"
+    "  y[6] = std::complex<float>(1, 2).imag();\n"
+    "  assert(y[6] == 2);\n"
+    "}\n";
+
+TEST_CASE("All headers of the standard library compile together", "[integration][slow]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  std::string headers;
+  for (const worker::StandardHeader& header : worker::StandardHeaders()) {
+    absl::StrAppend(&headers, "#include <", header.name, ">\n");
+  }
+  fixture.Success(headers + kStandardNames);
+  const std::string unqualified = absl::StrReplaceAll(kStandardNames, {{"std::", ""}});
+  fixture.Success(headers + "using namespace std;\n" + unqualified, {"-std=c++20"});
+}
+
+TEST_CASE("CUB's algorithms of blocks and warps compile", "[integration][slow]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  fixture.Success(
+      "#include <cstdint>\n#include <cub/cub.cuh>\n#include <cuda/std/limits>\n"
+      "extern \"C\" __global__ void k(const float* x, float* y, std::int64_t n) {\n"
+      "  using Sort = cub::BlockRadixSort<float, 256, 4>;\n"
+      "  using Load = cub::BlockLoad<float, 256, 4, cub::BLOCK_LOAD_VECTORIZE>;\n"
+      "  __shared__ typename cub::BlockReduce<float, 256>::TempStorage reduce;\n"
+      "  __shared__ typename cub::BlockScan<int, 256>::TempStorage scan;\n"
+      "  __shared__ typename cub::WarpReduce<float>::TempStorage warp[8];\n"
+      "  __shared__ union { typename Sort::TempStorage sort; typename Load::TempStorage load; } "
+      "u;\n"
+      "  float items[4];\n"
+      "  int before;\n"
+      "  Load(u.load).Load(x, items);\n"
+      "  __syncthreads();\n"
+      "  Sort(u.sort).Sort(items);\n"
+      "  cub::BlockScan<int, 256>(scan).ExclusiveSum(threadIdx.x & 1, before);\n"
+      "  const float sum = cub::BlockReduce<float, 256>(reduce).Sum(items[0]);\n"
+      "  y[threadIdx.x] = sum + before + cub::WarpReduce<float>(warp[threadIdx.x / 32]).Sum(sum);\n"
+      "}\n");
+}
+
+TEST_CASE("A missing header of NVIDIA's is named with its package", "[integration]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  const CompileError cub = fixture.Refusal("#include <cub/no_such.cuh>\n");
+  CHECK(cub.stage == CompileStage::kAdmission);
+  CHECK_THAT(cub.log, Catch::Contains("cub/no_such.cuh") && Catch::Contains("nvidia-cuda-cccl"));
+  CHECK_THAT(fixture.Refusal("#include <curand_no_such.h>\n").log,
+             Catch::Contains("nvidia-curand"));
+  CHECK_THAT(fixture.Refusal("#include <vector>\n").log, !Catch::Contains("nvidia"));
+}
+
+TEST_CASE("Headers of the standard library that need a missing package name it", "[integration]") {
+  if (!HaveNvrtc()) return;
+  const TemporaryFolder folder("headers");
+  for (const char* header : {"cuda_fp16.h", "vector_types.h"}) {
+    std::ofstream(folder.File(header)) << "\n";
+  }
+  Fixture fixture({}, folder.path().string());
+  for (const char* header : {"cstdint", "type_traits", "tuple", "cuda_runtime.h"}) {
+    const CompileError error = fixture.Refusal(absl::StrCat("#include <", header, ">\n"));
+    CHECK(error.stage == CompileStage::kAdmission);
+    CHECK_THAT(error.log, Catch::Contains("nvidia-cuda-cccl"));
+  }
+  fixture.Success(
+      "#include <cmath>\nextern \"C\" __global__ void k(float* y) "
+      "{ y[0] = std::sqrt(y[1]); }\n");
 }
 
 TEST_CASE("NVRTC accepts every allowed flag", "[integration][slow]") {

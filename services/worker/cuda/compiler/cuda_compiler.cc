@@ -19,6 +19,7 @@
 #include "services/worker/cuda/compiler/admission.h"
 #include "services/worker/cuda/compiler/cubin.h"
 #include "services/worker/cuda/compiler/kernel_parameters.h"
+#include "services/worker/cuda/compiler/standard_headers.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -77,12 +78,50 @@ std::string QuotedNames(const std::vector<CubinKernel>& kernels) {
   return names;
 }
 
+// NVIDIA's Python packages by the start of the names of their headers.
+constexpr std::pair<std::string_view, std::string_view> kPackages[] = {
+    {"cub/", "nvidia-cuda-cccl"},
+    {"cuda/", "nvidia-cuda-cccl"},
+    {"nv/", "nvidia-cuda-cccl"},
+    {"thrust/", "nvidia-cuda-cccl"},
+    {"crt/", "nvidia-cuda-crt"},
+    {"curand", "nvidia-curand"},
+    {"cooperative_groups", "nvidia-cuda-runtime"},
+};
+
 std::optional<std::string> CheckHeaders(const HeaderArchive& headers,
                                         std::span<const IncludedFile> included) {
   for (const IncludedFile& file : included) {
+    const std::string name = file.name.substr(0, 200);
     if (!headers.Has(file.name)) {
-      return absl::StrCat("#include of '", file.name.substr(0, 200), "': there is no such header; ",
-                          "only ", std::string(kAllowedHeaders), " can be included");
+      for (const auto& [start, package] : kPackages) {
+        if (std::string_view(name).substr(0, start.size()) == start) {
+          return absl::StrCat("#include of '", name, "': this CUDA toolkit has no such header; ",
+                              "headers of this kind come with NVIDIA's package ",
+                              std::string(package));
+        }
+      }
+      return absl::StrCat("#include of '", name, "': there is no such header; only ",
+                          std::string(kAllowedHeaders), " can be included");
+    }
+  }
+  return std::nullopt;
+}
+
+// A header of the standard library may include one of CCCL, which a toolkit may lack.
+std::optional<std::string> CheckStandardHeaders(const HeaderArchive& headers,
+                                                std::span<const IncludedFile> included) {
+  for (const StandardHeader& header : StandardHeaders()) {
+    if (std::any_of(included.begin(), included.end(),
+                    [&](const IncludedFile& file) { return file.name == header.name; })) {
+      const auto next = IncludedFiles(header.text);
+      auto problem = CheckHeaders(headers, next);
+      if (!problem) {
+        problem = CheckStandardHeaders(headers, next);
+      }
+      if (problem) {
+        return absl::StrCat("<", header.name, ">: ", *problem);
+      }
     }
   }
   return std::nullopt;
@@ -270,8 +309,11 @@ absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& sour
   if (source.find('\0') != std::string::npos) {
     return Refused(CompileStage::kAdmission, "the source holds a NUL");
   }
-  if (auto problem = CheckHeaders(*headers_, IncludedFiles(source))) {
-    return Refused(CompileStage::kAdmission, *problem);
+  const std::vector<IncludedFile> included = IncludedFiles(source);
+  for (const auto check : {CheckHeaders, CheckStandardHeaders}) {
+    if (auto problem = check(*headers_, included)) {
+      return Refused(CompileStage::kAdmission, *problem);
+    }
   }
 
   const compiler_wire::CompileRequest request = RequestOf(source, flags, architecture);

@@ -12,7 +12,9 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/file.h"
 #include "common/base/hash.h"
 #include "services/worker/cuda/compiler/standard_headers.h"
@@ -33,6 +35,17 @@ bool IsForHosts(std::string_view name) {
   return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](std::string_view prefix) {
     return name.substr(0, prefix.size()) == prefix;
   });
+}
+
+// CUB's header of everything without its algorithms that a host launches, which NVRTC refuses.
+std::string ForDevices(std::string_view cub) {
+  std::string text;
+  for (const auto line : absl::StrSplit(absl::string_view(cub.data(), cub.size()), '\n')) {
+    const bool for_hosts = absl::StrContains(line, "<cub/device/") ||
+                           absl::StrContains(line, "<cub/util_allocator.cuh>");
+    absl::StrAppend(&text, for_hosts ? "" : line, "\n");
+  }
+  return text;
 }
 
 absl::Status Unavailable(const char* what) {
@@ -91,6 +104,9 @@ absl::StatusOr<std::unique_ptr<HeaderArchive>> HeaderArchive::Read(
   Collect(root / "cccl", false, texts);
   if (texts.count("cuda_fp16.h") == 0) {
     return absl::NotFoundError(absl::StrCat("no cuda_fp16.h in ", include_directory));
+  }
+  if (const auto cub = texts.find("cub/cub.cuh"); cub != texts.end()) {
+    cub->second = ForDevices(cub->second);
   }
   for (const StandardHeader& header : StandardHeaders()) {
     texts[header.name] = header.text;

@@ -2,17 +2,21 @@
 #define KERNELCAST_SERVICES_WORKER_CUDA_COMPILER_STANDARD_HEADERS_H_
 
 #include <span>
+#include <string>
+#include <vector>
 
 namespace kernelcast::worker {
 
 struct StandardHeader {
-  const char* name;
-  const char* text;
+  std::string name;
+  std::string text;
+  // What it declares in namespace std.
+  std::vector<std::string> names;
 };
 
-// Headers that sources for nvcc often include and NVRTC lacks: integer types, limits, and empty
-// ones for built-in features. They include <cuda_runtime.h> and <cuda.h>, since the toolkit's
-// versions are for hosts.
+// Headers that sources for nvcc often include and NVRTC lacks: the parts of the standard library
+// that device code can use, and <cuda_runtime.h> and <cuda.h>, since the toolkit's versions are for
+// hosts. Many include headers of CCCL.
 std::span<const StandardHeader> StandardHeaders();
 
 }  // namespace kernelcast::worker

@@ -91,6 +91,20 @@ TEST_CASE("Included headers are reachable under the names used") {
   }
 }
 
+TEST_CASE("CUB's algorithms for hosts are left out of its header of everything") {
+  const Toolkit toolkit;
+  Write(toolkit.folder(), "cccl/cub/cub.cuh",
+        "#include <cub/block/block_scan.cuh>\n#include <cub/device/device_scan.cuh>\n"
+        "#  include <cub/util_allocator.cuh>\nint cub;\n");
+  Write(toolkit.folder(), "cccl/cub/block/block_scan.cuh", "int scan;\n");
+  Write(toolkit.folder(), "cccl/cub/device/device_scan.cuh", "host\n");
+  const auto archive = toolkit.Read();
+  CHECK(archive->Text("cub/cub.cuh") == "#include <cub/block/block_scan.cuh>\n\n\nint cub;\n\n");
+  const std::vector<IncludedFile> cub = {{"cub/cub.cuh", false}};
+  CHECK(Names(archive->Reach(cub)) ==
+        std::vector<std::string>{"cub/block/block_scan.cuh", "cub/cub.cuh"});
+}
+
 TEST_CASE("The hash covers the content") {
   const Toolkit toolkit;
   const std::string before = toolkit.Read()->hash();
