@@ -99,7 +99,8 @@ class Filler {
       case FieldDescriptor::CPPTYPE_ENUM: {
         // Zero means "unspecified" everywhere.
         const auto& type = *field->enum_type();
-        r.SetEnum(&message, field, type.value(1 + Below(type.value_count() - 1)));
+        const auto* const value = type.value(1 + Below(type.value_count() - 1));
+        many ? r.AddEnum(&message, field, value) : r.SetEnum(&message, field, value);
         break;
       }
       case FieldDescriptor::CPPTYPE_STRING: {
