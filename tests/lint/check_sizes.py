@@ -19,6 +19,7 @@ SOURCE = (".c", ".cc", ".cmake", ".css", ".cu", ".cuh", ".go", ".h", ".html", ".
 LONGER = {
     "proto/kernelcast/v1/kernel.proto": "the messages that services share",
     "proto/kernelcast/v1/orchestrator.proto": "the calls of one service and their messages",
+    "services/orchestrator/core/state.cc": "what each event of the log changes",
 }
 
 

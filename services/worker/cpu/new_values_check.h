@@ -110,7 +110,7 @@ class NewValuesCheck {
   const MeasureOptions& options_;
 
   Rounds known_;
-  bool brief_ = false;       // see TooSlowForAllRounds
+  bool brief_ = false;  // see TooSlowForAllRounds
   UncalledTime uncalled_;
   int rounds_ = 0;           // of each kind, those that do not count included
   int restless_rounds_ = 0;  // of all kinds

@@ -150,7 +150,7 @@ TEST_CASE("Clients that do not read replies keep nobody waiting", "[gateway][htt
 TEST_CASE("Connections above the limit are closed", "[gateway][http]") {
   const ServerWorld world({.max_connections = 10});
   {
-    const SlowClients all(world.server->address(), 10, "GET /he");
+    const SlowClients all(world.server->address(), 10, "GET /hea");
     kernelcast::testing::HttpConnection further(world.server->address());
     CHECK(further.ReadAll().empty());
   }
