@@ -8,9 +8,9 @@
 
 namespace kernelcast {
 
-// Time that a waiting loop has passed while this process ran. A loop that looks every few
-// milliseconds and finds half a second gone was stopped itself (a paused machine, a throttled
-// container); of such a gap only `longest_gap_ns` counts. Not thread-safe.
+// Measures how long a polling loop has waited, without pauses of this process. A poll that comes
+// much later than planned means that the process was paused, such as with its virtual machine. At
+// most `longest_gap_ns` of such a gap count. Not thread-safe.
 class AwakeTime {
  public:
   explicit AwakeTime(const Clock& clock = Clock::Real(), int64_t longest_gap_ns = 200'000'000)
