@@ -118,6 +118,8 @@ struct Tolerance {
   // Infinities that agree with the same infinity.
   enum class Infinities { kBoth, kNegative, kNone };
   Infinities infinities = Infinities::kBoth;
+  // Whether NaN agrees with an expected NaN. Only where a task's own code decides in the end.
+  bool nan_agrees = false;
   // Whether an output of zeros is wrong where not all expected values are zero.
   bool not_all_zero = false;
 };

@@ -241,7 +241,7 @@ Tolerance TaskTolerance(const PythonTask& task, const PythonTask::Case& task_cas
                       dtype == DataType::kFloat8E4m3 || dtype == DataType::kFloat8E5m2;
   if (HasChecker(task.format)) {
     const double bound = narrow ? 5e-2 : 1e-2;
-    return {.atol = bound, .rtol = bound};
+    return {.atol = bound, .rtol = bound, .nan_agrees = true};
   }
   // KernelBench, eval.py: get_tolerance_for_precision.
   const double bound = narrow ? 1e-2 : 1e-4;

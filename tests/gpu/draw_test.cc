@@ -202,7 +202,7 @@ TEST_CASE("The device judges outputs by every rule like the host") {
   const TensorLayout layout{.dtype = DataType::kFloat32, .shape = {kCount}};
   using Infinities = Tolerance::Infinities;
   const Tolerance plain{.atol = 1e-2, .rtol = 1e-2, .normwise = 0, .scaled = false};
-  std::vector<Tolerance> tolerances(6, plain);
+  std::vector<Tolerance> tolerances(7, plain);
   tolerances[1].larger_of_both = true;
   tolerances[2].matched_ratio = 0.99;
   tolerances[3].matched_ratio = 0.99;
@@ -210,6 +210,7 @@ TEST_CASE("The device judges outputs by every rule like the host") {
   tolerances[4].infinities = Infinities::kNegative;
   tolerances[5].infinities = Infinities::kNone;
   tolerances[5].not_all_zero = true;
+  tolerances[6].nan_agrees = true;
   using Change = std::function<void(std::vector<float> & got, std::vector<double> & right)>;
   const std::vector<Change> changes = {
       [](auto&, auto&) {},
@@ -226,6 +227,8 @@ TEST_CASE("The device judges outputs by every rule like the host") {
         for (size_t i = 0; i < got.size(); i += 50) got[i] += 1;
       },
       [](auto& got, auto&) { got[77] = NAN; },
+      [](auto& got, auto& right) { got[77] = NAN, right[77] = NAN; },
+      [](auto& got, auto& right) { got[77] = 1, right[77] = NAN; },
       [](auto& got, auto&) { got[77] = kInfinity; },
       [](auto& got, auto& right) { got[77] = kInfinity, right[77] = kInfinity; },
       [](auto& got, auto& right) { got[77] = -kInfinity, right[77] = -kInfinity; },

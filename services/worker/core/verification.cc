@@ -205,6 +205,7 @@ ExpectedTensor::ExpectedTensor(const TensorLayout& layout, const Tolerance& tole
 
 bool ExpectedTensor::Agrees(int64_t i, double got) const {
   const double want = real_[static_cast<size_t>(i)];
+  if (std::isnan(want)) return tolerance_.nan_agrees && std::isnan(got);
   if (std::isinf(want)) {
     const bool allowed = tolerance_.infinities == Tolerance::Infinities::kBoth ||
                          (tolerance_.infinities == Tolerance::Infinities::kNegative && want < 0);
@@ -374,6 +375,7 @@ void Sentinels::Plant(const ExpectedTensor& expected, int count, SecretRandom& r
         continue;
       }
       const double right = expected.value(i);
+      if (std::isnan(right)) continue;
       double other = expected.value(static_cast<int64_t>(random.Below(n)));
       T wrong{};
       if constexpr (kIsReal<T>) {

@@ -97,7 +97,8 @@ double NormwiseLimit(const Tolerance& tolerance, DataType dtype, int64_t element
 
 // Compares a whole output. An element agrees when |got - expected| <= atol * max(1, rms(expected))
 // + rtol * |expected|; without the factor max(1, rms) if the tolerance is not scaled. NaN agrees
-// with nothing, an infinity only with the same infinity. The tensor agrees when all elements do and
+// with nothing, or with NaN if the tolerance says so; an infinity only with the same infinity. The
+// tensor agrees when all elements do and
 // ||got - expected|| <= NormwiseLimit * ||expected|| over the finite elements; it is not checked
 // if the expected values are within atol of zero. Integers are compared exactly if no tolerance is
 // given. Tolerance has further rules, among them a share of elements that may disagree: a verdict
@@ -109,8 +110,8 @@ TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std:
 // Wrong values planted in an output before a call and checked after it.
 class Sentinels {
  public:
-  // Plants at most `count` values at random positions. Each differs from the right value by more
-  // than the tolerance and looks like data.
+  // Plants at most `count` values at random positions, none where NaN is expected. Each differs
+  // from the right value by more than the tolerance and looks like data.
   void Plant(const ExpectedTensor& expected, int count, SecretRandom& random,
              std::span<std::byte> output);
 

@@ -205,7 +205,8 @@ void Compare(DataType dtype, const Parameters& parameters) {
   for (int64_t i = 0; i < n; ++i) {
     const double g = worker::ElementAt(dtype, got, i);
     const double e = worker::ElementAt(kept_dtype, expected, i);
-    bool agrees = g == e && (rule.infinities == 0 || (rule.infinities == 1 && e < 0));
+    bool agrees = (g == e && (rule.infinities == 0 || (rule.infinities == 1 && e < 0))) ||
+                  (rule.nan_agrees != 0 && std::isnan(g) && std::isnan(e));
     result->nonzero += g != 0 ? 1 : 0;
     if (std::isfinite(g) && std::isfinite(e)) {
       const double error = std::abs(g - e);

@@ -206,6 +206,70 @@ TEST_CASE("A task whose checker refuses its own reference is at fault", "[slow]"
              Catch::Contains("refuses its own reference") && Catch::Contains("never"));
 }
 
+// A folder whose reference and checker are in `reference`.
+Problem GpuModeTask(const std::string& reference) {
+  return ParseProblem({{"task.yml",
+                        "files:\n  - {name: reference.py, source: reference.py}\n"
+                        "tests:\n  - {n: 64, seed: 1}\nbenchmarks:\n  - {n: 4096, seed: 2}\n"},
+                       {"reference.py",
+                        "import torch\ndef generate_input(n, seed):\n"
+                        "    generator = torch.Generator(device='cuda').manual_seed(seed)\n"
+                        "    return torch.randn(n, device='cuda', generator=generator)\n" +
+                            reference}})
+      .value();
+}
+
+std::string CustomKernel(const std::string& body) {
+  return "import torch\ndef custom_kernel(data):\n" + body;
+}
+
+TEST_CASE("A checker decides about NaN that the reference yields", "[slow]") {
+  if (!HaveTorch()) return;
+  const Problem roots = GpuModeTask(
+      "def ref_kernel(data):\n    return data.sqrt()\n"
+      "def check_implementation(data, output):\n"
+      "    return torch.allclose(output, ref_kernel(data), equal_nan=True), 'not the root'\n");
+  CheckRight(roots, CustomKernel("    return data ** 0.5\n"));
+  const auto zeros =
+      MeasureAs<WrongResult>(roots, CustomKernel("    return data.clamp(min=0).sqrt()\n"));
+  CHECK_THAT(zeros.rule, Catch::Contains("not the root"));
+  MeasureAs<WrongResult>(roots, CustomKernel("    return data.sqrt() * 1.5\n"));
+  MeasureAs<WrongResult>(roots, CustomKernel("    return data * float('nan')\n"));
+
+  // The first element may be anything.
+  const Problem ratios = GpuModeTask(
+      "def ref_kernel(data):\n    s = data / data.roll(1)\n    s[0] = float('nan')\n"
+      "    return s, data.sum(0, keepdim=True)\n"
+      "def check_implementation(data, output):\n    wanted = ref_kernel(data)\n"
+      "    good = torch.allclose(output[0][1:], wanted[0][1:], rtol=1e-3)\n"
+      "    return good and torch.allclose(output[1], wanted[1], atol=1e-3), 'differs'\n");
+  CheckRight(ratios, CustomKernel("    return data / data.roll(1), data.sum().reshape(1)\n"));
+  MeasureAs<WrongResult>(ratios,
+                         CustomKernel("    return data / data.roll(2), data.sum().reshape(1)\n"));
+}
+
+TEST_CASE("A reference whose NaN its checker refuses is at fault", "[slow]") {
+  if (!HaveTorch()) return;
+  const Problem problem = GpuModeTask(
+      "def ref_kernel(data):\n    return data.sqrt()\n"
+      "def check_implementation(data, output):\n"
+      "    return torch.allclose(output, ref_kernel(data)), 'not the root'\n");
+  const auto measured =
+      TryMeasure(problem, PythonCandidate(problem, CustomKernel("    return data.sqrt()\n")));
+  REQUIRE(absl::IsFailedPrecondition(measured.status()));
+  CHECK_THAT(std::string(measured.status().message()),
+             Catch::Contains("refuses its own reference"));
+}
+
+TEST_CASE("A task without a checker whose reference yields NaN is at fault", "[slow]") {
+  if (!HaveTorch()) return;
+  const Problem problem = Definition("import torch\\ndef run(x):\\n    return (x - 10).sqrt()\\n");
+  const auto measured =
+      TryMeasure(problem, PythonCandidate(problem, "def run(x):\n    return (x - 10).sqrt()\n"));
+  REQUIRE(absl::IsFailedPrecondition(measured.status()));
+  CHECK_THAT(std::string(measured.status().message()), Catch::Contains("yields NaN"));
+}
+
 TEST_CASE("A GPU MODE candidate has neither the reference nor the checker in its process",
           "[slow]") {
   if (!HaveTorch()) return;

@@ -12,7 +12,8 @@ ComparisonRule CudaExpected::Rule() const {
           .rtol = tolerance.rtol,
           .max_error = tolerance.max_error,
           .larger_of_both = tolerance.larger_of_both ? 1 : 0,
-          .infinities = static_cast<int32_t>(tolerance.infinities)};
+          .infinities = static_cast<int32_t>(tolerance.infinities),
+          .nan_agrees = tolerance.nan_agrees ? 1 : 0};
 }
 
 DataType KeptType(DataType dtype, bool python_task) {

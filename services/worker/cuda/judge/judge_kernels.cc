@@ -40,7 +40,7 @@ struct Comparison {
   u64 mismatches; u64 first; u64 unwritten; u64 non_finite; double error_squares; u64 intolerable;
   u64 nonzero; Variation variation;
 };
-struct Rule { double absolute; double rtol; double max_error; int larger_of_both; int infinities; };
+struct Rule { double absolute; double rtol; double max_error; int larger_of_both; int infinities; int nan_agrees; };
 
 __device__ double SumOverBlock(double value) {
   __shared__ double parts[32];
@@ -130,7 +130,8 @@ __device__ void CompareReal(const T* got, const void* expected, bool wide, long 
         sums.error_squares += error * error;
       }
     } else {
-      agrees = g == e && (rule.infinities == 0 || (rule.infinities == 1 && e < 0));
+      agrees = (g == e && (rule.infinities == 0 || (rule.infinities == 1 && e < 0))) ||
+               (rule.nan_agrees && isnan(g) && isnan(e));
       intolerable += !agrees && (!g_finite || rule.max_error > 0);
     }
     nonzero += g != 0;

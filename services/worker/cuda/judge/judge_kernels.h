@@ -61,6 +61,7 @@ struct ComparisonRule {
   double max_error = 0;  // 0: unlimited
   int32_t larger_of_both = 0;
   int32_t infinities = 0;  // Tolerance::Infinities
+  int32_t nan_agrees = 0;
 };
 
 // Launches kernels on the device's stream. Functions return at once; results are available after
@@ -84,8 +85,8 @@ class JudgeKernels {
   // Compares `count` elements of `dtype` with elements of `kept`, which is float32 or float64 for
   // floating-point types and `dtype` for integers, by
   // |got - expected| <= absolute + rtol * |expected|, or by another rule.
-  // NaN agrees with nothing, an infinity only with the same infinity. `poison` is the word that the
-  // output was filled with. `result` points to a TensorComparison on the device, which is reset
+  // NaN agrees at most with NaN, an infinity only with the same infinity. `poison` is the word that
+  // the output was filled with. `result` points to a TensorComparison on the device, which is reset
   // first.
   struct Comparison {
     DataType dtype = DataType::kFloat32;

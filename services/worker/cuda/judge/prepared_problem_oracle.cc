@@ -170,7 +170,7 @@ absl::Status CudaPreparedProblem::DescribeExpected(std::span<const OracleCall> c
         continue;
       }
       const ExpectedStatistics& of = found[c * outputs + i];
-      if (of.nan > 0) {
+      if (of.nan > 0 && !output.tolerance.nan_agrees) {
         return absl::FailedPreconditionError(
             absl::StrCat(OracleText(calls[c]), " yields ", of.nan, " NaN in output ",
                          problem_.outputs[i].name, ", which no candidate can match"));

@@ -69,6 +69,27 @@ TEST_CASE("NaN matches nothing and an infinity matches itself") {
   CHECK_FALSE(Compare<float>(with_nan, {nan, 1}).ok);
 }
 
+TEST_CASE("NaN agrees with an expected NaN where the tolerance says so") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tolerance tolerance{.atol = 1e-2, .rtol = 1e-2, .nan_agrees = true};
+  const ExpectedTensor expected = Expect({std::nan(""), 1, 2}, tolerance);
+  CHECK(expected.rms() == std::sqrt(2.5));
+  CHECK(Compare<float>(expected, {nan, 1, 2}).ok);
+  CHECK(Compare<float>(expected, {-nan, 1, 2}).normwise_error == 0);
+  CHECK(Compare<float>(expected, {0, 1, 2}).mismatches == 1);
+  CHECK(Compare<float>(expected, {nan, nan, 2}).mismatches == 1);
+  CHECK(Compare<float>(expected, {nan, 1, 3}).mismatches == 1);
+  CHECK(Compare<float>(Expect({std::nan("")}, tolerance), {nan}).ok);
+
+  // Wrong values are planted elsewhere only.
+  SecretRandom random("test");
+  std::vector<float> output(3, 0);
+  Sentinels sentinels;
+  sentinels.Plant(expected, 64, random, std::as_writable_bytes(std::span(output)));
+  CHECK(sentinels.planted() == 2);
+  CHECK(output[0] == 0);
+}
+
 TEST_CASE("A value that overflows the declared type is an infinity") {
   const ExpectedTensor expected = Expect({1e200, -1e39, 1});
   CHECK(Compare<float>(expected, {HUGE_VALF, -HUGE_VALF, 1}).ok);

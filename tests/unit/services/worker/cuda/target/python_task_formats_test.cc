@@ -107,6 +107,32 @@ TEST_CASE("A GPU MODE task's own checker decides on a device where several resul
   CHECK_THAT(crash.output_tail, Catch::Contains("No module named 'reference'"));
 }
 
+TEST_CASE("A checker decides on a device about NaN that the reference yields") {
+  if (!HaveTaskPython()) return;
+  const Problem problem =
+      ParseProblem({{"task.yml",
+                     "files:\n  - {name: reference.py, source: reference.py}\n"
+                     "tests:\n  - {n: 64, seed: 1}\nbenchmarks:\n  - {n: 256, seed: 2}\n"},
+                    {"reference.py",
+                     "import torch\ndef generate_input(n, seed):\n"
+                     "    generator = torch.Generator(device='cuda').manual_seed(seed)\n"
+                     "    return torch.randn(n, device='cuda', generator=generator)\n"
+                     "def ref_kernel(data):\n    return data.sqrt()\n"
+                     "def check_implementation(data, output):\n"
+                     "    good = torch.allclose(output, ref_kernel(data), equal_nan=True)\n"
+                     "    return good, 'not the root'\n"}})
+          .value();
+  TaskSubject subject;
+  REQUIRE(subject.Take(problem).ok());
+  const auto custom = [](const std::string& body) {
+    return "def custom_kernel(data):\n    return " + body + "\n";
+  };
+  CheckRight(subject.Measure(custom("data ** 0.5")));
+  const auto zeros = subject.MeasureAs<WrongResult>(custom("data.clamp(min=0).sqrt()"));
+  CHECK_THAT(zeros.rule, Catch::Contains("not the root"));
+  subject.MeasureAs<WrongResult>(custom("data.sqrt() * 1.5"));
+}
+
 TEST_CASE("A task whose checker refuses its own reference on a device is at fault") {
   if (!HaveTaskPython()) return;
   const Problem problem =
