@@ -181,10 +181,9 @@ bool Judgement::CheckCorrectness() {
 }
 
 bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
-  const Problem& problem = prepared_.problem();
   ++correctness_cases_;
   std::vector<Poison> poisons;
-  for (size_t i = 0; i < problem.outputs.size(); ++i) {
+  for (size_t i = 0; i < check.expected.size(); ++i) {
     poisons.push_back({kind, poison_random_.Next()});
     FillPoison(kind, poisons.back().seed, check.expected[i],
                prepared_.Output(Owner::kCandidate, check.index, i));
@@ -217,7 +216,7 @@ bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
   if (!calls_.AskChecker(check.index, wrong.rule, refused)) {
     return false;
   }
-  for (size_t i = 0; i < problem.outputs.size(); ++i) {
+  for (size_t i = 0; i < check.expected.size(); ++i) {
     const TensorVerdict verdict = CompareTensor(
         check.expected[i], prepared_.Output(Owner::kCandidate, check.index, i), poisons[i]);
     const bool unwritten = verdict.cause == WrongResult::Cause::kNotWritten;
@@ -231,7 +230,7 @@ bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
       if (trivial) wrong.rule = *trivial;
       if (wrong.rule.empty()) wrong.rule = prepared_.RuleOf(check.expected[i].tolerance());
       wrong.cause = trivial ? WrongResult::Cause::kNormwise : verdict.cause;
-      wrong.output = problem.outputs[i].name;
+      wrong.output = prepared_.OutputName(i, check.spec.axes);
       wrong.mismatches = verdict.mismatches;
       wrong.elements = static_cast<uint64_t>(check.expected[i].elements());
       wrong.index = verdict.index;
@@ -242,14 +241,14 @@ bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
       return calls_.Settle(wrong);
     }
   }
-  wrong.output = problem.outputs.front().name;
+  wrong.output = prepared_.OutputName(0, check.spec.axes);
   return !refused || calls_.Settle(wrong);
 }
 
 bool Judgement::CheckLargestCase() {
   const auto outputs_of = [this](const PreparedProblem::CheckCase& check) {
     std::vector<std::string_view> outputs;
-    for (size_t i = 0; i < prepared_.problem().outputs.size(); ++i) {
+    for (size_t i = 0; i < check.expected.size(); ++i) {
       const std::span<std::byte> output = prepared_.Output(Owner::kCandidate, check.index, i);
       outputs.emplace_back(reinterpret_cast<const char*>(output.data()), output.size());
     }

@@ -332,15 +332,15 @@ absl::Status PreparedProblem::RunOracle(const Program& oracle, const CancelToken
           absl::StrCat("the problem's oracle returned ", result.status, " (", what, ")"));
     }
     expected.clear();
-    for (size_t i = 0; i < problem_.outputs.size(); ++i) {
-      const auto& record = oracle_table_[index].tensors[problem_.inputs.size() + i];
+    for (size_t i = 0; i < output_layouts_[index].size(); ++i) {
+      const auto& record = oracle_table_[index].tensors[oracle_table_[index].inputs + i];
       KC_ASSIGN_OR_RETURN(const Tolerance tolerance, Tensors().ToleranceOf(i, spec.axes));
       expected.emplace_back(output_layouts_[index][i], tolerance,
                             outputs.Span(record.offset, static_cast<int64_t>(record.bytes)),
                             Tensors().NoiseOf(i, spec.axes, tolerance));
       if (expected.back().has_nan() && !tolerance.nan_agrees) {
         return absl::FailedPreconditionError(
-            absl::StrCat("the problem's oracle yields NaN in output ", problem_.outputs[i].name,
+            absl::StrCat("the problem's oracle yields NaN in output ", OutputName(i, spec.axes),
                          " (", what, "), which no candidate can match"));
       }
     }
@@ -402,7 +402,7 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
       }
       least_ns = std::min(least_ns, result.ns);
     }
-    for (size_t i = 0; i < problem_.outputs.size(); ++i) {
+    for (size_t i = 0; i < expected.size(); ++i) {
       const TensorVerdict verdict =
           CompareTensor(expected[i], Output(Owner::kReference, index, i), std::nullopt);
       if (!verdict.ok) {
@@ -410,7 +410,7 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
             task_ != nullptr ? "the task's reference gave other results when it was called again, "
                                "beyond its own tolerance, in output "
                              : "the problem's reference disagrees with its oracle in output ",
-            problem_.outputs[i].name, " (", what, "): ", verdict.mismatches,
+            OutputName(i, spec.axes), " (", what, "): ", verdict.mismatches,
             " mismatches, the first at ", verdict.index, ": ", verdict.got, " instead of ",
             verdict.expected, "; normwise error ", verdict.normwise_error));
       }
@@ -453,11 +453,12 @@ absl::StatusOr<std::optional<std::string>> PreparedProblem::AskChecker(Owner own
                                                                        const CancelToken& cancel) {
   PythonChecker::Tensors inputs;
   PythonChecker::Tensors outputs;
-  for (size_t i = 0; i < problem_.inputs.size(); ++i) {
-    const runner::TensorRecord& record = table_[case_index].tensors[i];
+  const runner::CaseRecord& call = table_[case_index];
+  for (size_t i = 0; i < call.inputs; ++i) {
+    const runner::TensorRecord& record = call.tensors[i];
     inputs.emplace_back(inputs_.Span(record.offset, static_cast<int64_t>(record.bytes)));
   }
-  for (size_t i = 0; i < problem_.outputs.size(); ++i) {
+  for (size_t i = 0; i < call.outputs; ++i) {
     outputs.emplace_back(Output(owner, case_index, i));
   }
   return checker_->Check(task_calls_[case_index], inputs, outputs, cancel);
@@ -511,20 +512,20 @@ void PreparedProblem::ClearOutputs() {
 
 std::span<std::byte> PreparedProblem::Output(Owner owner, uint32_t case_index,
                                              size_t output) const {
-  const auto& record = table_[case_index].tensors[problem_.inputs.size() + output];
+  const auto& record = table_[case_index].tensors[table_[case_index].inputs + output];
   const MemoryFile& file = owner == Owner::kCandidate ? candidate_outputs_ : reference_outputs_;
   return file.Span(record.offset, static_cast<int64_t>(record.bytes));
 }
 
 std::array<std::span<std::byte>, 2> PreparedProblem::Guards(uint32_t case_index,
                                                             size_t output) const {
-  const auto& record = table_[case_index].tensors[problem_.inputs.size() + output];
+  const auto& record = table_[case_index].tensors[table_[case_index].inputs + output];
   return {candidate_outputs_.Span(record.offset - kGuardBytes, kGuardBytes),
           candidate_outputs_.Span(record.offset + record.bytes, kGuardBytes)};
 }
 
 bool PreparedProblem::GuardsHold(uint32_t case_index) const {
-  for (size_t i = 0; i < problem_.outputs.size(); ++i) {
+  for (size_t i = 0; i < table_[case_index].outputs; ++i) {
     for (const std::span<std::byte> guard : Guards(case_index, i)) {
       if (std::any_of(guard.begin(), guard.end(),
                       [](std::byte byte) { return byte != kGuardPattern; })) {
@@ -536,7 +537,7 @@ bool PreparedProblem::GuardsHold(uint32_t case_index) const {
 }
 
 void PreparedProblem::ResetGuards(uint32_t case_index) {
-  for (size_t i = 0; i < problem_.outputs.size(); ++i) {
+  for (size_t i = 0; i < table_[case_index].outputs; ++i) {
     for (const std::span<std::byte> guard : Guards(case_index, i)) {
       std::fill(guard.begin(), guard.end(), kGuardPattern);
     }

@@ -141,6 +141,9 @@ class PreparedProblem {
   PythonProgram TaskProgram(const Candidate& candidate) const {
     return task_->ProgramFor(candidate, task_calls_);
   }
+  std::string OutputName(size_t output, const AxisValues& axes) const {
+    return Tensors().OutputName(output, axes);
+  }
   // Whether the task's own code decides about outputs.
   bool has_checker() const { return checker_ != nullptr; }
   // Why the task's checker refuses the outputs of a case; nothing if it accepts them.

@@ -213,7 +213,6 @@ bool RunnerCalls::RunMeteredBurst(const BenchShape& shape, Side side, std::span<
 bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t> slots,
                                 std::span<const Set> sets, std::span<const Set> stale,
                                 bool certain) {
-  const Problem& problem = prepared_.problem();
   for (size_t i = 0; i < slots.size(); ++i) {
     const Set& set = sets[slots[i]];
     for (size_t output = 0; output < set.expected.size(); ++output) {
@@ -227,7 +226,7 @@ bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t>
         return Settle(MakeExploit(
             Exploit::Kind::kSkippedWork,
             absl::StrCat("in a timed call ", look.untouched, " of ", sentinels.planted(),
-                         " values planted in output ", problem.outputs[output].name,
+                         " values planted in output ", prepared_.OutputName(output, shape.axes),
                          " were still there when the call returned")));
       }
       if (look.wrong > 0 && certain) {
@@ -237,7 +236,7 @@ bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t>
         }
         if (MayDiffer(set.expected[output])) continue;
         return Settle(MakeExploit(Exploit::Kind::kBackgroundWork,
-                                  absl::StrCat("output ", problem.outputs[output].name,
+                                  absl::StrCat("output ", prepared_.OutputName(output, shape.axes),
                                                " was still being written after a timed call had "
                                                "returned")));
       }
@@ -248,7 +247,6 @@ bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t>
 
 bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& set, const Set* stale,
                              double wrong_share) {
-  const Problem& problem = prepared_.problem();
   const uint32_t index = shape.slots[slot];
   if (!prepared_.GuardsHold(index)) {
     return Settle(MakeExploit(Exploit::Kind::kWriteOutOfBounds,
@@ -261,7 +259,7 @@ bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& se
     return false;
   }
   const bool by_checker = prepared_.has_checker() && !refused;
-  for (size_t i = 0; i < problem.outputs.size(); ++i) {
+  for (size_t i = 0; i < set.expected.size(); ++i) {
     const std::span<const std::byte> output =
         prepared_.Output(PreparedProblem::Owner::kCandidate, index, i);
     const ExpectedTensor& expected = set.expected[i];
@@ -280,14 +278,14 @@ bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& se
       if (!trivial) continue;
     }
     if (stale != nullptr && FitsFormer(draw, stale->expected[i], output)) {
-      return Settle(
-          MakeExploit(Exploit::Kind::kCachedOutput,
-                      absl::StrCat("after the inputs had changed, output ", problem.outputs[i].name,
-                                   " was that of the inputs before")));
+      return Settle(MakeExploit(
+          Exploit::Kind::kCachedOutput,
+          absl::StrCat("after the inputs had changed, output ", prepared_.OutputName(i, shape.axes),
+                       " was that of the inputs before")));
     }
     if (trivial) wrong.rule = *trivial;
     if (wrong.rule.empty()) wrong.rule = prepared_.RuleOf(expected.tolerance());
-    wrong.output = problem.outputs[i].name;
+    wrong.output = prepared_.OutputName(i, shape.axes);
     wrong.mismatches = verdict.mismatches;
     wrong.elements = elements;
     wrong.index = verdict.index;
@@ -297,7 +295,7 @@ bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& se
     wrong.normwise_error = RoundForReport(verdict.normwise_error);
     return Settle(wrong);
   }
-  wrong.output = problem.outputs.front().name;
+  wrong.output = prepared_.OutputName(0, shape.axes);
   return !refused || Settle(wrong);
 }
 

@@ -25,6 +25,11 @@ absl::StatusOr<Tolerance> CallTensors::ToleranceOf(size_t output, const AxisValu
   return ToleranceAt(problem_.outputs[output], axes);
 }
 
+std::string CallTensors::OutputName(size_t output, const AxisValues& axes) const {
+  if (task_ != nullptr) return task_->cases()[TaskCaseOf(axes)].output_names[output];
+  return problem_.outputs[output].name;
+}
+
 std::optional<double> CallTensors::NoiseOf(size_t output, const AxisValues& axes,
                                            const Tolerance& tolerance) const {
   if (task_ != nullptr) return task_->cases()[TaskCaseOf(axes)].noise[output];

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,9 +14,10 @@
 
 namespace kernelcast::worker {
 
-// Layouts and tolerances of the tensors of a call: those that a Python task's own code described,
-// or those of the problem's expressions. `problem` and `task` must outlive it. `task` is null for
-// problems that are no Python tasks; a task has a case with these axes.
+// Layouts, names and tolerances of the tensors of a call, which may differ by case: those that a
+// Python task's own code described, or those of the problem's expressions. `problem` and `task`
+// must outlive it. `task` is null for problems that are no Python tasks; a task has a case with
+// these axes.
 class CallTensors {
  public:
   CallTensors(const Problem& problem, const PythonTaskPrograms* task)
@@ -24,6 +26,8 @@ class CallTensors {
   [[nodiscard]] absl::StatusOr<std::vector<TensorLayout>> Inputs(const AxisValues& axes) const;
   [[nodiscard]] absl::StatusOr<std::vector<TensorLayout>> Outputs(const AxisValues& axes) const;
   [[nodiscard]] absl::StatusOr<Tolerance> ToleranceOf(size_t output, const AxisValues& axes) const;
+
+  std::string OutputName(size_t output, const AxisValues& axes) const;
 
   // What rounding may change in an output: see Unexplained. `tolerance` is that of the output.
   std::optional<double> NoiseOf(size_t output, const AxisValues& axes,

@@ -98,11 +98,7 @@ class Device:
         return flat.as_strided(spec["shape"], spec["strides"]) if "strides" in spec else flat.view(spec["shape"])
 
     def put(self, value):
-        if isinstance(value, torch.Tensor):
-            return value.to(self.name)
-        if isinstance(value, dict):
-            return {key: self.put(item) for key, item in value.items()}
-        return type(value)(map(self.put, value)) if isinstance(value, (tuple, list)) else value
+        return mapped(lambda tensor: tensor.to(self.name), value)
 
     def naming(self):
         """Tasks and candidates name a GPU, for which the processor stands if there is none."""

@@ -70,6 +70,7 @@ class DefinitionTask(TaskFormat):
     """`run` returns its outputs. A candidate's may take them as its last arguments instead."""
 
     may_pass_outputs = True
+    private_modules = ("task",)
 
     def __init__(self, given):
         details = json.loads(given["details"])

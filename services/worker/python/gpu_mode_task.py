@@ -4,6 +4,8 @@
 class GpuMode(TaskFormat):
     """custom_kernel(data) is a candidate's."""
 
+    private_modules = ("reference",)
+
     def __init__(self, given):
         details = json.loads(given["details"])
         self.given_cases = details["cases"]

@@ -253,6 +253,9 @@ class Describe:
             found["inputs"].append(tree_of(f"input {i}", value))
             if names[0] and "dtype" in found["inputs"][i]:
                 found["inputs"][i]["name"] = names[0][i]
+        for module, name in classes(found["inputs"]):
+            if module in task.private_modules:
+                raise TaskError(f"an input holds a {name} of module {module}, which candidates do not have")
         found["written"] = [i for i, tensor in enumerate(given) if tensor._version != before[i]]
         for i, value in enumerate(outputs):
             if not isinstance(value, torch.Tensor):
@@ -306,7 +309,7 @@ class Inputs(Program):
 def refusal(task, spec, inputs, outputs):
     """Why the task's own code refuses copies of these outputs; None if it accepts them."""
     given = iter(inputs)
-    data = [clone(build(tree, given)) for tree in spec["inputs"]]
+    data = [mapped(torch.Tensor.clone, build(tree, given)) for tree in spec["inputs"]]
     outputs = [output.clone() for output in outputs]
     seed_all(SEED)
     try:

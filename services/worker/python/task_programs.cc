@@ -68,12 +68,13 @@ absl::Status ReadTree(const Json& tree, const std::string& name, size_t depth,
                         ReadTensor(tree, absl::StrCat(name, tensors.size())));
     return absl::OkStatus();
   }
-  for (const char* const kind : {"tuple", "list", "dict"}) {
+  for (const char* const kind : {"tuple", "list", "dict", "fields"}) {
     if (!tree.contains(kind)) continue;
     if (!tree[kind].is_array())
       return UnsupportedTask(absl::StrCat("gave no description of ", name));
+    const bool has_keys = std::string_view(kind) == "dict" || std::string_view(kind) == "fields";
     for (const Json& item : tree[kind]) {
-      const bool keyed = std::string_view(kind) == "dict" && item.is_array() && item.size() == 2;
+      const bool keyed = has_keys && item.is_array() && item.size() == 2;
       KC_RETURN_IF_ERROR(ReadTree(keyed ? item[1] : item, name, depth + 1, tensors));
     }
   }
@@ -132,10 +133,6 @@ std::vector<TensorLayout> LayoutsOf(const std::vector<Described>& tensors) {
   std::vector<TensorLayout> layouts;
   for (const Described& tensor : tensors) layouts.push_back(tensor.layout);
   return layouts;
-}
-
-bool SameTypes(const std::vector<TensorLayout>& a, const std::vector<TensorLayout>& b) {
-  return std::ranges::equal(a, b, {}, &TensorLayout::dtype, &TensorLayout::dtype);
 }
 
 Json ProgramOf(const Problem& problem, const char* role) {
@@ -245,6 +242,7 @@ absl::Status PythonTaskPrograms::AddCase(const std::string& description) {
   }
   one.inputs = LayoutsOf(inputs);
   one.outputs = LayoutsOf(outputs);
+  for (const Described& output : outputs) one.output_names.push_back(output.name);
   const PythonTask& task = *problem_.task;
   // Held-out cases come last and have the rule of the first.
   one.held_out = cases_.size() >= task.cases.size();
@@ -265,19 +263,14 @@ absl::Status PythonTaskPrograms::AddCase(const std::string& description) {
   one.noise = ReadNoise(json, one.outputs.size());
   one.bytes = DeclaredAmount(json, "bytes");
   one.flops = DeclaredAmount(json, "flops");
-  if (!cases_.empty()) {
-    if (!SameTypes(one.inputs, cases_[0].inputs) || !SameTypes(one.outputs, cases_[0].outputs)) {
-      return UnsupportedTask("has cases with different numbers of tensors or dtypes");
+  if (cases_.empty()) {
+    for (const Described& input : inputs) {
+      KC_ASSIGN_OR_RETURN(problem_.inputs.emplace_back(), SpecOf(input));
     }
-    cases_.push_back(std::move(one));
-    return absl::OkStatus();
-  }
-  for (const Described& input : inputs) {
-    KC_ASSIGN_OR_RETURN(problem_.inputs.emplace_back(), SpecOf(input));
-  }
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    KC_ASSIGN_OR_RETURN(problem_.outputs.emplace_back(), SpecOf(outputs[i]));
-    problem_.outputs.back().tolerance = one.tolerances[i];
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      KC_ASSIGN_OR_RETURN(problem_.outputs.emplace_back(), SpecOf(outputs[i]));
+      problem_.outputs.back().tolerance = one.tolerances[i];
+    }
   }
   cases_.push_back(std::move(one));
   return absl::OkStatus();

@@ -52,6 +52,7 @@ struct TaskCase {
   bool held_out = false;  // a case that the task does not list
   std::vector<TensorLayout> inputs;
   std::vector<TensorLayout> outputs;
+  std::vector<std::string> output_names;
   std::vector<Tolerance> tolerances;  // by output
   // By output: what rounding changes, relative to the norm; nothing where that is not known.
   std::vector<std::optional<double>> noise;

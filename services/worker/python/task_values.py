@@ -1,9 +1,13 @@
 """What a task passes to its reference and to candidates: tensors, and what holds them.
 
 A tree describes such a value. A leaf is {"dtype", "shape"} or {"value"}; what holds others is {"tuple": [...]},
-{"list": [...]} or {"dict": [[key, tree], ...]}. The worker sees the tensors of a tree in its order.
+{"list": [...]}, {"dict": [[key, tree], ...]}, or {"class": [module, name], "fields": [[name, tree], ...]} for a
+dataclass or a named tuple. The worker sees the tensors of a tree in its order.
 """
 
+import dataclasses
+
+import importlib
 import importlib.abc
 import importlib.machinery
 import inspect
@@ -22,6 +26,30 @@ def is_packed(tensor):
     return True
 
 
+def field_names(value):
+    """Those of a dataclass or a named tuple; None for other values."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
+    return getattr(type(value), "_fields", None) if isinstance(value, tuple) else None
+
+
+def class_named(module, name):
+    found = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def object_of(kind, fields):
+    """An object of a dataclass or a named tuple with these fields. Code of a dataclass's constructor does not run."""
+    if issubclass(kind, tuple):
+        return tuple.__new__(kind, fields.values())
+    made = object.__new__(kind)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
 def tree_of(what, value):
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided:
@@ -32,19 +60,34 @@ def tree_of(what, value):
         return leaf
     if value is None or isinstance(value, (bool, int, float, str)):
         return {"value": value}
+    names = field_names(value)
+    if names is not None:
+        kind = type(value)
+        if class_named(kind.__module__, kind.__qualname__) is not kind:
+            raise TaskError(f"{what} is a {kind.__qualname__}, which module {kind.__module__} does not have")
+        fields = [[name, tree_of(f"{what}.{name}", getattr(value, name))] for name in names]
+        return {"class": [kind.__module__, kind.__qualname__], "fields": fields}
     if type(value) in (tuple, list):
         return {type(value).__name__: [tree_of(f"{what}[{i}]", item) for i, item in enumerate(value)]}
     if type(value) is dict and all(isinstance(key, (str, int)) for key in value):
         return {"dict": [[key, tree_of(f"{what}[{key!r}]", item)] for key, item in value.items()]}
     raise TaskError(f"{what} is a {type(value).__name__}; allowed are tensors, numbers, strings and None, "
-                    "and tuples, lists and dicts of these")
+                    "and tuples, lists, dicts, dataclasses and named tuples of these")
 
 
 def children(tree):
     for kind in ("tuple", "list"):
         if kind in tree:
             return tree[kind]
-    return [child for _, child in tree["dict"]] if "dict" in tree else []
+    return [child for _, child in tree.get("dict", tree.get("fields", ()))]
+
+
+def classes(trees):
+    """The modules and names of the classes of objects."""
+    for tree in trees:
+        if "class" in tree:
+            yield tuple(tree["class"])
+        yield from classes(children(tree))
 
 
 def leaves(trees):
@@ -59,6 +102,8 @@ def tensors(values):
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value
+        elif field_names(value) is not None:
+            yield from tensors(getattr(value, name) for name in field_names(value))
         elif isinstance(value, dict):
             yield from tensors(value.values())
         elif isinstance(value, (tuple, list)):
@@ -75,16 +120,21 @@ def build(tree, given):
         return [build(child, given) for child in tree["list"]]
     if "dict" in tree:
         return {key: build(child, given) for key, child in tree["dict"]}
+    if "fields" in tree:
+        return object_of(class_named(*tree["class"]), {key: build(child, given) for key, child in tree["fields"]})
     return tree["value"]
 
 
-def clone(value):
-    """A copy that may be changed."""
+def mapped(function, value):
+    """A copy of what holds the tensors, with the function's result for each of them."""
     if isinstance(value, torch.Tensor):
-        return value.clone()
+        return function(value)
+    names = field_names(value)
+    if names is not None:
+        return object_of(type(value), {name: mapped(function, getattr(value, name)) for name in names})
     if isinstance(value, dict):
-        return {key: clone(item) for key, item in value.items()}
-    return type(value)(map(clone, value)) if isinstance(value, (tuple, list)) else value
+        return {key: mapped(function, item) for key, item in value.items()}
+    return type(value)(mapped(function, item) for item in value) if isinstance(value, (tuple, list)) else value
 
 
 class TaskFormat:
@@ -100,6 +150,8 @@ class TaskFormat:
     device = "cpu"
     # Whether this process has the code that makes inputs.
     makes_inputs = True
+    # Modules that candidates do not have.
+    private_modules = ()
 
     def cases(self):
         return [{}]

@@ -270,6 +270,93 @@ TEST_CASE("A task without a checker whose reference yields NaN is at fault", "[s
   CHECK_THAT(std::string(measured.status().message()), Catch::Contains("yields NaN"));
 }
 
+// A folder with the classes of `task`, whose cases differ in `kind`.
+Problem TaskOfKinds(const std::string& task, const std::string& reference) {
+  return ParseProblem({{"task.yml",
+                        "files:\n  - {name: task.py, source: task.py}\n"
+                        "  - {name: reference.py, source: reference.py}\n"
+                        "tests:\n  - {n: 64, kind: 1, seed: 1}\n  - {n: 48, kind: 2, seed: 1}\n"
+                        "benchmarks:\n  - {n: 512, kind: 1, seed: 2}\n"
+                        "  - {n: 512, kind: 2, seed: 2}\n"},
+                       {"task.py", task},
+                       {"reference.py",
+                        "import torch\nfrom task import *\n" + reference +
+                            "def check_implementation(data, output):\n"
+                            "    wanted = ref_kernel(data)\n"
+                            "    pairs = zip(output, wanted) if isinstance(wanted, tuple) else "
+                            "[(output, wanted)]\n"
+                            "    good = all(torch.allclose(a, b, rtol=1e-4, atol=1e-4) "
+                            "for a, b in pairs)\n"
+                            "    return good, 'differs'\n"}})
+      .value();
+}
+
+TEST_CASE("Dtypes, numbers of tensors and numbers may differ between cases", "[slow]") {
+  if (!HaveTorch()) return;
+  const Problem masks =
+      TaskOfKinds("import torch\n",
+                  "def generate_input(n, kind, seed):\n    torch.manual_seed(seed)\n"
+                  "    x = torch.randn(n, 64)\n"
+                  "    mask = torch.ones(n, 64) if kind == 1 else torch.randint(0, 2, (n, 64))\n"
+                  "    return x, mask, {'cols': 64 // kind}\n"
+                  "def ref_kernel(data):\n    x, mask, numbers = data\n"
+                  "    return (x * mask).reshape(-1, numbers['cols']).sum(dim=1)\n");
+  CheckRight(masks, CustomKernel("    x, mask, numbers = data\n"
+                                 "    kept = torch.where(mask != 0, x, torch.zeros(()))\n"
+                                 "    return kept.view(-1, numbers['cols']).sum(dim=1)\n"));
+  const auto of_one_kind = MeasureAs<WrongResult>(
+      masks, CustomKernel("    x, mask, numbers = data\n"
+                          "    return x.reshape(-1, numbers['cols']).sum(dim=1)\n"));
+  CHECK(of_one_kind.shape.at("kind") == 2);
+
+  // The second kind has one input and one output more.
+  const Problem ends =
+      TaskOfKinds("import torch\n",
+                  "def generate_input(n, kind, seed):\n    torch.manual_seed(seed)\n"
+                  "    return [torch.randn(n, 64), torch.randn(64).half() if kind == 2 else None]\n"
+                  "def ref_kernel(data):\n    x, bias = data\n"
+                  "    if bias is None:\n        return x.amax(dim=1)\n"
+                  "    y = x + bias.float()\n    return y.amax(dim=1), y.argmax(dim=1)\n");
+  CheckRight(ends, CustomKernel("    x, bias = data\n"
+                                "    if bias is None:\n        return x.max(dim=1).values\n"
+                                "    return tuple((x + bias).max(dim=1))\n"));
+  const auto wrong = MeasureAs<WrongResult>(
+      ends, CustomKernel("    x, bias = data\n"
+                         "    if bias is None:\n        return x.max(dim=1).values\n"
+                         "    return x.max(dim=1).values, x.argmax(dim=1)\n"));
+  CHECK(wrong.shape.at("kind") == 2);
+}
+
+TEST_CASE("Inputs may be in dataclasses and named tuples of a task's modules", "[slow]") {
+  if (!HaveTorch()) return;
+  const std::string classes =
+      "import dataclasses, typing, torch\n"
+      "class Sizes(typing.NamedTuple):\n    rows: int\n    factor: float\n"
+      "@dataclasses.dataclass(frozen=True)\nclass Batch:\n    x: torch.Tensor\n"
+      "    parts: dict\n    sizes: Sizes\n";
+  const std::string make =
+      "def generate_input(n, kind, seed):\n    torch.manual_seed(seed)\n"
+      "    bias = torch.randn(64).to(torch.float64 if kind == 2 else torch.float32)\n"
+      "    return Batch(torch.randn(n, 64), {'bias': bias}, Sizes(n, 0.5 * kind))\n"
+      "def ref_kernel(data):\n"
+      "    return data.sizes.factor * data.x + data.parts['bias'].float()\n";
+  const Problem problem = TaskOfKinds(classes, make);
+  CheckRight(problem,
+             "from task import Batch, Sizes\ndef custom_kernel(data):\n"
+             "    assert type(data) is Batch and type(data.sizes) is Sizes\n"
+             "    assert data.sizes.rows == data.x.shape[0]\n"
+             "    return (data.x * data.sizes.factor).add(data.parts['bias'].float())\n");
+  MeasureAs<WrongResult>(problem, CustomKernel("    return 0.5 * data.x + data.parts['bias']"
+                                               ".float()\n"));
+
+  const Problem hidden = TaskOfKinds("import torch\n", classes + make);
+  const auto measured =
+      TryMeasure(hidden, PythonCandidate(hidden, CustomKernel("    return data.x\n")));
+  REQUIRE(absl::IsFailedPrecondition(measured.status()));
+  CHECK_THAT(std::string(measured.status().message()),
+             Catch::Contains("Batch of module reference, which candidates do not have"));
+}
+
 TEST_CASE("A GPU MODE candidate has neither the reference nor the checker in its process",
           "[slow]") {
   if (!HaveTorch()) return;

@@ -17,15 +17,9 @@ double CasePlan::MemoryBytes(const Problem& problem) const {
     for (const Place& input : at.inputs) {
       bytes += inputs * static_cast<double>(input.bytes);
     }
-    for (size_t i = 0; i < at.outputs.size(); ++i) {
-      const DataType dtype = problem.outputs[i].dtype;
-      const auto of_output = static_cast<double>(at.outputs[i].bytes);
-      // The outputs of both sides, and the expected ones.
-      const double widened =
-          static_cast<double>(SizeBytes(KeptType(dtype, problem.task.has_value()))) /
-          static_cast<double>(SizeBytes(dtype));
-      bytes += (2 + expected * widened) * of_output;
-    }
+    // The outputs of both sides, and the expected ones.
+    for (const Place& output : at.outputs) bytes += 2 * static_cast<double>(output.bytes);
+    bytes += expected * static_cast<double>(at.expected_bytes);
   };
   for (const CheckCase& check : check_cases) {
     if (!check.values) add(cases[check.index], 1, 1);
@@ -76,6 +70,8 @@ absl::StatusOr<CasePlan> Plan(const Problem& problem, const PythonTaskPrograms* 
       added.outputs.push_back({outputs_end, static_cast<uint64_t>(layout.bytes())});
       outputs_end =
           AlignTensor(outputs_end + static_cast<uint64_t>(layout.bytes())) + CasePlan::kGuardBytes;
+      added.expected_bytes += static_cast<uint64_t>(
+          layout.elements() * SizeBytes(KeptType(layout.dtype, task != nullptr)));
     }
     plan.cases.push_back(std::move(added));
     return plan.cases.size() - 1;
@@ -114,12 +110,12 @@ absl::StatusOr<CasePlan> Plan(const Problem& problem, const PythonTaskPrograms* 
     const int64_t affordable = options.input_sets_bytes / std::max<int64_t>(1, set_bytes) /
                                std::ssize(target.bench_shapes);
     // One request times all sets and one empty call.
-    const int64_t poisons_a_set = 2 * std::ssize(problem.outputs) + 1;
+    const int64_t poisons_a_set = 2 * std::ssize(outputs) + 1;
     const int64_t most = std::min<int64_t>({options.input_sets, cuda_runner::kMaxSamples - 1,
                                             int64_t{cuda_runner::kMaxPoisons} / poisons_a_set});
     if (most < 1) {
-      return absl::FailedPreconditionError(absl::StrCat("the problem has ", problem.outputs.size(),
-                                                        " outputs, too many for a runner"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("the problem has ", outputs.size(), " outputs, too many for a runner"));
     }
     const int64_t sets = saves_memory ? 1 : std::clamp<int64_t>(affordable, 1, most);
     for (int64_t i = 0; i < sets; ++i) {

@@ -48,6 +48,7 @@ struct CasePlan {
     size_t task_case = 0;  // of a Python task
     std::vector<Place> inputs;
     std::vector<Place> outputs;
+    uint64_t expected_bytes = 0;  // of the expected outputs
     int64_t reference_ns = 0;
 
     // Size of the inputs and outputs.

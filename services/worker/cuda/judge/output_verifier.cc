@@ -21,10 +21,13 @@ constexpr size_t kMaxReasonBytes = 300;
 }  // namespace
 
 bool OutputVerifier::Reserve() {
-  const size_t outputs = judgement_.prepared().problem().outputs.size();
-  size_t compared = judgement_.prepared().check_cases().size() * outputs;
+  const std::vector<Case>& cases = judgement_.prepared().cases();
+  size_t compared = 0;
+  for (const CudaPreparedProblem::CheckCase& check : judgement_.prepared().check_cases()) {
+    compared += cases[check.index].outputs.size();
+  }
   for (const CudaPreparedProblem::BenchShape& shape : judgement_.prepared().bench_shapes()) {
-    compared = std::max(compared, shape.slots.size() * outputs);
+    compared = std::max(compared, shape.slots.size() * cases[shape.slots[0]].outputs.size());
   }
   auto comparisons =
       DeviceBuffer::Allocate(judgement_.device(), compared * sizeof(TensorComparison));
@@ -137,7 +140,7 @@ bool OutputVerifier::Wrong(const Look& look, const TensorComparison& comparison,
   wrong.cause = timed ? WrongResult::Cause::kTimedOutput : verdict.cause;
   wrong.shape = at.axes;
   wrong.distribution = at.distribution;
-  wrong.output = judgement_.prepared().problem().outputs[look.output].name;
+  wrong.output = judgement_.prepared().OutputName(look.output, at.axes);
   wrong.mismatches = comparison.mismatches;
   wrong.elements = static_cast<uint64_t>(expected.count);
   wrong.normwise_error = RoundForReport(verdict.normwise_error);

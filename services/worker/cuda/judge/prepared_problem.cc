@@ -207,17 +207,17 @@ absl::Status CudaPreparedProblem::FillInputs(const CancelToken& cancel) {
 }
 
 absl::Status CudaPreparedProblem::FillTaskInputs(CudaTaskInputs& drawn, const CancelToken& cancel) {
-  const size_t tensors = problem_.inputs.size();
   for (const CheckCase& check : plan_.check_cases) {
     if (check.values) continue;
     const Case& at = plan_.cases[check.index];
     KC_RETURN_IF_ERROR(drawn.Draw(at.task_case, values_random_.Next(), cancel));
-    for (size_t t = 0; t < tensors; ++t) {
+    for (size_t t = 0; t < at.inputs.size(); ++t) {
       KC_RETURN_IF_ERROR(drawn.CopyTo(t, memory_.inputs() + at.inputs[t].offset));
     }
   }
   for (BenchShape& shape : plan_.bench_shapes) {
     const size_t task_case = plan_.cases[shape.slots[0]].task_case;
+    const size_t tensors = plan_.cases[shape.slots[0]].inputs.size();
     for (std::array<Set, CasePlan::kBanks>& sets : shape.sets) {
       for (Set& set : sets) {
         if (set.inputs.empty()) continue;
@@ -344,11 +344,11 @@ absl::Status CudaPreparedProblem::PutBank(const BenchShape& shape, Bank bank) {
       KC_RETURN_IF_ERROR(device_.Check(
           device_.api().MemcpyDtoDAsync(to, from, at.inputs[i].bytes, device_.stream()),
           "copying inputs"));
-      const TensorSpec& tensor = problem_.inputs[i];
-      if (alters && ElementsAreIndependent(tensor) && CanAlter(problem_)) {
+      if (alters && ElementsAreIndependent(problem_.inputs[i])) {
+        const DataType dtype = problem_.inputs[i].dtype;
         KC_RETURN_IF_ERROR(
-            kernels_.Alter(tensor.dtype, sets[kAltered].seeds[i], sets[kOther].inputs[i], to,
-                           static_cast<int64_t>(at.inputs[i].bytes) / SizeBytes(tensor.dtype)));
+            kernels_.Alter(dtype, sets[kAltered].seeds[i], sets[kOther].inputs[i], to,
+                           static_cast<int64_t>(at.inputs[i].bytes) / SizeBytes(dtype)));
       }
     }
   }
@@ -451,7 +451,7 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
             task_ != nullptr ? "the task's reference gave other results when it was called again, "
                                "beyond its own tolerance, in output "
                              : "the problem's reference disagrees with its oracle in output ",
-            problem_.outputs[i].name, " (", where, "): ", found.mismatches, " of ",
+            OutputName(i, at.axes), " (", where, "): ", found.mismatches, " of ",
             expected[i].count, " values, the first at ", found.first, ", ", found.unwritten,
             " not written; normwise error ", verdict.normwise_error));
       }

@@ -72,6 +72,9 @@ class CudaPreparedProblem {
   uint64_t bytes() const;
 
   const Problem& problem() const { return problem_; }
+  std::string OutputName(size_t output, const AxisValues& axes) const {
+    return Tensors().OutputName(output, axes);
+  }
   // Null for problems that are not Python tasks.
   const PythonTaskPrograms* task() const { return task_.get(); }
   // Whether the task's own code decides about outputs.

@@ -144,36 +144,38 @@ std::string CudaPreparedProblem::OracleText(const OracleCall& call) {
 
 absl::Status CudaPreparedProblem::DescribeExpected(std::span<const OracleCall> calls) {
   // Process all calls together: separate allocations and synchronisations would dominate the time.
-  const size_t outputs = problem_.outputs.size();
-  std::vector<ExpectedStatistics> found(calls.size() * outputs);
+  size_t outputs = 0;
+  for (const OracleCall& call : calls) outputs += call.expected->size();
+  std::vector<ExpectedStatistics> found(outputs);
   const size_t bytes = found.size() * sizeof(ExpectedStatistics);
   KC_ASSIGN_OR_RETURN(const DeviceBuffer statistics, DeviceBuffer::Allocate(device_, bytes));
-  for (size_t c = 0; c < calls.size(); ++c) {
-    for (size_t i = 0; i < outputs; ++i) {
-      CudaExpected& output = (*calls[c].expected)[i];
-      output.values = expected_.address() + calls[c].places[i].offset;
+  size_t at = 0;
+  for (const OracleCall& call : calls) {
+    for (size_t i = 0; i < call.expected->size(); ++i, ++at) {
+      CudaExpected& output = (*call.expected)[i];
+      output.values = expected_.address() + call.places[i].offset;
       if (!IsFloat(output.dtype)) continue;
-      KC_RETURN_IF_ERROR(
-          kernels_.Describe(output.dtype, output.kept, output.values, output.count,
-                            statistics.address() + (c * outputs + i) * sizeof(ExpectedStatistics)));
+      KC_RETURN_IF_ERROR(kernels_.Describe(output.dtype, output.kept, output.values, output.count,
+                                           statistics.address() + at * sizeof(ExpectedStatistics)));
     }
   }
   KC_RETURN_IF_ERROR(device_.Check(
       device_.api().MemcpyDtoHAsync(found.data(), statistics.address(), bytes, device_.stream()),
       "reading statistics"));
   KC_RETURN_IF_ERROR(device_.Synchronize());
-  for (size_t c = 0; c < calls.size(); ++c) {
-    for (size_t i = 0; i < outputs; ++i) {
-      CudaExpected& output = (*calls[c].expected)[i];
+  at = 0;
+  for (const OracleCall& call : calls) {
+    for (size_t i = 0; i < call.expected->size(); ++i, ++at) {
+      CudaExpected& output = (*call.expected)[i];
       if (!IsFloat(output.dtype)) {
         output.absolute = output.tolerance.atol;
         continue;
       }
-      const ExpectedStatistics& of = found[c * outputs + i];
+      const ExpectedStatistics& of = found[at];
       if (of.nan > 0 && !output.tolerance.nan_agrees) {
         return absl::FailedPreconditionError(
-            absl::StrCat(OracleText(calls[c]), " yields ", of.nan, " NaN in output ",
-                         problem_.outputs[i].name, ", which no candidate can match"));
+            absl::StrCat(OracleText(call), " yields ", of.nan, " NaN in output ",
+                         OutputName(i, call.at->axes), ", which no candidate can match"));
       }
       output.norm = std::sqrt(of.squares);
       output.rms = of.finite > 0 ? output.norm / std::sqrt(static_cast<double>(of.finite)) : 0;

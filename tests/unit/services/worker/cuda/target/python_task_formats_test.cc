@@ -133,6 +133,50 @@ TEST_CASE("A checker decides on a device about NaN that the reference yields") {
   subject.MeasureAs<WrongResult>(custom("data.sqrt() * 1.5"));
 }
 
+TEST_CASE("On a device too, cases may differ in dtypes and in numbers of tensors") {
+  if (!HaveTaskPython()) return;
+  const Problem problem =
+      ParseProblem(
+          {{"task.yml",
+            "files:\n  - {name: task.py, source: task.py}\n"
+            "  - {name: reference.py, source: reference.py}\n"
+            "tests:\n  - {n: 64, kind: 1, seed: 1}\n  - {n: 48, kind: 2, seed: 1}\n"
+            "benchmarks:\n  - {n: 96, kind: 1, seed: 2}\n  - {n: 96, kind: 2, seed: 2}\n"},
+           {"task.py",
+            "import dataclasses\n@dataclasses.dataclass\nclass Data:\n    x: object\n"
+            "    bias: object\n    numbers: dict\n"},
+           {"reference.py",
+            "import torch\nfrom task import Data\n"
+            "def generate_input(n, kind, seed):\n    torch.manual_seed(seed)\n"
+            "    x = torch.randn(n, 8, device='cuda')\n"
+            "    bias = None if kind == 1 else torch.randint(0, 9, (8,), device='cuda')\n"
+            "    return Data(x, bias, {'factor': kind})\n"
+            "def ref_kernel(data):\n    y = data.x * data.numbers['factor']\n"
+            "    if data.bias is None:\n        return y.sum(dim=1)\n"
+            "    y = (y + data.bias).double()\n    return y.sum(dim=1), y.argmax(dim=1)\n"
+            "def check_implementation(data, output):\n    wanted = ref_kernel(data)\n"
+            "    pairs = [(output, wanted)] if data.bias is None else zip(output, wanted)\n"
+            "    good = all(torch.allclose(a, b, atol=1e-4) for a, b in pairs)\n"
+            "    return good, 'differs'\n"}})
+          .value();
+  TaskSubject subject;
+  REQUIRE(subject.Take(problem).ok());
+  REQUIRE(subject.task().cases().size() == 4);
+  CHECK(subject.task().cases()[0].inputs.size() == 1);
+  CHECK(subject.task().cases()[1].inputs.size() == 2);
+  CHECK(subject.task().cases()[1].outputs[0].dtype == DataType::kFloat64);
+  const auto custom = [](const std::string& last) {
+    return "def custom_kernel(data):\n    y = data.x * data.numbers['factor']\n"
+           "    if data.bias is None:\n        return y.sum(dim=1)\n" +
+           last;
+  };
+  CheckRight(subject.Measure(
+      custom("    y = y.double() + data.bias\n    return y.sum(dim=1), y.max(dim=1).indices\n")));
+  const auto wrong = subject.MeasureAs<WrongResult>(
+      custom("    y = y.double()\n    return y.sum(dim=1), y.argmax(dim=1)\n"));
+  CHECK(wrong.shape.at("kind") == 2);
+}
+
 TEST_CASE("A task whose checker refuses its own reference on a device is at fault") {
   if (!HaveTaskPython()) return;
   const Problem problem =
