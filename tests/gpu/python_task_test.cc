@@ -410,16 +410,17 @@ TEST_CASE("A Python candidate cannot return the judge's memory for outputs on a 
   TaskFixture fixture(MakeTask(kGatedSiluTask));
   for (const char* result : {"place", "place.view(-1).view(place.shape)",
                              "place.view(torch.int32).view(torch.float32)"}) {
-    const Measurement measurement = fixture.CheckOutcome(
-        result,
-        GatedSiluModel(
-            absl::StrCat("        import sys\n        frame = sys._getframe()\n"
-                         "        while 'self' not in frame.f_locals or not "
-                         "getattr(frame.f_locals['self'], 'places', None): frame = frame.f_back\n"
-                         "        place = frame.f_locals['self'].places[0][0]\n"
-                         "        place.copy_(silu(gate) * value)\n        return ",
-                         result)),
-        {"exploit", "crash"});
+    const Measurement measurement =
+        fixture.CheckOutcome(result,
+                             GatedSiluModel(absl::StrCat(
+                                 "        import sys\n        frame = sys._getframe()\n"
+                                 "        while frame and not getattr(frame.f_locals.get('self'), "
+                                 "'places', None): frame = frame.f_back\n"
+                                 "        if frame is None: return silu(gate) * value\n"
+                                 "        place = frame.f_locals['self'].places[0][0]\n"
+                                 "        place.copy_(silu(gate) * value)\n        return ",
+                                 result)),
+                             {"exploit", "crash"});
     INFO(MeasurementFeedback(measurement));
     CHECK(std::holds_alternative<Exploit>(measurement.outcome));
   }

@@ -60,7 +60,8 @@ def routing(records, asked, tmp_path):
             guess = asked[0][candidate_id] + 0.5 + random.Random(candidate_id).gauss(0, 0.5)
             predicted = sum(guess > edge for edge in EDGES)
             weights = [1 / (1 + 9 * (i - predicted) ** 2) for i in range(len(EDGES) + 1)]
-            record["forecast"].update(predicted_bin=predicted + 1, bin_probabilities=[w / sum(weights) for w in weights])
+            record["forecast"].update(predicted_bin=predicted + 1, bin_probabilities=[w / sum(weights) for w in weights],
+                                      basis="FORECAST_BASIS_FACTS", evidence_id=candidate_id)
             file.write(json.dumps(record) + "\n")
     with kernelcast.local(replay=records, arguments=["--forecaster", "replay", "--replay-forecasts", path]) as client:
         yield client

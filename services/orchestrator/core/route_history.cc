@@ -56,13 +56,14 @@ void RouteHistory::Forecast(std::string_view request_id, const kernelcast::Forec
   auto entry = std::find_if(known_.begin(), known_.end(), same);
   if (entry == known_.end()) {
     if (known_.size() == kWindow) known_.pop_front();
-    entry = known_.insert(known_.end(), Known{std::string(request_id), {}, {}, 0, 0, 0});
+    entry = known_.insert(known_.end(), Known{std::string(request_id), {}, {}, 0, 0, 0, {}});
   }
   entry->evidence_id = forecast.evidence_id;
   entry->labels_seen = forecast.labels_seen;
   entry->expected_log2_speedup = forecast.expected_log2_speedup;
   entry->stddev_log2_speedup = forecast.stddev_log2_speedup;
   entry->failure_probability = forecast.failure_probability;
+  entry->bin_probabilities = forecast.bin_probabilities;
 }
 
 bool RouteHistory::IsSame(const Known& known, const kernelcast::Forecast& forecast, double margin) {
@@ -75,7 +76,9 @@ bool RouteHistory::IsSame(const Known& known, const kernelcast::Forecast& foreca
   const auto differ = [](double a, double b, double by) { return std::abs(a - b) > by; };
   return !differ(known.expected_log2_speedup, forecast.expected_log2_speedup, ratio) &&
          !differ(known.stddev_log2_speedup, forecast.stddev_log2_speedup, ratio) &&
-         !differ(known.failure_probability, forecast.failure_probability, margin);
+         !differ(known.failure_probability, forecast.failure_probability, margin) &&
+         std::ranges::equal(known.bin_probabilities, forecast.bin_probabilities,
+                            [&](double a, double b) { return !differ(a, b, margin); });
 }
 
 double RouteHistory::ShareWithSameForecast(const kernelcast::Forecast& forecast,

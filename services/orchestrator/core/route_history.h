@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/domain/decision.h"
 #include "common/domain/forecast.h"
@@ -56,7 +57,7 @@ class RouteHistory {
 
   // Share of the others among the last kWindow candidates with a forecast that have the same
   // forecast. 0 without others. Forecasts are the same if they rest on the same evidence, or if
-  // they differ by less than `margin`: in the speedup, its spread and P(failure).
+  // they differ by less than `margin`: in the speedup, its spread, P(failure) and that of each bin.
   double ShareWithSameForecast(const kernelcast::Forecast& forecast, double margin) const;
 
   const RiskMonitor& risk() const { return risk_; }
@@ -75,6 +76,7 @@ class RouteHistory {
     double expected_log2_speedup = 0;
     double stddev_log2_speedup = 0;
     double failure_probability = 0;
+    std::vector<double> bin_probabilities;
   };
   static bool IsSame(const Known& known, const kernelcast::Forecast& forecast, double margin);
 

@@ -33,14 +33,6 @@ def rounded(tensor, generator):
     return torch.where(wide == wide.round(), wide, changed).to(tensor.dtype)
 
 
-def map_tensors(function, value):
-    if isinstance(value, torch.Tensor):
-        return function(value)
-    if isinstance(value, dict):
-        return {key: map_tensors(function, item) for key, item in value.items()}
-    return type(value)([map_tensors(function, item) for item in value]) if type(value) in (tuple, list) else value
-
-
 def relative_change(before, after):
     """The norm of the change, without its mean, relative to that of the values. None if nothing is known."""
     if not before.is_floating_point() or before.shape != after.shape or before.dtype != after.dtype:
@@ -76,7 +68,7 @@ def rounding_noise(reference, outputs_of, inputs, outputs):
                 generators[device].manual_seed(SEED)
             return rounded(tensor, generators[device])
 
-        after = outputs_of(reference(*map_tensors(changed, list(inputs))))
+        after = outputs_of(reference(*mapped(changed, list(inputs))))
         if len(after) != len(before):
             return unknown
         return [relative_change(*pair) for pair in zip(before, after)]
@@ -185,7 +177,7 @@ def bytes_to_move(reference, outputs_of, make_inputs, noise):
 
     def call(values):
         values = iter(values)
-        return outputs_of(reference(*map_tensors(lambda _: next(values), inputs)))
+        return outputs_of(reference(*mapped(lambda _: next(values), inputs)))
 
     def others():
         return [other_values(tensor, generator(tensor.device)) for tensor in given]

@@ -346,9 +346,10 @@ class Run(Program):
     def __init__(self, given, library):
         super().__init__(given, library)
         self.output_memory = OutputMemory()
+        task = FORMATS[given["format"]](given)
+        # Inputs may be objects of the task's classes.
         calls = [self.prepare(memory, spec) for memory, spec in self.cases]
         refuse = self.output_memory.refuse
-        task = FORMATS[given["format"]](given)
         with remap_devices():
             if given["role"] == "candidate":
                 model = task.candidate(given["candidate"])

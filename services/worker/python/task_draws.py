@@ -185,16 +185,16 @@ def on_device(words):
 
 def scaled(value, factor):
     """The value with its tensors multiplied, except those of whole numbers: masks, counts and positions."""
-    if isinstance(value, dict):
-        return {key: scaled(item, factor) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return type(value)(scaled(item, factor) for item in value)
-    if not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point:
-        return value
-    wide = value.to(torch.float64) if value.dtype == torch.float64 else value.to(torch.float32)
-    if not bool(((wide != wide.round()) & wide.isfinite()).any()):
-        return value
-    return (wide * factor).to(value.dtype)
+
+    def multiplied(tensor):
+        if not tensor.dtype.is_floating_point:
+            return tensor
+        wide = tensor.to(torch.float64 if tensor.dtype == torch.float64 else torch.float32)
+        if not bool(((wide != wide.round()) & wide.isfinite()).any()):
+            return tensor
+        return (wide * factor).to(tensor.dtype)
+
+    return mapped(multiplied, value)
 
 
 def forget_modules():

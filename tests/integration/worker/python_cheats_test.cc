@@ -16,8 +16,11 @@
 namespace kernelcast::testing::python_cheats_test {
 namespace {
 
-// "wrong_result", or "mutated_input" for an exploit.
+// "wrong_result", "mutated_input" for an exploit, or "charged" for one that is right and slower
+// than the reference.
 std::string Verdict(const MeasureOutcome& outcome) {
+  const auto* const ok = std::get_if<MeasuredOk>(&outcome);
+  if (ok != nullptr && ok->speedup.high < 1) return "charged";
   const auto* const exploit = std::get_if<Exploit>(&outcome);
   return exploit != nullptr ? ExploitName(exploit->kind) : std::string(OutcomeName(outcome));
 }
@@ -42,11 +45,6 @@ void Judge(const std::vector<Cheat>& cheats) {
     INFO(feedback);
     const std::string verdict = Verdict(measurement.outcome);
     INFO(verdict);
-    // A cheat that is charged until it is slower than the reference has gained nothing.
-    if (const auto* const ok = std::get_if<MeasuredOk>(&measurement.outcome)) {
-      CHECK(ok->speedup.high < 1);
-      continue;
-    }
     CHECK(std::ranges::count(cheat.verdicts, verdict) == 1);
     CHECK_THAT(feedback, Catch::Contains(cheat.says));
   }

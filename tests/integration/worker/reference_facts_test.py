@@ -37,7 +37,7 @@ def facts(reference, make):
         return make()
 
     inputs = seeded()
-    fresh = map_tensors(torch.clone, inputs)
+    fresh = mapped(torch.clone, inputs)
     outputs = outputs_of(reference(*inputs))
     noise = rounding_noise(reference, outputs_of, fresh, outputs)
     return noise, least_bytes(reference, outputs_of, seeded, noise), count_flops(reference, seeded())

@@ -217,7 +217,8 @@ class Measurement(_Settled):
     def notes(self) -> tuple[str, ...]:
         """What limits the trust in the speedup, such as "inputs_never_change". About the task, not the candidate."""
         ok = self.message.measured.ok
-        values = ok.DESCRIPTOR.fields_by_name["notes"].enum_type.values_by_number
+        kinds = ok.DESCRIPTOR.fields_by_name["notes"].enum_type
+        values = kinds.values_by_number if kinds is not None else {}
         names = [values[note].name if note in values else "unknown" for note in ok.notes]
         return tuple(name.removeprefix("MEASUREMENT_NOTE_").lower() for name in names)
 

@@ -451,8 +451,8 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
             task_ != nullptr ? "the task's reference gave other results when it was called again, "
                                "beyond its own tolerance, in output "
                              : "the problem's reference disagrees with its oracle in output ",
-            OutputName(i, at.axes), " (", where, "): ", found.mismatches, " of ",
-            expected[i].count, " values, the first at ", found.first, ", ", found.unwritten,
+            OutputName(i, at.axes), " (", where, "): ", found.mismatches, " of ", expected[i].count,
+            " values, the first at ", found.first, ", ", found.unwritten,
             " not written; normwise error ", verdict.normwise_error));
       }
       if (Unexplained(found.variation, expected[i].dtype, expected[i].noise,
