@@ -10,6 +10,19 @@ CHUNK_VALUES = 1 << 24
 FEWEST_TO_VARY = 5
 
 
+class Generators:
+    """One for each device. A task's own generator has another seed, so that its values do not depend on these."""
+
+    def __init__(self):
+        self.by_device = {}
+
+    def on(self, device):
+        if str(device) not in self.by_device:
+            self.by_device[str(device)] = torch.Generator(str(device))
+            self.by_device[str(device)].manual_seed(0x9E3779B97F4A7C15 >> 1)
+        return self.by_device[str(device)]
+
+
 def rounded(tensor, generator):
     """A copy whose values differ at random as if they had been rounded.
 
@@ -59,14 +72,10 @@ def rounding_noise(reference, outputs_of, inputs, outputs):
     unknown = [None] * len(outputs)
     try:
         before = [output.clone() for output in outputs]
-        generators = {}
+        generators = Generators()
 
         def changed(tensor):
-            device = str(tensor.device)
-            if device not in generators:
-                generators[device] = torch.Generator(device)
-                generators[device].manual_seed(SEED)
-            return rounded(tensor, generators[device])
+            return rounded(tensor, generators.on(tensor.device))
 
         after = outputs_of(reference(*mapped(changed, list(inputs))))
         if len(after) != len(before):
@@ -167,20 +176,14 @@ def bytes_to_move(reference, outputs_of, make_inputs, noise):
     inputs = make_inputs()
     given = list(tensors(inputs))
     floats = [i for i, tensor in enumerate(given) if tensor.is_floating_point() and tensor.element_size() > 1]
-    generators = {}
-
-    def generator(device):
-        if str(device) not in generators:
-            generators[str(device)] = torch.Generator(str(device))
-            generators[str(device)].manual_seed(SEED)
-        return generators[str(device)]
+    generators = Generators()
 
     def call(values):
         values = iter(values)
         return outputs_of(reference(*mapped(lambda _: next(values), inputs)))
 
     def others():
-        return [other_values(tensor, generator(tensor.device)) for tensor in given]
+        return [other_values(tensor, generators.on(tensor.device)) for tensor in given]
 
     before = [output.clone() for output in call([tensor.clone() for tensor in given])]
     after = call(others())
@@ -188,7 +191,7 @@ def bytes_to_move(reference, outputs_of, make_inputs, noise):
     for i, output in enumerate(before):
         known = output.is_floating_point() and output.element_size() > 1 and output.numel() > 0
         depends.append(known and noise[i] is not None and noise[i] < MOST_NOISE)
-        if depends[i] and only_moves(output, given, generator(output.device)):
+        if depends[i] and only_moves(output, given, generators.on(output.device)):
             depends[i] = False
         if depends[i]:
             written = changed(output, after[i]).sum().item()
@@ -212,7 +215,7 @@ def bytes_to_move(reference, outputs_of, make_inputs, noise):
                     if depend and result.requires_grad and result.is_floating_point()
                 ]
                 weights = [
-                    torch.randn(result.shape, generator=generator(result.device), device=result.device).to(result.dtype)
+                    torch.randn(result.shape, generator=generators.on(result.device), device=result.device).to(result.dtype)
                     for result in results
                 ]
                 gradients = torch.autograd.grad(results, leaves, weights, allow_unused=True) if results else []

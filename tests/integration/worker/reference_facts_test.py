@@ -121,6 +121,11 @@ class ReferenceFactsTest(unittest.TestCase):
         self.assertIsNone(facts(lambda x: x.argmax(1), SQUARE)[0][0])
         self.assertGreater(facts(lambda x: x + torch.randn(64, 64), SQUARE)[0][0], 0.5)
 
+    def test_noise_does_not_depend_on_the_values_of_the_inputs(self):
+        # The seed of the inputs would give the same numbers to what changes them.
+        loss = facts(lambda x, y: F.mse_loss(x, y), lambda: [rand(512, 512), rand(512, 512)])[0][0]
+        self.assertLess(loss, 1e-5)
+
     def test_rounded_values_keep_their_range_and_whole_numbers(self):
         generator = torch.Generator().manual_seed(1)
         for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):

@@ -1,5 +1,7 @@
 #include "services/worker/cuda/judge/between_calls.h"
 
+#include <algorithm>
+
 #include "services/worker/core/statistics.h"
 
 namespace kernelcast::worker {
@@ -8,6 +10,8 @@ namespace {
 constexpr double kSlackShare = 0.3;
 constexpr double kSlackUs = 10;
 constexpr double kSlowestFillBytesPerUs = 5e5;
+// The median of fewer requests says little: a host that holds up processes holds up some of them.
+constexpr size_t kFewRequests = 5;
 
 }  // namespace
 
@@ -33,8 +37,8 @@ double BetweenCalls::ChargeUs(std::span<const double> before_us, uint64_t poison
   return excess_us > kSlackShare * expected_us + kSlackUs ? excess_us : 0;
 }
 
-void BeyondCalls::AddReference(size_t samples, double beyond_us) {
-  reference_us_[samples].push_back(beyond_us);
+void BeyondCalls::AddReference(size_t samples, double beyond_us, double launching_us) {
+  reference_us_[samples].push_back(std::max(beyond_us, launching_us));
 }
 
 double BeyondCalls::ChargeUs(size_t samples, size_t calls, double beyond_us,
@@ -44,9 +48,13 @@ double BeyondCalls::ChargeUs(size_t samples, size_t calls, double beyond_us,
   // A request with more samples takes longer.
   const auto reference = reference_us_.lower_bound(samples);
   if (reference == reference_us_.end()) return 0;
+  const std::vector<double>& reference_us = reference->second;
+  const double usual_us = reference_us.size() < kFewRequests
+                              ? *std::ranges::max_element(reference_us)
+                              : Median(reference_us);
   const auto count = static_cast<double>(calls);
-  const double expected_us = Median(reference->second) +
-                             count * static_cast<double>(poisoned_bytes) / kSlowestFillBytesPerUs;
+  const double expected_us =
+      usual_us + count * static_cast<double>(poisoned_bytes) / kSlowestFillBytesPerUs;
   const double excess_us = Median(candidate_us) - expected_us;
   return excess_us > kSlackShare * expected_us + count * kSlackUs ? excess_us / count : 0;
 }

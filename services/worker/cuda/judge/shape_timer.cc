@@ -198,6 +198,8 @@ std::optional<ShapeTimer::Timed> ShapeTimer::RunOnce(const Calls& calls, bool wa
     calls_us += std::isfinite(call_us) ? std::max(0.0, call_us) : 0;
   }
   timed.beyond_us = timed.wall_us - calls_us;
+  timed.launching_us =
+      timed.wall_us - 1e-3 * static_cast<double>(answer.reply.wall_ns - answer.reply.launching_ns);
   if (untrusted) {
     // It runs on one processor, so that it has worked before the request if this is more.
     runner.AwaitSleep();
@@ -268,7 +270,9 @@ ShapeTimer::CallTimes ShapeTimer::CallTimesOf(const Timed& timed, const Calls& c
   }
   if (judgement_.hosted()) {
     if (calls.side == Side::kReference) {
-      beyond_.AddReference(plan.samples.size(), timed.beyond_us);
+      if (!calls.at_once) {
+        beyond_.AddReference(plan.samples.size(), timed.beyond_us, timed.launching_us);
+      }
     } else {
       beyond_us = std::max(0.0, beyond_.ChargeUs(plan.samples.size(), plan.calls, timed.beyond_us,
                                                  plan.poisoned_bytes) -
@@ -319,7 +323,8 @@ bool ShapeTimer::WarmUp(size_t shape_index, double& candidate_ns, double& refere
     const int64_t start_ns = judgement_.NowNs();
     int64_t spent_ns = 0;
     do {
-      const std::optional<CallTimes> times = TimeCalls({shape, side, shape.slots.size()});
+      const std::optional<CallTimes> times =
+          TimeCalls({shape, side, shape.slots.size(), /*at_once=*/!calls_ns.empty()});
       if (!times) {
         return false;
       }
@@ -350,7 +355,8 @@ bool ShapeTimer::RunBlock(const BenchShape& shape, const TimingSession::Block& b
   size_t last = 0;
   while (calls_ns.size() < wanted && times.elapsed_ns < block.max_ns) {
     last = std::min(slots, wanted - calls_ns.size());
-    const std::optional<CallTimes> called = TimeCalls({shape, block.side, last});
+    const std::optional<CallTimes> called =
+        TimeCalls({shape, block.side, last, /*at_once=*/!calls_ns.empty()});
     if (!called) {
       return false;
     }
@@ -439,7 +445,7 @@ std::optional<std::vector<double>> ShapeTimer::TimeReference(
   std::vector<double> calls_ns;
   for (const BenchShape& request : requests) {
     const std::optional<CallTimes> times =
-        TimeCalls({request, Side::kReference, request.slots.size()});
+        TimeCalls({request, Side::kReference, request.slots.size(), /*at_once=*/!calls_ns.empty()});
     if (!times) return std::nullopt;
     Append(times->calls_ns, calls_ns);
   }

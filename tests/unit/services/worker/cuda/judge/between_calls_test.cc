@@ -25,7 +25,7 @@ TEST_CASE("Requests that take longer than the reference's beyond the reported ca
   BeyondCalls beyond;
   // Nothing is known of the reference.
   CHECK(beyond.ChargeUs(12, 8, 5000, 0) == 0);
-  for (const double us : {1000, 1020, 980}) beyond.AddReference(12, us);
+  for (const double us : {1000, 1020, 980, 990, 1010}) beyond.AddReference(12, us, 600);
   beyond.BeginCandidate();
   // Up to 30%, and 10 us for each call, are forgiven.
   CHECK(beyond.ChargeUs(12, 8, 1380, 0) == 0);
@@ -44,6 +44,23 @@ TEST_CASE("Requests that take longer than the reference's beyond the reported ca
   CHECK(beyond.ChargeUs(12, 8, 2400, 50'000'000) == 0);
   beyond.BeginCandidate();
   CHECK(beyond.ChargeUs(12, 8, 2600, 50'000'000) == 100);
+}
+
+TEST_CASE("Requests that take as long as the reference's may are not charged") {
+  // Its calls of 500 us hid that the host needs 900 us to launch what lies between them.
+  BeyondCalls hidden;
+  for (int i = 0; i < 6; ++i) hidden.AddReference(9, 400, 900);
+  CHECK(hidden.ChargeUs(9, 8, 1200, 0) == 0);
+  hidden.BeginCandidate();
+  CHECK(hidden.ChargeUs(9, 8, 4900, 0) == 500);
+  // Of few requests none may be an accident; of many the median counts.
+  BeyondCalls few;
+  for (const double us : {600, 900, 600}) few.AddReference(14, us, 0);
+  CHECK(few.ChargeUs(14, 1, 1150, 0) == 0);
+  few.AddReference(14, 600, 0);
+  few.AddReference(14, 600, 0);
+  few.BeginCandidate();
+  CHECK(few.ChargeUs(14, 1, 1150, 0) == 550);
 }
 
 // The values of calls that take 7 us each, and of what does nothing after the last.
