@@ -239,8 +239,8 @@ assert math.isnan(rewarded(GOOD)), "None is no number"
 
 
 def test_the_genuine_verifiers(client, tmp_path):
-    """Also runs the task set of docs/howto/verifiers.md."""
-    page = (recorded.ROOT / "docs/howto/verifiers.md").read_text()
+    """Also runs the task set of docs/howto/adapters.md."""
+    page = (recorded.ROOT / "docs/howto/adapters.md").read_text()
     (tmp_path / "my_kernels.py").write_text(re.search(r"`my_kernels.py`:\n\n```python\n(.*?)```", page, re.DOTALL)[1])
     (tmp_path / "examples").symlink_to(recorded.ROOT / "examples")
     run(client, tmp_path, """
