@@ -20,9 +20,10 @@ AnchorKernel MakeAnchor(const Candidate& candidate, const CompileFacts& facts,
   return {candidate, facts, speedup == nullptr ? Ratio() : *speedup, MedianTimes(measurement)};
 }
 
-void ProblemHistory::Forecast(std::string_view request_id, const kernelcast::Forecast& forecast) {
+void ProblemHistory::Forecast(std::string_view request_id, std::string_view candidate_id,
+                              const kernelcast::Forecast& forecast) {
   undecided_.emplace(request_id);
-  routes_.Forecast(request_id, forecast);
+  routes_.Forecast(candidate_id, forecast);
 }
 
 void ProblemHistory::Decide(std::string_view request_id, const Decision& decision,

@@ -33,7 +33,8 @@ AnchorKernel MakeAnchor(const Candidate& candidate, const CompileFacts& facts,
 class ProblemHistory {
  public:
   // A candidate outside searches, which may be pruned, has a forecast, or a new one.
-  void Forecast(std::string_view request_id, const kernelcast::Forecast& forecast);
+  void Forecast(std::string_view request_id, std::string_view candidate_id,
+                const kernelcast::Forecast& forecast);
   // A candidate outside searches was decided on. `forecast` may be null.
   void Decide(std::string_view request_id, const Decision& decision,
               const kernelcast::Forecast* forecast);

@@ -51,12 +51,12 @@ double ExpectedImprovementPerCost(const Forecast& forecast, double best_speedup)
   return ExpectedImprovement(forecast, best_speedup) / cost;
 }
 
-void RouteHistory::Forecast(std::string_view request_id, const kernelcast::Forecast& forecast) {
-  const auto same = [&](const Known& known) { return known.request_id == request_id; };
-  auto entry = std::find_if(known_.begin(), known_.end(), same);
+void RouteHistory::Forecast(std::string_view candidate_id, const kernelcast::Forecast& forecast) {
+  // A candidate that is asked about again is not another one.
+  auto entry = std::ranges::find(known_, candidate_id, &Known::candidate_id);
   if (entry == known_.end()) {
     if (known_.size() == kWindow) known_.pop_front();
-    entry = known_.insert(known_.end(), Known{std::string(request_id), {}, {}, 0, 0, 0, {}});
+    entry = known_.insert(known_.end(), Known{std::string(candidate_id), {}, {}, 0, 0, 0, {}});
   }
   entry->evidence_id = forecast.evidence_id;
   entry->labels_seen = forecast.labels_seen;

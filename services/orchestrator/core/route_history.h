@@ -41,7 +41,7 @@ class RouteHistory {
   explicit RouteHistory(RiskOptions options = {}) : risk_(options) {}
 
   // A candidate that may be pruned has this forecast, or a new one.
-  void Forecast(std::string_view request_id, const kernelcast::Forecast& forecast);
+  void Forecast(std::string_view candidate_id, const kernelcast::Forecast& forecast);
   // `forecast` is the one that was decided on, or null.
   void Decide(std::string_view request_id, const Decision& decision,
               const kernelcast::Forecast* forecast);
@@ -70,7 +70,7 @@ class RouteHistory {
   };
   // What is compared of a forecast.
   struct Known {
-    std::string request_id;
+    std::string candidate_id;
     std::string evidence_id;
     std::optional<uint64_t> labels_seen;
     double expected_log2_speedup = 0;

@@ -314,7 +314,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationForeca
     if (first) evaluation.labels_at_first_forecast = search->second.labels;
     if (is_routed) {
       search->second.undecided.insert(event.request_id);
-      search->second.routes.Forecast(event.request_id, *evaluation.forecast);
+      search->second.routes.Forecast(evaluation.candidate.candidate_id, *evaluation.forecast);
     }
     if (model->has_value()) {
       search->second.counts.model_use.Add(**model);
@@ -324,7 +324,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationForeca
     const Candidate& candidate = evaluation.candidate;
     ProblemHistory& history =
         histories_[{candidate.problem_id, candidate.target, evaluation.device_model}];
-    history.Forecast(event.request_id, *evaluation.forecast);
+    history.Forecast(event.request_id, candidate.candidate_id, *evaluation.forecast);
     evaluation.labels_at_forecast = history.measured();
     if (first) evaluation.labels_at_first_forecast = history.measured();
   }

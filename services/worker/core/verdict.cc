@@ -178,7 +178,9 @@ MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions
     unstable.reason = std::move(too_short);
     return unstable;
   }
-  if (noisy && discarded > options.max_discarded_share * blocks) {
+  // A wide interval still tells that a kernel is much slower.
+  const bool surely_slow = ok.speedup.value > 0 && ok.speedup.high < options.screen.slow_ratio;
+  if (noisy && !surely_slow && discarded > options.max_discarded_share * blocks) {
     unstable.reason = absl::StrCat(discarded, " of ", blocks,
                                    " blocks were disturbed by other processes, and the interval "
                                    "stayed wide");

@@ -165,7 +165,7 @@ absl::StatusOr<CompilerStep> RunCompilerStep(const CompilerSandbox& sandbox,
   };
   if (exit.output_limit) {
     exceeded("printed too much");
-  } else if (exit.cpu_ns >= child.max_cpu_seconds * kNsPerSecond) {
+  } else if (exit.cpu_ns >= limits.timeout_ns) {
     exceeded(
         absl::StrCat("used more than ", limits.timeout_ns / kNsPerSecond, " s of processor time"));
   } else if (FilledFile(directory, limits.max_file_bytes)) {

@@ -1,19 +1,22 @@
 #include "services/worker/cuda/target/cuda_compilers.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <thread>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "services/worker/artifacts/artifact_cache.h"
-#include "services/worker/core/launch_plan.h"
-#include "services/worker/cuda/compiler/cubin.h"
-#include "services/worker/cuda/compiler/kernel_parameters.h"
-#include "services/worker/cuda/compiler/simulation_plan.h"
+#include "services/worker/cuda/language/cuda/cuda_language.h"
+#include "services/worker/cuda/language/cuda_host/cuda_host_language.h"
+#include "services/worker/cuda/language/pytorch/pytorch_language.h"
+#include "services/worker/cuda/language/triton/triton_language.h"
+#include "services/worker/cuda/nvcc/nvcc_compiler.h"
+#include "services/worker/cuda/triton/triton_compiler.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -44,12 +47,6 @@ std::vector<std::string> PythonEnvironment(const CudaToolkit& toolkit,
   return environment;
 }
 
-CompileResult Refusal(std::string log) {
-  CompileResult refused;
-  refused.result = CompileError{CompileStage::kAdmission, std::move(log)};
-  return refused;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaCompilers>> CudaCompilers::Open(
@@ -66,30 +63,47 @@ absl::StatusOr<std::unique_ptr<CudaCompilers>> CudaCompilers::Open(
   nvrtc.process.uid = options.untrusted_uid;
   nvrtc.max_processes = options.compile_processes;
   KC_ASSIGN_OR_RETURN(made->nvrtc_, CudaCompiler::Make(std::move(nvrtc), *made->cache_));
+  absl::StatusOr<std::unique_ptr<Language>> triton;
+  absl::StatusOr<std::unique_ptr<Language>> host;
+  absl::StatusOr<std::unique_ptr<Language>> python;
   {
-    const std::jthread triton([&] { made->ProbeTriton(); });
-    const std::jthread python([&] { made->ProbePython(); });
-    made->ProbeNvcc();
+    const std::jthread probes_triton([&] { triton = made->ProbeTriton(); });
+    const std::jthread probes_python([&] { python = made->ProbePython(); });
+    host = made->ProbeNvcc();
   }
+  if (python.ok()) {
+    static_cast<PytorchLanguage&>(**python).SetTriton(triton.ok() ? triton->get() : nullptr,
+                                                      std::string(triton.status().message()));
+  }
+  const auto add = [&](CandidateKind kind, const char* what,
+                       absl::StatusOr<std::unique_ptr<Language>> language) {
+    Row& row = made->languages_.emplace_back(Row{kind, what, kind == CandidateKind::kPython});
+    if (language.ok()) {
+      row.language = *std::move(language);
+      return;
+    }
+    row.missing_reason = std::string(language.status().message());
+    const bool wanted = kind != CandidateKind::kHostNative && !options.python.empty();
+    Log(wanted ? LogLevel::kWarning : LogLevel::kInfo, absl::StrCat("no ", what),
+        {{"reason", row.missing_reason}});
+  };
+  add(CandidateKind::kDeviceCuda, "device candidates",
+      std::make_unique<CudaLanguage>(*made->nvrtc_));
+  add(CandidateKind::kDeviceTriton, "Triton candidates", std::move(triton));
+  add(CandidateKind::kHostNative, "host-launched candidates", std::move(host));
+  add(CandidateKind::kPython, "PyTorch tasks", std::move(python));
   return made;
 }
 
 void CudaCompilers::Fill(TargetInfo& info) const {
   info.toolchain = nvrtc_->toolchain().description;
   info.missing_protections = nvrtc_->missing_protections();
-  info.candidate_kinds = {CandidateKind::kDeviceCuda};
-  if (triton_ != nullptr) info.candidate_kinds.push_back(CandidateKind::kDeviceTriton);
-  if (nvcc_ != nullptr) info.candidate_kinds.push_back(CandidateKind::kHostNative);
-  if (python_ != nullptr) {
-    info.candidate_kinds.push_back(CandidateKind::kPython);
-  } else {
-    info.missing_tools.push_back(absl::StrCat("no PyTorch tasks: ", no_python_reason_));
-  }
-  if (triton_ == nullptr) {
-    info.missing_tools.push_back(absl::StrCat("no Triton candidates: ", no_triton_reason_));
-  }
-  if (nvcc_ == nullptr) {
-    info.missing_tools.push_back(absl::StrCat("no host-launched candidates: ", no_nvcc_reason_));
+  for (const Row& row : languages_) {
+    if (row.language != nullptr) {
+      info.candidate_kinds.push_back(row.kind);
+    } else {
+      info.missing_tools.push_back(absl::StrCat("no ", row.what, ": ", row.missing_reason));
+    }
   }
 }
 
@@ -100,59 +114,48 @@ CompilerSandbox CudaCompilers::Sandbox() const {
   return sandbox;
 }
 
-void CudaCompilers::ProbeNvcc() {
+absl::StatusOr<std::unique_ptr<Language>> CudaCompilers::ProbeNvcc() const {
   NvccOptions options;
   options.toolkit = toolkit_;
   options.host_compiler = options_.host_compiler;
   options.work_directory = options_.cache_directory;
   options.include_directories = options_.include_directories;
   options.sandbox = Sandbox();
-  auto made = NvccCompiler::Make(std::move(options), *cache_);
-  if (made.ok()) {
-    nvcc_ = *std::move(made);
-  } else {
-    no_nvcc_reason_ = std::string(made.status().message());
-    Log(LogLevel::kInfo, "no host-launched CUDA candidates", {{"reason", no_nvcc_reason_}});
-  }
+  KC_ASSIGN_OR_RETURN(auto compiler, NvccCompiler::Make(std::move(options), *cache_));
+  return std::make_unique<CudaHostLanguage>(std::move(compiler));
 }
 
-void CudaCompilers::ProbeTriton() {
+absl::StatusOr<std::unique_ptr<Language>> CudaCompilers::ProbeTriton() const {
   TritonCompilerOptions options;
   options.python = options_.python;
   options.toolkit = toolkit_;
   options.work_directory = options_.cache_directory;
   options.sandbox = Sandbox();
-  auto made = TritonCompiler::Make(std::move(options), *cache_);
-  if (made.ok()) {
-    triton_ = *std::move(made);
-    Log(LogLevel::kInfo, "compiles Triton candidates", {{"toolchain", triton_->description()}});
-  } else {
-    no_triton_reason_ = std::string(made.status().message());
-    Log(options_.python.empty() ? LogLevel::kInfo : LogLevel::kWarning, "no Triton candidates",
-        {{"reason", no_triton_reason_}});
-  }
+  KC_ASSIGN_OR_RETURN(auto compiler, TritonCompiler::Make(std::move(options), *cache_));
+  Log(LogLevel::kInfo, "compiles Triton candidates", {{"toolchain", compiler->description()}});
+  return std::make_unique<TritonLanguage>(std::move(compiler), *nvrtc_);
 }
 
-void CudaCompilers::ProbePython() {
+absl::StatusOr<std::unique_ptr<Language>> CudaCompilers::ProbePython() {
+  const auto missing = [&](absl::Status status) {
+    no_python_reason_ = std::string(status.message());
+    return status;
+  };
   if (options_.python.empty()) {
-    no_python_reason_ = "no Python interpreter with PyTorch is configured (--python)";
-    return;
+    return missing(
+        absl::UnavailableError("no Python interpreter with PyTorch is configured (--python)"));
   }
-  auto python = ProbeTorch(options_.python);
-  if (!python.ok()) {
-    no_python_reason_ = std::string(python.status().message());
-    Log(LogLevel::kInfo, "no PyTorch tasks on GPUs", {{"reason", no_python_reason_}});
-    return;
-  }
+  const auto python = ProbeTorch(options_.python);
+  if (!python.ok()) return missing(python.status());
   if (python->cuda_version.empty() && options_.python_device == "cuda") {
     no_python_reason_ = "its PyTorch is made without CUDA";
   } else {
     MakeZygote(*python);
   }
-  recorder_ = std::make_unique<LaunchRecorder>(*python, Sandbox(), options_.cache_directory);
-  python_ =
-      std::make_unique<PythonCompiler>(*std::move(python), Sandbox(), options_.cache_directory);
-  Log(LogLevel::kInfo, "takes PyTorch tasks", {{"toolchain", python_->toolchain()}});
+  auto language =
+      std::make_unique<PytorchLanguage>(*python, Sandbox(), options_.cache_directory, *cache_);
+  Log(LogLevel::kInfo, "takes PyTorch tasks", {{"toolchain", language->toolchain()}});
+  return std::unique_ptr<Language>(std::move(language));
 }
 
 void CudaCompilers::MakeZygote(const PythonInterpreter& python) {
@@ -175,179 +178,62 @@ void CudaCompilers::MakeZygote(const PythonInterpreter& python) {
 }
 
 void CudaCompilers::RequireDevicePython(TargetInfo& info) {
-  if (zygote_ != nullptr || python_ == nullptr) return;
-  python_.reset();
-  recorder_.reset();
-  std::erase(info.candidate_kinds, CandidateKind::kPython);
-  info.missing_tools.push_back(absl::StrCat("no PyTorch tasks: ", no_python_reason_));
-  Log(LogLevel::kInfo, "no PyTorch tasks on GPUs", {{"reason", no_python_reason_}});
+  if (zygote_ != nullptr) return;
+  for (Row& row : languages_) {
+    if (!row.takes_tasks || row.language == nullptr) continue;
+    row.language.reset();
+    row.missing_reason = no_python_reason_;
+    std::erase(info.candidate_kinds, row.kind);
+    info.missing_tools.push_back(absl::StrCat("no ", row.what, ": ", row.missing_reason));
+    Log(LogLevel::kInfo, absl::StrCat("no ", row.what), {{"reason", row.missing_reason}});
+  }
 }
 
-absl::Status CudaCompilers::CheckKind(const Problem& problem, const Candidate& candidate) {
-  const bool is_python = candidate.kind == CandidateKind::kPython;
-  if (is_python != problem.task.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "kind: the problem takes ", is_python ? "no candidates" : "candidates", " of kind python"));
+const CudaCompilers::Row* CudaCompilers::FindRow(CandidateKind kind) const {
+  const auto row = std::ranges::find(languages_, kind, &Row::kind);
+  return row == languages_.end() ? nullptr : &*row;
+}
+
+absl::Status CudaCompilers::CheckKind(const Problem& problem, const Candidate& candidate) const {
+  const Row* const row = FindRow(candidate.kind);
+  const bool takes_tasks = row != nullptr && row->takes_tasks;
+  if (takes_tasks != problem.task.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("kind: the problem takes ",
+                                                   takes_tasks ? "no candidates" : "candidates",
+                                                   " of kind python"));
   }
-  if (candidate.kind != CandidateKind::kHostNative && !is_python && !IsDeviceKind(candidate.kind)) {
+  if (row == nullptr) {
     return absl::InvalidArgumentError(
-        "the cuda target takes candidates of kinds device_cuda, device_triton, host_native and "
-        "python");
+        absl::StrCat("the cuda target takes candidates of kinds ",
+                     absl::StrJoin(languages_, ", ", [](std::string* out, const Row& each) {
+                       out->append(KindName(each.kind));
+                     })));
   }
   return absl::OkStatus();
 }
 
+absl::StatusOr<Language*> CudaCompilers::Find(const Candidate& candidate) const {
+  const Row* const row = FindRow(candidate.kind);
+  if (row == nullptr) {
+    return absl::InvalidArgumentError("kind: is not one that the cuda target takes");
+  }
+  if (row->language == nullptr) {
+    return absl::UnimplementedError(absl::StrCat("no ", row->what, ": ", row->missing_reason));
+  }
+  return row->language.get();
+}
+
 absl::StatusOr<CompileResult> CudaCompilers::Compile(const Problem& problem,
                                                      const Candidate& candidate,
-                                                     const DeviceModel& model,
+                                                     const GpuModelWanted& gpu,
                                                      const CancelToken& cancel) {
-  const bool hosted = candidate.kind == CandidateKind::kHostNative;
-  const bool is_python = candidate.kind == CandidateKind::kPython;
-  if (hosted && nvcc_ == nullptr) {
-    return absl::UnimplementedError(
-        absl::StrCat("cannot compile host-launched candidates: ", no_nvcc_reason_));
-  }
+  KC_ASSIGN_OR_RETURN(Language* const language, Find(candidate));
   const auto target = problem.targets.find(kCudaTargetName);
   if (target == problem.targets.end()) {
     return absl::FailedPreconditionError(
         absl::StrCat("problem ", problem.name, " has no reference for target cuda"));
   }
-  if (is_python) {
-    if (python_ == nullptr) {
-      return absl::UnimplementedError(absl::StrCat("no PyTorch tasks: ", no_python_reason_));
-    }
-    KC_ASSIGN_OR_RETURN(CompileResult checked,
-                        cache_->GetOrCompile(python_->ArtifactId(candidate.source), cancel, [&] {
-                          return python_->Compile(problem.task->format, model.architecture,
-                                                  candidate.source, cancel);
-                        }));
-    // The source is the same for all.
-    if (auto* const success = std::get_if<CompileSuccess>(&checked.result)) {
-      success->artifact.architecture = model.architecture;
-      if (model.record_launches) {
-        KC_RETURN_IF_ERROR(AddRecorded(problem, candidate, model, cancel, *success));
-      }
-    }
-    return checked;
-  }
-  if (hosted) {
-    return nvcc_->Compile(candidate.source, candidate.flags, model.architecture, cancel);
-  }
-  if (candidate.kind == CandidateKind::kDeviceTriton) {
-    return CompileTriton(problem, target->second, candidate, model, cancel);
-  }
-  const absl::Status plans = CheckPlans(problem, target->second, candidate.launches,
-                                        candidate.workspace_bytes, candidate.tunables);
-  if (!plans.ok()) return Refusal(std::string(plans.message()));
-  KC_ASSIGN_OR_RETURN(CompileResult result,
-                      nvrtc_->Compile(candidate.source, candidate.flags,
-                                      LaunchShapesOf(candidate.launches, candidate.tunables),
-                                      model.architecture, cancel));
-  if (auto* success = std::get_if<CompileSuccess>(&result.result)) {
-    KC_ASSIGN_OR_RETURN(const LaunchPlan plan,
-                        PlanLaunches(problem, candidate.launches, candidate.workspace_bytes,
-                                     candidate.tunables, target->second.bench_shapes.front()));
-    if (auto wrong = CheckArguments(candidate.launches, plan, ReadSignatures(success->ptx))) {
-      return Refusal(*std::move(wrong));
-    }
-    KC_RETURN_IF_ERROR(AddSimulations({.problem = problem,
-                                       .target = target->second,
-                                       .candidate = candidate,
-                                       .program = {.architecture = model.architecture,
-                                                   .source = candidate.source,
-                                                   .flags = candidate.flags},
-                                       .device = model.name},
-                                      cancel, *success));
-    success->ptx.clear();
-  }
-  return result;
-}
-
-absl::StatusOr<CompileResult> CudaCompilers::CompileTriton(const Problem& problem,
-                                                           const ProblemTarget& target,
-                                                           const Candidate& candidate,
-                                                           const DeviceModel& model,
-                                                           const CancelToken& cancel) {
-  if (triton_ == nullptr) {
-    return absl::UnimplementedError(
-        absl::StrCat("cannot compile Triton candidates: ", no_triton_reason_));
-  }
-  KC_ASSIGN_OR_RETURN(CompileResult result,
-                      triton_->Compile(problem, target, candidate, model.architecture, cancel));
-  auto* const success = std::get_if<CompileSuccess>(&result.result);
-  if (success == nullptr) return result;
-  KC_ASSIGN_OR_RETURN(TritonArtifact artifact, DecodeTritonArtifact(success->artifact.content));
-  Candidate launched = candidate;
-  launched.launches = std::move(artifact.launches);
-  const absl::Status plans =
-      CheckPlans(problem, target, launched.launches, launched.workspace_bytes, launched.tunables);
-  if (!plans.ok()) return Refusal(std::string(plans.message()));
-  KC_ASSIGN_OR_RETURN(const LaunchPlan plan,
-                      PlanLaunches(problem, launched.launches, launched.workspace_bytes,
-                                   launched.tunables, target.bench_shapes.front()));
-  if (auto wrong = CheckArguments(launched.launches, plan, ReadSignatures(success->ptx))) {
-    return Refusal(*std::move(wrong));
-  }
-  KC_RETURN_IF_ERROR(AddSimulations(
-      {.problem = problem,
-       .target = target,
-       .candidate = launched,
-       .program = {.architecture = model.architecture, .ptx = std::exchange(success->ptx, "")},
-       .device = model.name},
-      cancel, *success));
-  return result;
-}
-
-absl::Status CudaCompilers::AddSimulations(const Simulated& simulated, const CancelToken& cancel,
-                                           CompileSuccess& success) {
-  const auto& [problem, target, candidate, program, device] = simulated;
-  KC_ASSIGN_OR_RETURN(const Cubin cubin, ReadCubin(success.artifact.content));
-  std::vector<SimulationPlan> plans;
-  for (const AxisValues& shape : target.bench_shapes) {
-    KC_ASSIGN_OR_RETURN(SimulationPlan plan,
-                        PlanSimulation(problem, candidate.launches, candidate.workspace_bytes,
-                                       candidate.tunables, shape, cubin));
-    plans.push_back(std::move(plan));
-  }
-  std::vector<SimulationPlan> checks;
-  for (const AxisValues& shape : ShapesToCheck(problem, target)) {
-    absl::StatusOr<SimulationPlan> plan = PlanSimulation(
-        problem, candidate.launches, candidate.workspace_bytes, candidate.tunables, shape, cubin);
-    if (plan.ok()) checks.push_back(*std::move(plan));
-  }
-  KC_ASSIGN_OR_RETURN(
-      success.facts.simulations,
-      nvrtc_->Simulate(program, std::move(plans), std::move(checks), device, cancel));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<CudaCompilers::Identity> CudaCompilers::Identify(
-    const Candidate& candidate, const std::string& architecture) const {
-  Identity made;
-  if (candidate.kind == CandidateKind::kDeviceTriton) {
-    if (triton_ == nullptr) {
-      return absl::UnimplementedError(
-          absl::StrCat("cannot tell which cubin belongs to the candidate: ", no_triton_reason_));
-    }
-    made.artifact_id = triton_->ArtifactId(candidate, architecture);
-    made.toolchain = triton_->description();
-  } else if (candidate.kind == CandidateKind::kPython) {
-    if (python_ == nullptr) {
-      return absl::UnimplementedError(absl::StrCat("no PyTorch tasks: ", no_python_reason_));
-    }
-    made.artifact_id = python_->ArtifactId(candidate.source);
-    made.toolchain = python_->toolchain();
-  } else if (candidate.kind != CandidateKind::kHostNative) {
-    made.artifact_id = nvrtc_->ArtifactId(candidate.source, candidate.flags, architecture);
-    made.toolchain = nvrtc_->toolchain().description;
-  } else if (nvcc_ != nullptr) {
-    made.artifact_id = nvcc_->ArtifactId(candidate.source, candidate.flags, architecture);
-    made.toolchain = nvcc_->description();
-  } else {
-    return absl::UnimplementedError(
-        absl::StrCat("cannot tell which object belongs to the candidate: ", no_nvcc_reason_));
-  }
-  return made;
+  return language->Compile({problem, target->second, candidate, gpu}, cancel);
 }
 
 }  // namespace kernelcast::worker

@@ -1,12 +1,11 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CUDA_TARGET_CUDA_COMPILERS_H_
 #define KERNELCAST_SERVICES_WORKER_CUDA_TARGET_CUDA_COMPILERS_H_
 
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,29 +14,18 @@
 #include "services/worker/core/target.h"
 #include "services/worker/cuda/api/cuda_toolkit.h"
 #include "services/worker/cuda/compiler/cuda_compiler.h"
-#include "services/worker/cuda/nvcc/nvcc_compiler.h"
+#include "services/worker/cuda/language/language.h"
 #include "services/worker/cuda/target/cuda_target_options.h"
-#include "services/worker/cuda/triton/triton_compiler.h"
 #include "services/worker/native/compiler_step.h"
-#include "services/worker/python/launch_recorder.h"
-#include "services/worker/python/python_compiler.h"
+#include "services/worker/python/interpreter.h"
 #include "services/worker/python/zygote.h"
-#include "services/worker/virtual_gpu/estimate/gpu_model.h"
 
 namespace kernelcast::worker {
 
-// The compilers of the cuda target: NVRTC, and those of nvcc, Triton and PyTorch that this machine
-// has. They share a toolkit and a cache. Thread-safe.
+// The languages of the cuda target, as far as this machine has their compilers. They share a
+// toolkit and a cache. Thread-safe.
 class CudaCompilers {
  public:
-  // Where a candidate is to run.
-  struct DeviceModel {
-    std::string name;
-    std::string architecture;
-    // Whether Python candidates are recorded, which takes longer than measuring them.
-    bool record_launches = false;
-  };
-
   // UNAVAILABLE: there is no toolkit, or the cache folder is unusable. `options` must outlive the
   // compilers.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaCompilers>> Open(
@@ -51,22 +39,22 @@ class CudaCompilers {
   void RequireDevicePython(TargetInfo& info);
 
   // INVALID_ARGUMENT: candidates of this kind are not for this problem, or not for the target.
-  [[nodiscard]] static absl::Status CheckKind(const Problem& problem, const Candidate& candidate);
+  [[nodiscard]] absl::Status CheckKind(const Problem& problem, const Candidate& candidate) const;
 
   // For a candidate that CheckKind accepts. UNIMPLEMENTED: its compiler is missing.
   [[nodiscard]] absl::StatusOr<CompileResult> Compile(const Problem& problem,
                                                       const Candidate& candidate,
-                                                      const DeviceModel& model,
+                                                      const GpuModelWanted& gpu,
                                                       const CancelToken& cancel);
 
-  // Which artefact a candidate compiles to, and with what. UNIMPLEMENTED: its compiler is missing.
-  struct Identity {
-    std::string artifact_id;
-    std::string toolchain;
-  };
-  [[nodiscard]] absl::StatusOr<Identity> Identify(const Candidate& candidate,
-                                                  const std::string& architecture) const;
-  std::optional<Artifact> Find(const std::string& artifact_id) { return nvrtc_->Find(artifact_id); }
+  // The language of a candidate. INVALID_ARGUMENT: the target does not take its kind.
+  // UNIMPLEMENTED: its compiler is missing.
+  [[nodiscard]] absl::StatusOr<Language*> Find(const Candidate& candidate) const;
+
+  // The artefact in the cache.
+  std::optional<Artifact> FindArtifact(const std::string& artifact_id) {
+    return nvrtc_->Find(artifact_id);
+  }
 
   CudaCompiler& nvrtc() { return *nvrtc_; }
   const CudaToolkit& toolkit() const { return toolkit_; }
@@ -75,61 +63,36 @@ class CudaCompilers {
   const std::string& no_python_reason() const { return no_python_reason_; }
 
  private:
+  // A language, and what its candidates are called where it is missing, for the reason.
+  struct Row {
+    CandidateKind kind;
+    std::string what;
+    bool takes_tasks;
+    std::unique_ptr<Language> language = nullptr;
+    std::string missing_reason = {};
+  };
+
   CudaCompilers(const CudaTargetOptions& options, CudaToolkit toolkit)
       : options_(options), toolkit_(std::move(toolkit)) {}
 
+  const Row* FindRow(CandidateKind kind) const;
   CompilerSandbox Sandbox() const;
-  void ProbeNvcc();
-  void ProbeTriton();
-  void ProbePython();
+  // Each returns the language, or why it is missing.
+  absl::StatusOr<std::unique_ptr<Language>> ProbeNvcc() const;
+  absl::StatusOr<std::unique_ptr<Language>> ProbeTriton() const;
+  absl::StatusOr<std::unique_ptr<Language>> ProbePython();
   void MakeZygote(const PythonInterpreter& python);
-  absl::StatusOr<CompileResult> CompileTriton(const Problem& problem, const ProblemTarget& target,
-                                              const Candidate& candidate, const DeviceModel& model,
-                                              const CancelToken& cancel);
-  // What is simulated, and on which device.
-  struct Simulated {
-    const Problem& problem;
-    const ProblemTarget& target;
-    const Candidate& candidate;  // its launches
-    SimulatedProgram program;
-    const std::string& device;
-  };
-  // Adds the virtual GPU's simulation of the launches at the bench shapes to the facts.
-  absl::Status AddSimulations(const Simulated& simulated, const CancelToken& cancel,
-                              CompileSuccess& success);
-
-  // Adds the simulation of what a Python candidate launches, or the reason why there is none.
-  absl::Status AddRecorded(const Problem& problem, const Candidate& candidate,
-                           const DeviceModel& model, const CancelToken& cancel,
-                           CompileSuccess& success);
-  absl::StatusOr<Recording> Record(const Problem& problem, const std::string& source,
-                                   const virtual_gpu::GpuModel& gpu, const DeviceModel& model,
-                                   const CancelToken& cancel);
-  // Recording::needed_bytes of the task's reference.
-  absl::StatusOr<double> NeededBytes(const Problem& problem, const virtual_gpu::GpuModel& gpu,
-                                     const DeviceModel& model, const CancelToken& cancel);
 
   // Constant after Open and RequireDevicePython.
   const CudaTargetOptions& options_;
   const CudaToolkit toolkit_;
   std::unique_ptr<CompileCache> cache_;
   std::unique_ptr<CudaCompiler> nvrtc_;
-  // Null if host-launched candidates cannot be compiled, for the reason that follows.
-  std::unique_ptr<NvccCompiler> nvcc_;
-  std::string no_nvcc_reason_;
-  // Null if Triton candidates cannot be compiled, for the reason that follows.
-  std::unique_ptr<TritonCompiler> triton_;
-  std::string no_triton_reason_;
-  // Null if there is no PyTorch, for the reason that follows.
-  std::unique_ptr<PythonCompiler> python_;
-  std::unique_ptr<LaunchRecorder> recorder_;
+  std::vector<Row> languages_;
+  // Why no Python tasks run on a device.
   std::string no_python_reason_;
   // Null if there is no PyTorch for CUDA.
   std::shared_ptr<PythonZygote> zygote_;
-
-  std::mutex mutex_;
-  // Protected by mutex_. By problem.
-  std::map<std::string, double> needed_bytes_;
 };
 
 }  // namespace kernelcast::worker

@@ -341,10 +341,10 @@ absl::StatusOr<CompileResult> CudaTarget::Compile(const CompileRequest& request,
   }
   const Device* const device = FindModel(request.device_model);
   KC_RETURN_IF_ERROR(CheckModel(info_, device != nullptr ? "" : request.device_model));
-  KC_RETURN_IF_ERROR(CudaCompilers::CheckKind(request.problem, *request.candidate));
   if (!info_.can_compile) {
     return absl::UnimplementedError(info_.unavailable_reason);
   }
+  KC_RETURN_IF_ERROR(compilers_->CheckKind(request.problem, *request.candidate));
   return compilers_->Compile(
       request.problem, *request.candidate,
       {.name = device == nullptr ? info_.device.model : device->facts.info.model,
@@ -361,14 +361,14 @@ absl::StatusOr<Artifact> CudaTarget::Resolve(const Candidate& candidate, const A
   for (const auto& device : devices_) {
     if (device->architecture == sent.architecture) info.architecture = sent.architecture;
   }
-  KC_ASSIGN_OR_RETURN(const CudaCompilers::Identity made,
-                      compilers_->Identify(candidate, info.architecture));
-  info.toolchain = made.toolchain;
-  KC_RETURN_IF_ERROR(CheckSent(info, made.artifact_id, sent));
+  KC_ASSIGN_OR_RETURN(const Language* const language, compilers_->Find(candidate));
+  const std::string artifact_id = language->ArtifactId(candidate, info.architecture);
+  info.toolchain = language->toolchain();
+  KC_RETURN_IF_ERROR(CheckSent(info, artifact_id, sent));
   if (!sent.content.empty()) {
     return sent;
   }
-  auto cached = compilers_->Find(made.artifact_id);
+  auto cached = compilers_->FindArtifact(artifact_id);
   if (!cached) {
     return absl::FailedPreconditionError("the artefact is neither sent nor cached");
   }
@@ -492,20 +492,9 @@ absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(Device& device, const Measur
   CudaPrograms programs = *trusted;
   if (problem.task) {
     KC_ASSIGN_OR_RETURN(programs.task, TaskOf(device, problem, cancel));
-    if (artifact.content != candidate.source) {
-      return absl::InvalidArgumentError("artifact: is not the candidate's source");
-    }
-    programs.candidate.object = programs.task->ProgramFor(candidate, {}).content;
-  } else if (candidate.kind == CandidateKind::kHostNative) {
-    programs.candidate.object = artifact.content;
-  } else if (candidate.kind == CandidateKind::kDeviceTriton) {
-    KC_ASSIGN_OR_RETURN(TritonArtifact made, DecodeTritonArtifact(artifact.content));
-    programs.candidate = {std::move(made.cubin), std::move(made.launches),
-                          candidate.workspace_bytes, candidate.tunables};
-  } else {
-    programs.candidate = {artifact.content, candidate.launches, candidate.workspace_bytes,
-                          candidate.tunables};
   }
+  KC_ASSIGN_OR_RETURN(const Language* const language, compilers_->Find(candidate));
+  KC_ASSIGN_OR_RETURN(programs.candidate, language->Load(candidate, artifact, programs.task.get()));
   return programs;
 }
 

@@ -72,6 +72,16 @@ TEST_CASE("With many discarded blocks and a wide interval no figure is given") {
   CHECK(unstable.speedup.value == Approx(3.5));
 }
 
+TEST_CASE("A wide interval far below 1 is a figure, however disturbed the machine is") {
+  TimedShape shape = Shape(1001, 300);
+  shape.ratios = {{0.02, 0.04, 0.08, 0.02, 0.04, 0.08, 0.02, 0.04}};
+  shape.discarded_blocks = 60;
+  const auto ok = std::get<MeasuredOk>(ConcludeOn({shape}));
+  CHECK(ok.speedup.high < 0.7);
+  CHECK(ok.speedup.high > 1.5 * ok.speedup.value);
+  CHECK(ok.comparison == Comparison::kSlower);
+}
+
 TEST_CASE("Several shapes combine as a geometric mean per runner") {
   TimedShape two = Shape(1001, 300);
   two.ratios = {std::vector<double>(8, 2), std::vector<double>(8, 2.2)};

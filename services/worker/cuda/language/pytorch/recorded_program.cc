@@ -1,4 +1,4 @@
-#include "services/worker/cuda/target/recorded_program.h"
+#include "services/worker/cuda/language/pytorch/recorded_program.h"
 
 #include <algorithm>
 #include <cmath>

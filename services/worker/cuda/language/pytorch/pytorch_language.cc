@@ -1,8 +1,7 @@
-// How CudaCompilers estimates Python candidates without a GPU.
+#include "services/worker/cuda/language/pytorch/pytorch_language.h"
+
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <variant>
@@ -11,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
-#include "services/worker/cuda/target/cuda_compilers.h"
-#include "services/worker/cuda/target/recorded_program.h"
+#include "services/worker/cuda/language/pytorch/recorded_program.h"
+#include "services/worker/cuda/triton/triton_compiler.h"
 #include "services/worker/virtual_gpu/estimate/gpu_model.h"
 
 namespace kernelcast::worker {
@@ -35,43 +34,70 @@ size_t CaseToRecord(const Problem& problem) {
 
 }  // namespace
 
-absl::StatusOr<Recording> CudaCompilers::Record(const Problem& problem, const std::string& source,
-                                                const virtual_gpu::GpuModel& gpu,
-                                                const DeviceModel& model,
-                                                const CancelToken& cancel) {
-  const auto capability = static_cast<int>(ArchitectureNumber(model.architecture));
-  return recorder_->Record(*problem.task, CaseToRecord(problem), source,
-                           {.name = std::string(gpu.name),
-                            .multiprocessors = gpu.multiprocessors,
-                            .capability_major = capability / 10,
-                            .capability_minor = capability % 10},
-                           cancel);
+absl::StatusOr<CompileResult> PytorchLanguage::Compile(const CompileJob& job,
+                                                       const CancelToken& cancel) {
+  const GpuModelWanted& gpu = job.gpu;
+  KC_ASSIGN_OR_RETURN(CompileResult checked,
+                      cache_.GetOrCompile(compiler_.ArtifactId(job.candidate.source), cancel, [&] {
+                        return compiler_.Compile(job.problem.task->format, job.gpu.architecture,
+                                                 job.candidate.source, cancel);
+                      }));
+  // The source is the same for all.
+  if (auto* const success = std::get_if<CompileSuccess>(&checked.result)) {
+    success->artifact.architecture = gpu.architecture;
+    if (gpu.record_launches) {
+      KC_RETURN_IF_ERROR(AddRecorded(job, cancel, *success));
+    }
+  }
+  return checked;
 }
 
-absl::StatusOr<double> CudaCompilers::NeededBytes(const Problem& problem,
+absl::StatusOr<CudaProgram> PytorchLanguage::Load(const Candidate& candidate,
+                                                  const Artifact& artifact,
+                                                  const PythonTaskPrograms* task) const {
+  if (task == nullptr) return absl::InvalidArgumentError("kind: the problem is no PyTorch task");
+  if (artifact.content != candidate.source) {
+    return absl::InvalidArgumentError("artifact: is not the candidate's source");
+  }
+  CudaProgram program;
+  program.object = task->ProgramFor(candidate, {}).content;
+  return program;
+}
+
+absl::StatusOr<Recording> PytorchLanguage::Record(const CompileJob& job, const std::string& source,
                                                   const virtual_gpu::GpuModel& gpu,
-                                                  const DeviceModel& model,
                                                   const CancelToken& cancel) {
+  const auto capability = static_cast<int>(ArchitectureNumber(job.gpu.architecture));
+  return recorder_.Record(*job.problem.task, CaseToRecord(job.problem), source,
+                          {.name = std::string(gpu.name),
+                           .multiprocessors = gpu.multiprocessors,
+                           .capability_major = capability / 10,
+                           .capability_minor = capability % 10},
+                          cancel);
+}
+
+absl::StatusOr<double> PytorchLanguage::NeededBytes(const CompileJob& job,
+                                                    const virtual_gpu::GpuModel& gpu,
+                                                    const CancelToken& cancel) {
+  const Problem& problem = job.problem;
   {
     const std::lock_guard lock(mutex_);
     const auto known = needed_bytes_.find(problem.problem_id);
     if (known != needed_bytes_.end()) return known->second;
   }
-  KC_ASSIGN_OR_RETURN(const Recording reference,
-                      Record(problem, problem.task->source, gpu, model, cancel));
+  KC_ASSIGN_OR_RETURN(const Recording reference, Record(job, problem.task->source, gpu, cancel));
   const std::lock_guard lock(mutex_);
   if (needed_bytes_.size() >= kMaxProblems) needed_bytes_.clear();
   return needed_bytes_.insert({problem.problem_id, reference.needed_bytes}).first->second;
 }
 
-absl::Status CudaCompilers::AddRecorded(const Problem& problem, const Candidate& candidate,
-                                        const DeviceModel& model, const CancelToken& cancel,
-                                        CompileSuccess& success) {
+absl::Status PytorchLanguage::AddRecorded(const CompileJob& job, const CancelToken& cancel,
+                                          CompileSuccess& success) {
+  const Candidate& candidate = job.candidate;
   const virtual_gpu::GpuModel* const gpu =
-      virtual_gpu::FindGpuModel(model.name, model.architecture);
+      virtual_gpu::FindGpuModel(job.gpu.name, job.gpu.architecture);
   if (gpu == nullptr) return absl::OkStatus();
-  KC_ASSIGN_OR_RETURN(const Recording recording,
-                      Record(problem, candidate.source, *gpu, model, cancel));
+  KC_ASSIGN_OR_RETURN(const Recording recording, Record(job, candidate.source, *gpu, cancel));
   const auto not_simulated = [&](std::string reason) {
     success.facts.simulations = {NotSimulated(*gpu, std::move(reason))};
     return absl::OkStatus();
@@ -85,10 +111,10 @@ absl::Status CudaCompilers::AddRecorded(const Problem& problem, const Candidate&
       return not_simulated(
           absl::StrCat("its Triton kernels cannot be compiled: ", no_triton_reason_));
     }
-    KC_ASSIGN_OR_RETURN(
-        CompileResult compiled,
-        CompileTriton(program->problem, program->problem.targets.at(std::string(kCudaTargetName)),
-                      program->candidate, model, cancel));
+    const CompileJob kernels{program->problem,
+                             program->problem.targets.at(std::string(kCudaTargetName)),
+                             program->candidate, job.gpu};
+    KC_ASSIGN_OR_RETURN(CompileResult compiled, triton_->Compile(kernels, cancel));
     if (const auto* error = std::get_if<CompileError>(&compiled.result)) {
       return not_simulated(absl::StrCat("its Triton kernels do not compile: ",
                                         std::string(TruncateUtf8(error->log, kMaxReasonBytes))));
@@ -100,8 +126,8 @@ absl::Status CudaCompilers::AddRecorded(const Problem& problem, const Candidate&
     simulations.front().launches.push_back(SimulateOperations(recording.operations, *gpu));
   }
   const std::string log = DescribeShares(simulations.front(), recording.operations);
-  if (!log.empty() && candidate.source != problem.task->source) {
-    KC_ASSIGN_OR_RETURN(const double needed, NeededBytes(problem, *gpu, model, cancel));
+  if (!log.empty() && candidate.source != job.problem.task->source) {
+    KC_ASSIGN_OR_RETURN(const double needed, NeededBytes(job, *gpu, cancel));
     const double touched = TouchedBytes(simulations.front());
     if (touched < kLeastTouchedShare * needed) {
       return not_simulated(absl::StrCat("it touches ", std::llround(touched),

@@ -1,0 +1,70 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_LANGUAGE_PYTORCH_PYTORCH_LANGUAGE_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_LANGUAGE_PYTORCH_PYTORCH_LANGUAGE_H_
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "services/worker/artifacts/compile_cache.h"
+#include "services/worker/cuda/language/language.h"
+#include "services/worker/native/compiler_step.h"
+#include "services/worker/python/interpreter.h"
+#include "services/worker/python/launch_recorder.h"
+#include "services/worker/python/python_compiler.h"
+#include "services/worker/virtual_gpu/estimate/gpu_model.h"
+
+namespace kernelcast::worker {
+
+// Candidates of PyTorch tasks. The artefact is the source. Where nothing is measured, the launches
+// of their Triton kernels are recorded and simulated.
+class PytorchLanguage final : public Language {
+ public:
+  // `cache` must outlive it. `work_directory`: folders are made in it.
+  PytorchLanguage(const PythonInterpreter& python, const CompilerSandbox& sandbox,
+                  const std::string& work_directory, CompileCache& cache)
+      : cache_(cache),
+        compiler_(python, sandbox, work_directory),
+        recorder_(python, sandbox, work_directory) {}
+
+  // Compiles the Triton kernels of recorded candidates with `triton`, which must outlive this. If
+  // it is null, they are not simulated, for the reason. Call it before Compile.
+  void SetTriton(Language* triton, std::string missing_reason) {
+    triton_ = triton;
+    no_triton_reason_ = std::move(missing_reason);
+  }
+
+  const std::string& toolchain() const override { return compiler_.toolchain(); }
+  std::string ArtifactId(const Candidate& candidate, const std::string&) const override {
+    return compiler_.ArtifactId(candidate.source);
+  }
+  absl::StatusOr<CompileResult> Compile(const CompileJob& job, const CancelToken& cancel) override;
+  absl::StatusOr<CudaProgram> Load(const Candidate& candidate, const Artifact& artifact,
+                                   const PythonTaskPrograms* task) const override;
+
+ private:
+  // Adds the simulation of what the candidate launches, or the reason why there is none.
+  absl::Status AddRecorded(const CompileJob& job, const CancelToken& cancel,
+                           CompileSuccess& success);
+  absl::StatusOr<Recording> Record(const CompileJob& job, const std::string& source,
+                                   const virtual_gpu::GpuModel& gpu, const CancelToken& cancel);
+  // Recording::needed_bytes of the task's reference.
+  absl::StatusOr<double> NeededBytes(const CompileJob& job, const virtual_gpu::GpuModel& gpu,
+                                     const CancelToken& cancel);
+
+  CompileCache& cache_;
+  PythonCompiler compiler_;
+  LaunchRecorder recorder_;
+  Language* triton_ = nullptr;
+  std::string no_triton_reason_;
+
+  std::mutex mutex_;
+  // Protected by mutex_. By problem.
+  std::map<std::string, double> needed_bytes_;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_LANGUAGE_PYTORCH_PYTORCH_LANGUAGE_H_
