@@ -41,7 +41,7 @@ TEST_CASE("The engine follows the plan in a template search") {
   };
   world.Start();
   SearchSpec spec = TemplateSearch(world.PutToy(), 12);
-  spec.policy = GENERATE("threshold", "top_k", "value", "risk");
+  spec.policy = GENERATE("threshold", "top_k", "risk");
   REQUIRE(world.StartSearch("s1", spec).ok());
   world.WaitForEnd("s1");
   world.engine->Stop();
