@@ -13,13 +13,6 @@ std::optional<Integer> CheckedMultiply(Integer a, Integer b) {
   return product;
 }
 
-template <class Integer>
-std::optional<Integer> CheckedAdd(Integer a, Integer b) {
-  Integer sum{};
-  if (__builtin_add_overflow(a, b, &sum)) return std::nullopt;
-  return sum;
-}
-
 }  // namespace kernelcast
 
 #endif  // KERNELCAST_COMMON_BASE_CHECKED_MATH_H_

@@ -44,7 +44,6 @@ struct BatchProtocol {
 };
 
 using CompileBatches = BatchProtocol<v1::CompileStreamRequest, v1::CompileStreamReply>;
-using MeasureBatches = BatchProtocol<v1::MeasureStreamRequest, v1::MeasureStreamReply>;
 using ForecastBatches = BatchProtocol<v1::ForecastStreamRequest, v1::ForecastStreamReply>;
 using EvaluateBatches = BatchProtocol<v1::EvaluateStreamRequest, v1::EvaluateStreamReply>;
 

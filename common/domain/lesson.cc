@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/base/utf8.h"
 #include "common/domain/student_t.h"
 #include "common/domain/text.h"
@@ -54,10 +53,6 @@ double Gains(const Lesson& lesson) {
 }
 
 }  // namespace
-
-std::string FlagsName(const std::vector<std::string>& flags) {
-  return flags.empty() ? "none" : absl::StrJoin(flags, " ");
-}
 
 LessonKey KeyOf(const Lesson& lesson) {
   return {lesson.family, lesson.target, lesson.device_model, lesson.bottleneck, lesson.aspect,
@@ -128,15 +123,6 @@ GainEstimate EstimateOf(const Lesson& lesson, std::string_view device_model) {
                              (lesson.device_model == device_model ? 0 : Squared(kDeviceDeviation)));
   estimate.degrees_of_freedom = n;
   return estimate;
-}
-
-GainEstimate Combine(const GainEstimate& a, const GainEstimate& b) {
-  const double weight_a = 1 / Squared(a.error), weight_b = 1 / Squared(b.error);
-  GainEstimate combined;
-  combined.mean = (weight_a * a.mean + weight_b * b.mean) / (weight_a + weight_b);
-  combined.error = std::sqrt(1 / (weight_a + weight_b));
-  combined.degrees_of_freedom = a.degrees_of_freedom + b.degrees_of_freedom;
-  return combined;
 }
 
 }  // namespace kernelcast

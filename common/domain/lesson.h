@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <vector>
 
 #include "absl/status/status.h"
 
@@ -35,16 +34,6 @@ inline constexpr size_t kMaxLessonNameBytes = 128;
 inline constexpr size_t kMaxLessonTextBytes = 1000;
 inline constexpr double kMaxLessonGain = 15;  // in log2, of the mean and of the deviation
 inline constexpr uint32_t kMaxLessonTrials = 1'000'000'000;
-
-// Aspects of points of template spaces: kParameterAspect and the parameter's name, and the template
-// itself.
-inline constexpr std::string_view kParameterAspect = "parameter ";
-inline constexpr std::string_view kTemplateAspect = "template";
-
-inline constexpr std::string_view kFlagsParameter = "FLAGS";
-// The value of the parameter FLAGS: the flags themselves, because their numbers differ between
-// templates.
-std::string FlagsName(const std::vector<std::string>& flags);
 
 // What the lesson is about: all fields before `trials`.
 using LessonKey = std::tuple<std::string_view, std::string_view, std::string_view, std::string_view,
@@ -82,9 +71,6 @@ inline constexpr double kCertainSign = 0.8;
 // searches make smaller; and one for another device model. If the change had the sign of the mean
 // in at most half of the pairs, the mean is 0.
 GainEstimate EstimateOf(const Lesson& lesson, std::string_view device_model);
-
-// The mean of two independent estimates of the same gain, weighted by precision.
-GainEstimate Combine(const GainEstimate& a, const GainEstimate& b);
 
 }  // namespace kernelcast
 

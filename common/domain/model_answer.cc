@@ -4,18 +4,6 @@
 
 namespace kernelcast {
 
-std::string_view Name(ModelOutcome outcome) {
-  switch (outcome) {
-    case ModelOutcome::kNotAsked: return "not_asked";
-    case ModelOutcome::kUsed: return "used";
-    case ModelOutcome::kDeclined: return "declined";
-    case ModelOutcome::kUnreadable: return "unreadable";
-    case ModelOutcome::kUnanswered: return "unanswered";
-    case ModelOutcome::kBudget: return "budget";
-  }
-  return "unknown";
-}
-
 TokenUsage& TokenUsage::operator+=(const TokenUsage& other) {
   input_tokens += other.input_tokens;
   cached_input_tokens += other.cached_input_tokens;

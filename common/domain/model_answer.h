@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
 
 namespace kernelcast {
 
@@ -21,8 +20,6 @@ struct TokenUsage {
 };
 
 enum class ModelOutcome { kNotAsked, kUsed, kDeclined, kUnreadable, kUnanswered, kBudget };
-
-std::string_view Name(ModelOutcome outcome);  // "not_asked"
 
 inline constexpr size_t kMaxModelDetailBytes = 500;
 

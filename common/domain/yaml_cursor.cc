@@ -106,15 +106,6 @@ absl::StatusOr<int64_t> ReadInteger(const Cursor& at, int64_t low, int64_t high)
   return Error(at, absl::StrCat(Describe(node), " is not a whole number from ", low, " to ", high));
 }
 
-absl::StatusOr<bool> ReadBool(const Cursor& at) {
-  const YamlNode& node = *at.node;
-  if (node.kind == YamlNode::Kind::kScalar) {
-    if (node.scalar == "true") return true;
-    if (node.scalar == "false") return false;
-  }
-  return Error(at, Describe(node) + " is not true or false");
-}
-
 absl::StatusOr<double> ReadNumber(const Cursor& at) {
   const YamlNode& node = *at.node;
   if (node.kind == YamlNode::Kind::kScalar) {

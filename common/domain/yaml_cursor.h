@@ -50,7 +50,6 @@ absl::Status Error(const Cursor& at, const absl::Status& cause);
 
 [[nodiscard]] absl::StatusOr<std::string> ReadText(const Cursor& at, size_t max_bytes);
 [[nodiscard]] absl::StatusOr<int64_t> ReadInteger(const Cursor& at, int64_t low, int64_t high);
-[[nodiscard]] absl::StatusOr<bool> ReadBool(const Cursor& at);
 [[nodiscard]] absl::StatusOr<double> ReadNumber(const Cursor& at);
 [[nodiscard]] absl::StatusOr<double> ReadNumber(const Cursor& at, double low, double high);
 [[nodiscard]] absl::StatusOr<Expression> ReadExpression(const Cursor& at,

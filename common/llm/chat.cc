@@ -17,18 +17,6 @@ std::string MessagesJson(const std::vector<ChatMessage>& messages) {
 
 Prompt::Prompt(const std::vector<ChatMessage>& messages) : json_(MessagesJson(messages)) {}
 
-std::string_view FinishReasonName(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kUnknown: return "unknown";
-    case FinishReason::kStop: return "stop";
-    case FinishReason::kLength: return "length";
-    case FinishReason::kToolCalls: return "tool_calls";
-    case FinishReason::kContentFilter: return "content_filter";
-    case FinishReason::kWhitespaceLoop: return "whitespace_loop";
-  }
-  return "unknown";
-}
-
 std::string_view ErrorKindName(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::kNone: return "ok";

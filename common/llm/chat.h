@@ -120,9 +120,6 @@ enum class FinishReason {
   kWhitespaceLoop,
 };
 
-// "stop", "whitespace_loop", ...
-std::string_view FinishReasonName(FinishReason reason);
-
 // A model's answer. Texts are UTF-8 and untrusted; nothing in them has been checked.
 struct ChatAnswer {
   std::string content;

@@ -38,7 +38,6 @@ constexpr MethodAccess kMethods[] = {
     // Called by orchestrators to learn a worker's capacity.
     {"/kernelcast.v1.Worker/Describe", kMeasure},
     {"/kernelcast.v1.Worker/Measure", kMeasure},
-    {"/kernelcast.v1.Worker/MeasureStream", kMeasure},
     {"/kernelcast.v1.Worker/PutProblem", kMeasure},
 };
 

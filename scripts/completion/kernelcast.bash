@@ -185,7 +185,7 @@ _kernelcast() {
     "search --budget-candidates") return ;;
     "search --budget-seconds") return ;;
     "search --budget-device-seconds") return ;;
-    "search --policy") mapfile -t COMPREPLY < <(compgen -W 'risk threshold top_k value' -- "$cur"); return ;;
+    "search --policy") mapfile -t COMPREPLY < <(compgen -W 'risk threshold top_k' -- "$cur"); return ;;
     "search --policy-parameter") return ;;
     "search --strategy") mapfile -t COMPREPLY < <(compgen -W 'beam islands map_elites measure_all puct random selection' -- "$cur"); return ;;
     "search --strategy-parameter") return ;;

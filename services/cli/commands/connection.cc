@@ -183,11 +183,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Reach(
     }
     absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
         Connect(service, address, given.empty() ? ChannelOptions{} : flags_.channel);
-    if (channel.ok()) {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (member == &ServiceAddresses::orchestrator) orchestrator_address_ = address;
-      return channel;
-    }
+    if (channel.ok()) return channel;
     // Services of another process may have ended since their address was read.
     if (!of_others || attempt == kConnectAttempts) return channel.status();
   }
@@ -256,11 +252,6 @@ absl::Status Connection::AskOrchestrator(const OrchestratorWork& work) {
           absl::ToChronoMilliseconds(RetryAfter(status).value_or(kAskPause)));
     }
   }
-}
-
-std::string Connection::orchestrator_address() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return orchestrator_address_;
 }
 
 bool Connection::owns_services() const {

@@ -75,8 +75,6 @@ class Connection {
   using OrchestratorWork = std::function<absl::Status(v1::Orchestrator::Stub& stub)>;
   [[nodiscard]] absl::Status AskOrchestrator(const OrchestratorWork& work);
 
-  // Address of the orchestrator, once it has been reached.
-  std::string orchestrator_address() const;
   // Whether the services belong to this process.
   bool owns_services() const;
 
@@ -94,7 +92,6 @@ class Connection {
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   std::unique_ptr<LocalServices> services_;
-  std::string orchestrator_address_;
   bool told_ = false;
   bool prepared_ = false;
 };

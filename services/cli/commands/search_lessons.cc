@@ -42,7 +42,8 @@ absl::Status AddKernel(const v1::ExportRecord& record, const v1::Search& search,
 
 void AddLessonFlags(CLI::App& app, LessonFlags& flags) {
   CLI::Option* lessons = app.add_option("--lessons", flags.file,
-                                        "Use what earlier searches of the problem's family showed");
+                                        "Show the model what earlier searches of the problem's "
+                                        "family showed");
   lessons->type_name("FILE.jsonl");
   app.add_flag("--learn", flags.learn, "Add what this search shows to the file of --lessons")
       ->needs(lessons);
@@ -51,6 +52,12 @@ void AddLessonFlags(CLI::App& app, LessonFlags& flags) {
 absl::Status SetLessons(Context& context, const LessonFlags& flags, const Problem& problem,
                         v1::SearchSpec& spec) {
   if (flags.file.empty()) return absl::OkStatus();
+  const bool shows = spec.generator() == v1::GENERATOR_LLM;
+  if (!shows && !flags.learn) {
+    return absl::InvalidArgumentError(
+        "--lessons: prompts show lessons, so give --generator llm too, or --learn to add what this "
+        "search shows to the file");
+  }
   LessonBook book;
   if (flags.learn) {
     KC_ASSIGN_OR_RETURN(const std::unique_ptr<LessonFile> file, LessonFile::Lock(flags.file));
@@ -59,6 +66,7 @@ absl::Status SetLessons(Context& context, const LessonFlags& flags, const Proble
   } else {
     KC_ASSIGN_OR_RETURN(book, ReadLessonBook(flags.file));
   }
+  if (!shows) return absl::OkStatus();
   const std::string device = spec.device_models_size() == 1 ? spec.device_models(0) : "";
   for (const Lesson& lesson :
        LessonsFor(book, problem.family, spec.target(), device, kMostLessons)) {

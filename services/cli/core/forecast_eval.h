@@ -53,8 +53,6 @@ struct ShareEvaluation {
 };
 
 inline constexpr double kEvaluatedShares[] = {0.01, 0.02, 0.05, 0.1, 0.2, 0.5};
-// The share that is shown where there is room for only one.
-inline constexpr double kHeadlineShare = 0.1;
 // Smaller pools are excluded from figures about choosing.
 inline constexpr size_t kLeastPool = 5;
 

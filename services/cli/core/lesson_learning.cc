@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/domain/niche.h"
 #include "common/domain/text.h"
 
@@ -16,6 +17,7 @@ namespace kernelcast::cli {
 namespace {
 
 constexpr std::string_view kTemplateTunable = "TEMPLATE";
+constexpr std::string_view kFlagsTunable = "FLAGS";
 constexpr double kNormal95 = 1.96;
 // Deviation of the effect of a change between kernels, in log2. Measurements that are more precise
 // than this have about the same weight.
@@ -117,8 +119,10 @@ const std::string* TemplateOf(const Candidate& candidate) {
   return &candidate.tunables.front().value;
 }
 
+// The value of FLAGS is the flags themselves, because their numbers differ between templates.
 std::string ValueOf(const Candidate& candidate, const Tunable& tunable) {
-  return tunable.name == kFlagsParameter ? FlagsName(candidate.flags) : tunable.value;
+  if (tunable.name != kFlagsTunable) return tunable.value;
+  return candidate.flags.empty() ? "none" : absl::StrJoin(candidate.flags, " ");
 }
 
 // Pairs of points of one template that differ in one parameter.
@@ -140,7 +144,7 @@ void AddParameters(const std::vector<Measured>& points, Learner& learner) {
     }
   }
   for (const auto& [parameter, group] : groups) {
-    const std::string aspect = absl::StrCat(std::string(kParameterAspect), parameter.first);
+    const std::string aspect = absl::StrCat("parameter ", parameter.first);
     for (size_t i = 0; i < group.size(); ++i) {
       for (size_t j = i + 1; j < group.size(); ++j) {
         learner.Add(aspect, *group[i].first, group[i].second, *group[j].first, group[j].second);
@@ -157,7 +161,7 @@ void AddTemplates(const std::vector<Measured>& points, Learner& learner) {
   }
   for (auto a = best.begin(); a != best.end(); ++a) {
     for (auto b = std::next(a); b != best.end(); ++b) {
-      learner.Add(std::string(kTemplateAspect), *a->second, a->first, *b->second, b->first);
+      learner.Add("template", *a->second, a->first, *b->second, b->first);
     }
   }
 }

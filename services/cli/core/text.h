@@ -65,7 +65,6 @@ class Style {
   std::string Red(std::string_view text) const { return Wrap("31", text); }
   std::string Green(std::string_view text) const { return Wrap("32", text); }
   std::string Yellow(std::string_view text) const { return Wrap("33", text); }
-  std::string Blue(std::string_view text) const { return Wrap("34", text); }
   std::string Cyan(std::string_view text) const { return Wrap("36", text); }
 
  private:

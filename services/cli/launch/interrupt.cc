@@ -48,7 +48,6 @@ Interrupt::Interrupt() {
 }
 
 bool Interrupt::requested() const { return first_signal.load() != 0; }
-int Interrupt::signal() const { return first_signal.load(); }
 int Interrupt::fd() const { return wake_fd; }
 
 }  // namespace kernelcast::cli

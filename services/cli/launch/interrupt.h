@@ -13,8 +13,6 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
 
   bool requested() const;
-  // Number of the first signal, or 0.
-  int signal() const;
   // Becomes readable after a signal; never read from it.
   int fd() const;
 };

@@ -405,20 +405,6 @@ std::optional<ForecastOutcome> ForecastOutcomeOf(const ReportCandidate& candidat
   return FateOf(candidate) == Fate::kFailed ? std::make_optional(outcome) : std::nullopt;
 }
 
-std::vector<ForecastOutcome> ForecastOutcomes(const std::vector<ReportCandidate>& candidates,
-                                              uint64_t* skipped) {
-  const std::map<std::string, double> speedups = SpeedupsById(candidates);
-  std::vector<ForecastOutcome> outcomes;
-  uint64_t unknown_baseline = 0;
-  for (const ReportCandidate& candidate : candidates) {
-    std::optional<ForecastOutcome> outcome =
-        ForecastOutcomeOf(candidate, speedups, &unknown_baseline);
-    if (outcome.has_value()) outcomes.push_back(*std::move(outcome));
-  }
-  if (skipped != nullptr) *skipped = unknown_baseline;
-  return outcomes;
-}
-
 std::string RiskText(const ReportRisk& risk) {
   std::string text =
       absl::StrCat("Of ", FormatCount(risk.candidates), " candidates pruned or audited, ");

@@ -115,11 +115,6 @@ std::optional<ForecastOutcome> ForecastOutcomeOf(const ReportCandidate& candidat
                                                  const std::map<std::string, double>& speedups,
                                                  uint64_t* unknown_baseline);
 
-// Forecasts with their outcomes, for scoring. `skipped` counts measured candidates with an unknown
-// baseline.
-std::vector<ForecastOutcome> ForecastOutcomes(const std::vector<ReportCandidate>& candidates,
-                                              uint64_t* skipped);
-
 // 1 / audit propensity for audits, 1 for candidates measured for another reason.
 double WeightOf(const ReportCandidate& candidate);
 

@@ -78,8 +78,6 @@ class ProblemModel {
   Prediction Predict(const TunableEncoder& encoder, const CandidateFeatures& features) const;
 
   uint64_t labels() const { return labels_; }
-  // Weight of the Gaussian processes relative to the ensemble. For tests and logs.
-  double process_weight() const { return process_weight_; }
 
  private:
   // Log2 speedup predicted without labels, and the widths of its errors as in SpacePosition. For

@@ -80,6 +80,9 @@ absl::StatusOr<SearchSnapshot> Engine::CreateSearch(const std::string& search_id
     return absl::InvalidArgumentError(absl::StrCat("spec.target: problem ", problem->name,
                                                    " has no reference for '", spec.target, "'"));
   }
+  if (!spec.lessons.empty() && spec.generator != GeneratorKind::kLlm) {
+    return absl::InvalidArgumentError("spec.lessons: are set, but only generator llm takes them");
+  }
   KC_RETURN_IF_ERROR(
       SourceFor(spec.generator).Check(spec, *problem, /*has_writer=*/writer_ != nullptr));
   std::string device_model =

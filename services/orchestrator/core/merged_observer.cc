@@ -88,11 +88,6 @@ EngineFigures MergedObserver::Sum() const {
   return sum;
 }
 
-EngineFigures MergedObserver::figures() const {
-  const std::lock_guard lock(mutex_);
-  return Sum();
-}
-
 void MergedObserver::Forget(int engine) {
   const std::lock_guard lock(mutex_);
   said_.erase(engine);

@@ -21,8 +21,6 @@ class MergedObserver {
   // The observer for one engine. When it is destroyed, its figures no longer count.
   std::unique_ptr<EngineObserver> For(int engine);
 
-  EngineFigures figures() const;
-
  private:
   class Part;
 
@@ -34,7 +32,7 @@ class MergedObserver {
   EngineFigures Sum() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(int engine);
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   EngineObserver* const observer_;
   std::map<int, Said> said_ ABSL_GUARDED_BY(mutex_);
 };

@@ -43,8 +43,6 @@ struct Parameters {
   double pace = 0.6;
   // Share of the candidates that is measured.
   double share = 0.25;
-  // Expected improvement in log2 speedup, per usual cost of a candidate.
-  double least_value = 0.002;
   // Maximum share of winners among pruned candidates, and the probability of a false certificate.
   double alpha = 0.05;
   double delta = 0.05;
@@ -74,7 +72,6 @@ constexpr ParameterSpec kOfThreshold[] = {
     {"pace", &Parameters::pace, 0, 1},
 };
 constexpr ParameterSpec kOfTopK[] = {{"share", &Parameters::share, 0, 1}};
-constexpr ParameterSpec kOfValue[] = {{"least_value", &Parameters::least_value, 0, 10}};
 constexpr ParameterSpec kOfRisk[] = {
     {"alpha", &Parameters::alpha, 0.001, 0.5},
     {"delta", &Parameters::delta, 0.001, 0.5},
@@ -274,37 +271,6 @@ class TopKPolicy final : public BasePolicy {
   }
 };
 
-// Measures the candidates with the largest expected improvement per device time, as many as the
-// remaining budget allows for the candidates still to come. Without a limit on measurements, all
-// above `least_value`.
-class ValuePolicy final : public BasePolicy {
- public:
-  using BasePolicy::BasePolicy;
-  std::string_view name() const override { return "value"; }
-  std::string_view version() const override { return "value/4"; }
-
- private:
-  Decision Weigh(Decision decision, const PolicyInput& input) const override {
-    const double value = ExpectedImprovementPerCost(*input.forecast, input.incumbent_speedup);
-    decision.threshold = p_.least_value;
-    if (Waits(input)) {
-      return PrunedOrAudited(std::move(decision), input, DecisionReason::kBudgetPace);
-    }
-    if (value < p_.least_value) {
-      return PrunedOrAudited(std::move(decision), input, DecisionReason::kUnpromising);
-    }
-    if (!input.reconsidered && input.history != nullptr) {
-      const double chance = input.history->RankByValue(value).ChanceAmong(Affordable(input));
-      if (chance < 1) {
-        return PrunedOrAudited(std::move(decision), input, DecisionReason::kBudgetPace, chance);
-      }
-    }
-    return Finished(std::move(decision), decision.win_probability >= 0.5
-                                             ? DecisionReason::kPromising
-                                             : DecisionReason::kLowConfidence);
-  }
-};
-
 // Prunes only below a certified win probability: at most `alpha` of the candidates below it are
 // winners, for forecasts that were observed to separate faster from slower (RiskMonitor). Defers
 // everything else. Certificates are based on deferred and audited candidates, so a wrong forecaster
@@ -384,7 +350,6 @@ struct PolicyEntry {
 constexpr PolicyEntry kPolicies[] = {
     {"threshold", kOfThreshold, Make<ThresholdPolicy>},
     {"top_k", kOfTopK, Make<TopKPolicy>},
-    {"value", kOfValue, Make<ValuePolicy>},
     {"risk", kOfRisk, Make<RiskPolicy>},
 };
 

@@ -46,11 +46,6 @@ double ExpectedImprovement(const Forecast& forecast, double best_speedup) {
   return (1 - forecast.failure_probability) * sigma * (gap * upper + density);
 }
 
-double ExpectedImprovementPerCost(const Forecast& forecast, double best_speedup) {
-  const double cost = 0.5 + 0.5 * std::exp2(-forecast.expected_log2_speedup);
-  return ExpectedImprovement(forecast, best_speedup) / cost;
-}
-
 void RouteHistory::Forecast(std::string_view candidate_id, const kernelcast::Forecast& forecast) {
   // A candidate that is asked about again is not another one.
   auto entry = std::ranges::find(known_, candidate_id, &Known::candidate_id);
@@ -95,9 +90,8 @@ double RouteHistory::ShareWithSameForecast(const kernelcast::Forecast& forecast,
 void RouteHistory::Decide(std::string_view request_id, const Decision& decision,
                           const kernelcast::Forecast* forecast) {
   if (forecast == nullptr || !IsDecided(decision)) return;
-  scores_.push_back({decision.win_probability,
-                     ExpectedImprovementPerCost(*forecast, decision.incumbent_speedup)});
-  if (scores_.size() > kWindow) scores_.pop_front();
+  win_probabilities_.push_back(decision.win_probability);
+  if (win_probabilities_.size() > kWindow) win_probabilities_.pop_front();
   risk_.Decide(request_id, decision.win_probability, forecast->expected_log2_speedup,
                decision.audit_propensity, decision.kind == DecisionKind::kMeasure,
                PruneReason(decision).has_value());
@@ -118,32 +112,24 @@ double Rank::ChanceAmong(double share) const {
   return std::clamp((share - higher) / equal, 0.0, 1.0);
 }
 
-Rank RouteHistory::RankOf(double Score::*of, double value) const {
-  if (scores_.empty()) return {};
-  Rank rank;
-  for (const Score& score : scores_) {
-    rank.higher += score.*of > value ? 1 : 0;
-    rank.equal += score.*of == value ? 1 : 0;
-  }
-  const auto all = static_cast<double>(scores_.size());
-  return {rank.higher / all, rank.equal / all};
-}
-
 Rank RouteHistory::RankByWinProbability(double win_probability) const {
-  return RankOf(&Score::win_probability, win_probability);
-}
-
-Rank RouteHistory::RankByValue(double improvement_per_cost) const {
-  return RankOf(&Score::improvement_per_cost, improvement_per_cost);
+  if (win_probabilities_.empty()) return {};
+  Rank rank;
+  for (const double other : win_probabilities_) {
+    rank.higher += other > win_probability ? 1 : 0;
+    rank.equal += other == win_probability ? 1 : 0;
+  }
+  const auto all = static_cast<double>(win_probabilities_.size());
+  return {rank.higher / all, rank.equal / all};
 }
 
 std::string RouteHistory::Digest() const {
   double sum = 0;
-  for (const Score& score : scores_) sum += score.win_probability + score.improvement_per_cost;
+  for (const double win_probability : win_probabilities_) sum += win_probability;
   double known = 0;
   for (const Known& each : known_) known += each.expected_log2_speedup + each.failure_probability;
-  return absl::StrCat("scores ", scores_.size(), " ", sum, " forecasts ", known_.size(), " ", known,
-                      " ", risk_.Digest());
+  return absl::StrCat("wins ", win_probabilities_.size(), " ", sum, " forecasts ", known_.size(),
+                      " ", known, " ", risk_.Digest());
 }
 
 }  // namespace kernelcast::orchestrator

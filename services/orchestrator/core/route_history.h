@@ -19,10 +19,6 @@ namespace kernelcast::orchestrator {
 // distributed with the forecast's moments.
 double ExpectedImprovement(const kernelcast::Forecast& forecast, double best_speedup);
 
-// The same per device time, relative to the device time of a candidate as fast as the reference.
-// Both are called equally often.
-double ExpectedImprovementPerCost(const Forecast& forecast, double best_speedup);
-
 // Shares of the candidates that rank higher than one, and that are equal to it.
 struct Rank {
   double higher = 0;
@@ -50,10 +46,9 @@ class RouteHistory {
   void Settle(std::string_view request_id, const Decision& decision, double speedup,
               double win_margin);
 
-  // Rank among the last kWindow candidates with a forecast, by win probability or expected
-  // improvement per cost, at the time of their decision.
+  // Rank among the last kWindow candidates with a forecast, by win probability at the time of their
+  // decision.
   Rank RankByWinProbability(double win_probability) const;
-  Rank RankByValue(double improvement_per_cost) const;
 
   // Share of the others among the last kWindow candidates with a forecast that have the same
   // forecast. 0 without others. Forecasts are the same if they rest on the same evidence, or if
@@ -64,10 +59,6 @@ class RouteHistory {
   std::string Digest() const;
 
  private:
-  struct Score {
-    double win_probability = 0;
-    double improvement_per_cost = 0;
-  };
   // What is compared of a forecast.
   struct Known {
     std::string candidate_id;
@@ -80,9 +71,7 @@ class RouteHistory {
   };
   static bool IsSame(const Known& known, const kernelcast::Forecast& forecast, double margin);
 
-  Rank RankOf(double Score::*of, double value) const;
-
-  std::deque<Score> scores_;
+  std::deque<double> win_probabilities_;
   std::deque<Known> known_;
   RiskMonitor risk_;
 };

@@ -6,7 +6,6 @@
 #include "absl/strings/string_view.h"
 #include "common/base/status.h"
 #include "services/orchestrator/core/decision_order.h"
-#include "services/orchestrator/core/lesson_use.h"
 #include "services/orchestrator/core/novelty.h"
 #include "services/orchestrator/core/search_budget.h"
 #include "services/orchestrator/core/template_source.h"
@@ -30,13 +29,6 @@ void CountLookAhead(Search& search, const std::string& candidate_id) {
   if (search.counts.considered < look_ahead) return;
   constexpr uint64_t kStep = TemplateSource::kLookAheadPerMeasurement;
   search.looked_further += ((search.counts.considered - look_ahead) / kStep + 1) * kStep;
-}
-
-// Prefers points by the search's lessons, once its device model is known.
-void UseLessons(Search& search, const Problem* problem) {
-  if (search.generator == nullptr || problem == nullptr || search.spec.lessons.empty()) return;
-  search.generator->Prefer(PointMerits(*problem->targets.at(search.spec.target).space,
-                                       search.spec.lessons, search.device_model));
 }
 
 // What the search's candidates are derived from.
@@ -176,7 +168,6 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCr
     search.generator =
         std::make_unique<TemplateGenerator>(problem, event.spec.target, event.spec.seed);
   }
-  UseLessons(search, problem.get());
   PrepareDerivation(search, problem.get());
   searches_.emplace(event.search_id, std::move(search));
   open_searches_.insert(event.search_id);
@@ -596,7 +587,6 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const DeviceChosen& ev
   }
   found->second.device_model = event.device_model;
   found->second.last_sequence = sequence;
-  UseLessons(found->second, FindProblem(found->second.spec.problem_id).get());
   return absl::OkStatus();
 }
 

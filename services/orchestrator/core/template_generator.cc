@@ -18,10 +18,6 @@ constexpr int kVariationAttempts = 16;
 // A template with fewer points than this share of the mean rarely contains the best point, so it is
 // not in the start set.
 constexpr double kLeastStartShare = 0.5;
-// Number of draws of which the one with the largest merit is proposed. Every second proposal has no
-// preference, because lessons of other problems may be wrong here.
-constexpr int kDrawsByMerit = 4;
-constexpr size_t kFreeEvery = 2;
 
 }  // namespace
 
@@ -34,44 +30,15 @@ TemplateGenerator::TemplateGenerator(std::shared_ptr<const Problem> problem, std
     index_by_point_[points_[i]] = i;
     index_by_id_[CandidateAt(i).candidate_id] = i;
   }
-  ChooseStart();
-}
-
-void TemplateGenerator::ChooseStart() {
   const double least = kLeastStartShare * static_cast<double>(points_.size()) /
                        static_cast<double>(std::max<size_t>(space().templates.size(), 1));
-  start_.clear();
   uint64_t random = seed_;
   for (size_t i = 0; i < space().templates.size(); ++i) {
     const auto [first, last] = PointsOf(static_cast<int>(i));
     if (static_cast<double>(last - first) < least) continue;
-    size_t chosen = first + Below(random, last - first);
-    for (size_t point = first; point < last; ++point) {
-      if (MeritOf(point) > MeritOf(chosen)) chosen = point;
-    }
-    start_.push_back(chosen);
+    start_.push_back(first + Below(random, last - first));
     std::swap(start_.back(), start_[Below(random, start_.size())]);
   }
-  std::ranges::stable_sort(start_, [this](size_t a, size_t b) { return MeritOf(a) > MeritOf(b); });
-}
-
-void TemplateGenerator::Prefer(const PointMerits& merits) {
-  merits_.clear();
-  if (!merits.empty()) {
-    for (const SpacePoint& point : points_) merits_.push_back(merits.Of(point));
-  }
-  ChooseStart();
-}
-
-template <class Draw>
-std::optional<size_t> TemplateGenerator::BestOfDraws(const Draw& draw) const {
-  const bool prefers = !merits_.empty() && proposed_ % kFreeEvery != 0;
-  std::optional<size_t> best;
-  for (int i = 0; i < (prefers ? kDrawsByMerit : 1); ++i) {
-    const std::optional<size_t> point = draw();
-    if (point && (!best || MeritOf(*point) > MeritOf(*best))) best = point;
-  }
-  return best;
 }
 
 const Space& TemplateGenerator::space() const { return *problem_->targets.at(target_).space; }
@@ -92,7 +59,7 @@ std::optional<Candidate> TemplateGenerator::Next() const {
   uint64_t random = DrawState(seed_, proposed_);
   std::optional<size_t> index = UnseenStart();
   if (!index && elites_.size() >= kElitesBeforeVariation && UnitInterval(random) >= kRandomShare) {
-    index = BestOfDraws([&] { return VaryElites(random); });
+    index = VaryElites(random);
   }
   if (!index) {
     index = RandomUnseen(random);
@@ -117,13 +84,9 @@ std::optional<Candidate> TemplateGenerator::Derive(std::string_view first,
   } else {
     const auto other = index_by_id_.find(second);
     const size_t mate = other == index_by_id_.end() ? parent->second : other->second;
-    index = BestOfDraws([&] {
-      std::optional<size_t> varied;
-      for (int attempt = 0; attempt < kVariationAttempts && !varied; ++attempt) {
-        varied = Vary(parent->second, mate, random);
-      }
-      return varied;
-    });
+    for (int attempt = 0; attempt < kVariationAttempts && !index; ++attempt) {
+      index = Vary(parent->second, mate, random);
+    }
   }
   return CandidateAt(index ? *index : RandomUnseen(random));
 }
@@ -176,10 +139,6 @@ std::pair<size_t, size_t> TemplateGenerator::PointsOf(int template_index) const 
 }
 
 size_t TemplateGenerator::RandomUnseen(uint64_t& random) const {
-  return *BestOfDraws([&] { return std::optional(DrawUnseen(random)); });
-}
-
-size_t TemplateGenerator::DrawUnseen(uint64_t& random) const {
   // Draws a template first, so that a large one does not crowd out a small one.
   const size_t templates = space().templates.size();
   for (int attempt = 0; attempt < kVariationAttempts; ++attempt) {

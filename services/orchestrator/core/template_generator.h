@@ -11,23 +11,18 @@
 #include <vector>
 
 #include "common/domain/problem.h"
-#include "services/orchestrator/core/lesson_use.h"
 
 namespace kernelcast::orchestrator {
 
 // Proposes each point of a template space at most once: first the start set, one point of each
 // template that is not much smaller than the others; then random points until a few are measured;
-// then mostly mutations and crossovers of the best measured points. With merits, the start set has
-// the best point of each template, best first, and every second random point or variation is the
-// best of several draws. Deterministic: the n-th proposal depends on the seed, n and the calls so
-// far, so that replaying a log gives the same proposals. Not thread-safe.
+// then mostly mutations and crossovers of the best measured points. Deterministic: the n-th
+// proposal depends on the seed, n and the calls so far, so that replaying a log gives the same
+// proposals. Not thread-safe.
 class TemplateGenerator {
  public:
   // The problem must have a space for the target. It is kept alive.
   TemplateGenerator(std::shared_ptr<const Problem> problem, std::string target, uint64_t seed);
-
-  // Sets the merits of the points. Call it before anything is proposed.
-  void Prefer(const PointMerits& merits);
 
   size_t space_size() const { return points_.size(); }
   size_t proposed() const { return proposed_; }
@@ -38,7 +33,7 @@ class TemplateGenerator {
   // the generator: a proposal counts only after Accept.
   std::optional<Candidate> Next() const;
 
-  // The same with other rules. A point drawn from all that are left, whatever their merits:
+  // The same with other rules. A point drawn from all that are left:
   std::optional<Candidate> Random() const;
   // A mutation of a point, or a crossover with a second one, each given by its candidate. If
   // `first` is not in the space, the next point of the start set. A random point where none of
@@ -66,18 +61,11 @@ class TemplateGenerator {
   };
 
   Candidate CandidateAt(size_t point) const;
-  void ChooseStart();
-  double MeritOf(size_t point) const { return merits_.empty() ? 0 : merits_[point]; }
-  // The best of several draws, or the only one where merits do not count. Draws without a point are
-  // skipped.
-  template <class Draw>
-  std::optional<size_t> BestOfDraws(const Draw& draw) const;
   std::optional<size_t> UnseenStart() const;
   std::optional<size_t> VaryElites(uint64_t& random) const;
   // Nothing: the variation was proposed before, or there is none.
   std::optional<size_t> Vary(size_t parent, size_t mate, uint64_t& random) const;
   size_t RandomUnseen(uint64_t& random) const;
-  size_t DrawUnseen(uint64_t& random) const;
   size_t NthUnseen(size_t n) const;
   // The points of a template, as a range of indices.
   std::pair<size_t, size_t> PointsOf(int template_index) const;
@@ -89,8 +77,7 @@ class TemplateGenerator {
   std::vector<SpacePoint> points_;
   std::map<SpacePoint, size_t> index_by_point_;
   std::map<std::string, size_t, std::less<>> index_by_id_;
-  std::vector<double> merits_;  // by point; empty: there are none
-  std::vector<size_t> start_;   // in the order of proposal
+  std::vector<size_t> start_;  // in the order of proposal
   std::vector<bool> seen_;
   size_t proposed_ = 0;
   // Best first, at most kElites.

@@ -98,9 +98,6 @@ class OrchestratorService final : public v1::Orchestrator::CallbackService, publ
   std::shared_ptr<RoutedEvaluation> EvaluateOne(const v1::EvaluateRequest& request,
                                                 const CallOrigin& origin, Caller caller,
                                                 LocalEvaluations& local);
-  // Asks the engine of the held shard.
-  static void EvaluateAt(const std::shared_ptr<HeldShard>& held, Engine::EvaluateCommand command,
-                         Engine::EvaluateDone done);
   std::shared_ptr<RoutedEvaluation> MakeRoute(int shard, v1::EvaluateRequest request,
                                               const CallOrigin& origin, Caller caller);
   // Makes sure that the shard's engine has the problem, if the log does, and continues with `then`.

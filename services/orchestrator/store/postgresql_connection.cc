@@ -154,10 +154,6 @@ int64_t PostgresqlRows::affected() const {
   return std::strtoll(PQcmdTuples(result_.get()), nullptr, 10);
 }
 
-bool PostgresqlRows::IsNull(int row, int column) const {
-  return PQgetisnull(result_.get(), row, column) == 1;
-}
-
 std::string_view PostgresqlRows::Bytes(int row, int column) const {
   return {PQgetvalue(result_.get(), row, column),
           static_cast<size_t>(PQgetlength(result_.get(), row, column))};

@@ -65,7 +65,6 @@ class PostgresqlRows {
   int count() const;
   // Number of rows inserted, updated or deleted.
   int64_t affected() const;
-  bool IsNull(int row, int column) const;
   int64_t Int(int row, int column) const;  // smallint, integer or bigint
   bool Bool(int row, int column) const;
   // text or bytea. Valid as long as the rows.

@@ -521,39 +521,36 @@ grpc::ServerUnaryReactor* WorkerService::Measure(grpc::CallbackServerContext* co
   return call;
 }
 
-// A stream of compiles or measurements. Its requests are dropped together when the client leaves.
-template <class Protocol>
-class WorkerService::Stream final : public BatchStream<Protocol> {
+// A stream of compiles. Its requests are dropped together when the client leaves.
+class WorkerService::Stream final : public BatchStream<CompileBatches> {
  public:
-  using Answer = typename Protocol::Answer;
-
   Stream(grpc::CallbackServerContext* context, WorkerService* service, size_t max_in_flight)
-      : BatchStream<Protocol>(context, max_in_flight),
+      : BatchStream(context, max_in_flight),
         service_(service),
         max_in_flight_(max_in_flight),
         trace_(IncomingTrace(*context)) {}
 
  private:
-  static Answer ErrorReply(const std::string& id, const absl::Status& status) {
-    Answer reply;
+  static v1::CompileReply ErrorReply(const std::string& id, const absl::Status& status) {
+    v1::CompileReply reply;
     reply.set_request_id(id);
     SetRequestError(status, *reply.mutable_error());
     return reply;
   }
 
-  void OnRequests(const typename Protocol::Request& message) override {
+  void OnRequests(const v1::CompileStreamRequest& message) override {
     const auto cancel =
-        MakeToken(std::min(RemainingTime(*this->context()), Protocol::TimeLeft(message)));
-    for (const auto& request : message.requests()) {
+        MakeToken(std::min(RemainingTime(*context()), CompileBatches::TimeLeft(message)));
+    for (const v1::CompileRequest& request : message.requests()) {
       const std::string& id = request.request_id();
       const auto started = service_->StartJob(
-          request, cancel, trace_, [sender = this->sender(), id](absl::StatusOr<Answer> end) {
+          request, cancel, trace_, [sender = sender(), id](absl::StatusOr<v1::CompileReply> end) {
             sender.Send(end.ok() ? *std::move(end) : ErrorReply(id, end.status()));
           });
       if (started.ok()) {
         Keep(*started);
       } else {
-        this->sender().Send(ErrorReply(id, started.status()));
+        sender().Send(ErrorReply(id, started.status()));
       }
     }
   }
@@ -588,12 +585,7 @@ class WorkerService::Stream final : public BatchStream<Protocol> {
 
 grpc::ServerBidiReactor<v1::CompileStreamRequest, v1::CompileStreamReply>*
 WorkerService::CompileStream(grpc::CallbackServerContext* context) {
-  return new Stream<CompileBatches>(context, this, options_.compile_credits);
-}
-
-grpc::ServerBidiReactor<v1::MeasureStreamRequest, v1::MeasureStreamReply>*
-WorkerService::MeasureStream(grpc::CallbackServerContext* context) {
-  return new Stream<MeasureBatches>(context, this, options_.measure_credits);
+  return new Stream(context, this, options_.compile_credits);
 }
 
 }  // namespace kernelcast::worker

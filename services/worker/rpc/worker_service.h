@@ -75,11 +75,8 @@ class WorkerService final : public v1::Worker::CallbackService {
   grpc::ServerUnaryReactor* Measure(grpc::CallbackServerContext* context,
                                     const v1::MeasureRequest* request,
                                     v1::MeasureReply* response) override;
-  grpc::ServerBidiReactor<v1::MeasureStreamRequest, v1::MeasureStreamReply>* MeasureStream(
-      grpc::CallbackServerContext* context) override;
 
  private:
-  template <class Protocol>
   class Stream;
   struct Job;
   struct CompileJob;

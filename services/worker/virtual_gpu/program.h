@@ -221,7 +221,6 @@ inline constexpr uint64_t kSharedWindow = 0x0000'7c00'0000'0000;
 inline constexpr uint64_t kLocalWindow = 0x0000'7d00'0000'0000;
 inline constexpr uint64_t kWindowBytes = uint64_t{1} << 24;
 inline constexpr uint64_t kModuleBase = 0x0000'7e00'0000'0000;
-inline constexpr uint64_t kModuleWindowBytes = uint64_t{1} << 32;
 
 }  // namespace kernelcast::worker::virtual_gpu
 

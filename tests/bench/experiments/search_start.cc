@@ -7,7 +7,6 @@
 //   embedded]
 //                      [--sources template author] [--timing full early] [--only PROBLEM ...]
 //                      [--llm URL [--llm-model NAME] [--llm-key-file FILE]] [--jobs N]
-//   bench_search_start --lessons [--strategies selection ...] [the same options]
 //
 // Runs the selecting parts (TemplateGenerator, Policy, ChooseNext) and the forecasting parts
 // (ProblemModel with a SharedModel of other families, ScaleCalibration) like the services, one
@@ -21,8 +20,7 @@
 // both speedups differ by at most 1.96 standard errors.
 //
 // With --strategies these are compared at equal device time instead, each with and without
-// forecasts, with --llm also with those of a language model: strategy_comparison.h. With --lessons,
-// each is compared with and without lessons from other problems: lesson_comparison.h.
+// forecasts, with --llm also with those of a language model: strategy_comparison.h.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -45,7 +43,6 @@
 #include "services/orchestrator/core/template_generator.h"
 #include "tests/bench/experiments/embedded_forecaster.h"
 #include "tests/bench/experiments/held_out.h"
-#include "tests/bench/experiments/lesson_comparison.h"
 #include "tests/bench/experiments/simulated_search.h"
 #include "tests/bench/experiments/strategy_comparison.h"
 
@@ -343,8 +340,6 @@ int main(int argc, char** argv) {
   app.add_option("--jobs", comparison.jobs, "Searches at a time, each on one core")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  bool lessons = false;
-  app.add_flag("--lessons", lessons, "Compare searches with and without lessons");
   CLI11_PARSE(app, argc, argv);
   std::vector<std::string>& forecasts = comparison.forecasts;
   const bool asks_model = std::ranges::find(forecasts, "llm") != forecasts.end();
@@ -357,10 +352,9 @@ int main(int argc, char** argv) {
   }
   comparison.strategies = strategies;
   comparison.shares = shares;
-  const absl::Status status =
-      lessons              ? kernelcast::forecaster::CompareLessons(options, strategies, shares)
-      : strategies.empty() ? kernelcast::forecaster::Run(options, shares, leave_out)
-                           : kernelcast::forecaster::CompareStrategies(options, comparison);
+  const absl::Status status = strategies.empty()
+                                  ? kernelcast::forecaster::Run(options, shares, leave_out)
+                                  : kernelcast::forecaster::CompareStrategies(options, comparison);
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", std::string(status.ToString()).c_str());
   return 1;

@@ -33,10 +33,10 @@
 #include "common/convert/convert.h"
 #include "common/domain/problem.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "services/worker/core/random.h"
 #include "services/worker/core/statistics.h"
-#include "tests/support/one_by_one.h"
 #include "tests/support/services.h"
 
 namespace kernelcast::worker {
@@ -195,33 +195,40 @@ absl::Status Run(const Options& options) {
     }
   }
 
-  grpc::ClientContext context;
-  const auto calls = testing::OneByOne(stub->MeasureStream(&context));
   const size_t window = options.window > 0 ? options.window : description.measure_credits();
   std::mutex mutex;
   std::condition_variable changed;
   // State below is protected by mutex.
   std::deque<size_t> waiting;
   std::vector<v1::Artifact> artifacts(stream.size());
-  size_t in_flight = 0;
   size_t done = 0;
   std::map<std::string, Outcomes> outcomes;
   std::map<std::string, size_t> by_device;
   std::vector<double> ends_s;
   std::string failed;
-  std::jthread reader([&] {
-    v1::MeasureReply reply;
-    while (calls->Read(&reply)) {
-      const std::lock_guard lock(mutex);
-      --in_flight;
-      if (reply.has_error()) {
-        if (reply.error().has_retry_after()) {
-          waiting.push_front(std::stoul(reply.request_id()));
-        } else {
-          ++done;
-          failed = reply.error().message();
-          ++outcomes["error"].count;
-        }
+  const auto measure = [&] {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return done == stream.size() || !waiting.empty(); });
+      if (done == stream.size()) return;
+      const size_t at = waiting.front();
+      waiting.pop_front();
+      lock.unlock();
+      v1::MeasureRequest request;
+      request.set_request_id(absl::StrCat(at));
+      *request.mutable_candidate() = ToProto(stream[at]);
+      *request.mutable_artifact() = artifacts[at];
+      request.set_level(v1::MEASURE_LEVEL_SCREEN);
+      v1::MeasureReply reply;
+      grpc::ClientContext context;
+      const absl::Status status = FromGrpc(stub->Measure(&context, request, &reply), context);
+      lock.lock();
+      if (RetryAfter(status)) {
+        waiting.push_front(at);
+      } else if (!status.ok()) {
+        ++done;
+        failed = status.ToString();
+        ++outcomes["error"].count;
       } else {
         ++done;
         ends_s.push_back(seconds());
@@ -236,7 +243,9 @@ absl::Status Run(const Options& options) {
       }
       changed.notify_all();
     }
-  });
+  };
+  std::vector<std::jthread> measurers;
+  while (measurers.size() < window) measurers.emplace_back(measure);
   // Candidates are compiled ahead of being measured, as an orchestrator does.
   std::atomic<size_t> next_compile = 0;
   std::vector<std::jthread> compilers;
@@ -266,25 +275,8 @@ absl::Status Run(const Options& options) {
       }
     });
   }
-  for (;;) {
-    std::unique_lock lock(mutex);
-    changed.wait(lock,
-                 [&] { return done == stream.size() || (!waiting.empty() && in_flight < window); });
-    if (done == stream.size()) break;
-    const size_t next = waiting.front();
-    waiting.pop_front();
-    ++in_flight;
-    v1::MeasureRequest request;
-    *request.mutable_artifact() = artifacts[next];
-    lock.unlock();
-    request.set_request_id(absl::StrCat(next));
-    *request.mutable_candidate() = ToProto(stream[next]);
-    request.set_level(v1::MEASURE_LEVEL_SCREEN);
-    if (!calls->Write(request)) return absl::UnavailableError("the stream broke");
-  }
+  measurers.clear();
   const double all_s = seconds();
-  calls->WritesDone();
-  reader.join();
   worker.Terminate();
 
   const double rate = static_cast<double>(stream.size()) / all_s;
@@ -341,7 +333,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--hangs", options.hangs, "Kernels that never end, over all problems")
       ->capture_default_str();
-  app.add_option("--window", options.window, "Requests in flight; the worker's credits by default");
+  app.add_option("--window", options.window, "Calls in flight; the worker's credits by default");
   app.add_flag("--in-order", options.in_order, "One problem after another");
   app.add_option("--label", options.label, "Text to print before the figures")
       ->capture_default_str();

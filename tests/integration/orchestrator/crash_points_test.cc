@@ -47,14 +47,14 @@ constexpr size_t kManyPoints = 250;
 
 std::vector<Scenario> Scenarios() {
   std::vector<Scenario> scenarios;
-  const std::vector<std::string> policies = {"threshold", "top_k", "value", "risk"};
+  const std::vector<std::string> policies = {"threshold", "top_k", "risk"};
   for (const GeneratorKind kind :
        {GeneratorKind::kTemplate, GeneratorKind::kLlm, GeneratorKind::kExternal}) {
     for (uint32_t i = 0; i < 4; ++i) {
       Scenario& scenario = scenarios.emplace_back();
       scenario.kind = kind;
       scenario.seed = 10 * static_cast<uint64_t>(kind) + i;
-      scenario.policy = policies[i];
+      scenario.policy = policies[i % policies.size()];
       scenario.max_in_flight = i == 1 ? 1 : 0;
       scenario.slots = i == 2 ? 2 : 1;
     }

@@ -254,7 +254,7 @@ TEST_CASE("Clients that never read do not slow others and cost little memory", "
       grpc::CompletionQueue queue;
       std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call;
     };
-    v1::MeasureStreamRequest request;
+    v1::CompileStreamRequest request;
     request.add_requests()->set_request_id(std::string(100, 'r'));
     request.mutable_requests(0)->mutable_candidate()->set_source(std::string(4000, 'x'));
     const grpc::Slice bytes(request.SerializeAsString());
@@ -265,7 +265,7 @@ TEST_CASE("Clients that never read do not slow others and cost little memory", "
       stream->channel = site.NewChannel();
       stream->stub = std::make_unique<grpc::GenericStub>(stream->channel);
       stream->call = stream->stub->PrepareCall(
-          &stream->context, "/kernelcast.v1.Worker/MeasureStream", &stream->queue);
+          &stream->context, "/kernelcast.v1.Worker/CompileStream", &stream->queue);
       void* tag = nullptr;
       bool ok = false;
       stream->call->StartCall(nullptr);

@@ -4,12 +4,15 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -21,7 +24,6 @@
 #include "tests/fakes/cuda/map_problem.h"
 #include "tests/support/eventually.h"
 #include "tests/support/metrics_page.h"
-#include "tests/support/one_by_one.h"
 #include "tests/support/services.h"
 
 namespace kernelcast::testing::several_gpus_test {
@@ -89,28 +91,33 @@ class Node {
 
   // Measures `count` candidates, `window` at a time. Returns the number per device UUID. Requires
   // an outcome for each.
-  std::map<std::string, int> Measure(int count, size_t window, const std::string& model = "") {
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(100));
-    const auto stream = OneByOne(stub_->MeasureStream(&context));
-    std::map<std::string, int> devices;
-    int sent = 0;
-    const auto send = [&] {
-      REQUIRE(stream->Write(NextRequest(model)));
-      ++sent;
-    };
-    while (sent < count && static_cast<size_t>(sent) < window) send();
-    v1::MeasureReply reply;
-    for (int got = 0; got < count; ++got) {
-      REQUIRE(stream->Read(&reply));
-      INFO(reply.DebugString());
-      REQUIRE(reply.has_measurement());
-      CHECK(reply.measurement().outcome_case() != v1::Measurement::OUTCOME_NOT_SET);
-      ++devices[reply.measurement().device().uuid()];
-      if (sent < count) send();
+  std::map<std::string, int> Measure(size_t count, size_t window, const std::string& model = "") {
+    std::vector<v1::MeasureRequest> requests;
+    while (requests.size() < count) requests.push_back(NextRequest(model));
+    std::vector<grpc::Status> statuses(count);
+    std::vector<v1::MeasureReply> replies(count);
+    const auto deadline = std::chrono::system_clock::now() + std::chrono::seconds(100);
+    std::atomic<size_t> next = 0;
+    {
+      std::vector<std::jthread> callers;
+      while (callers.size() < window) {
+        callers.emplace_back([&] {
+          for (size_t at = next++; at < count; at = next++) {
+            grpc::ClientContext context;
+            context.set_deadline(deadline);
+            statuses[at] = stub_->Measure(&context, requests[at], &replies[at]);
+          }
+        });
+      }
     }
-    stream->WritesDone();
-    CHECK(stream->Finish().ok());
+    std::map<std::string, int> devices;
+    for (size_t at = 0; at < count; ++at) {
+      INFO(statuses[at].error_message() << replies[at].DebugString());
+      REQUIRE(statuses[at].ok());
+      REQUIRE(replies[at].has_measurement());
+      CHECK(replies[at].measurement().outcome_case() != v1::Measurement::OUTCOME_NOT_SET);
+      ++devices[replies[at].measurement().device().uuid()];
+    }
     return devices;
   }
 
@@ -175,7 +182,8 @@ TEST_CASE("One worker drives every GPU of its node and spreads one problem's can
   }
   CHECK(cuda.peaks_size() == cuda.devices(0).peaks_size());
   CHECK(node.Describe().measure_credits() == static_cast<uint32_t>(8 * gpus));
-  const auto devices = node.Measure(10 * gpus, node.Describe().measure_credits());
+  const auto devices =
+      node.Measure(static_cast<size_t>(10 * gpus), node.Describe().measure_credits());
   CHECK(devices.size() == static_cast<size_t>(gpus));
   for (const auto& [uuid, count] : devices) {
     INFO(uuid);

@@ -4,14 +4,15 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <future>
-#include <set>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/convert/convert.h"
@@ -21,7 +22,6 @@
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "tests/integration/worker/cpu_fixture.h"
 #include "tests/support/eventually.h"
-#include "tests/support/one_by_one.h"
 #include "tests/support/recorded_problem.h"
 #include "tests/support/services.h"
 
@@ -450,34 +450,40 @@ TEST_CASE("A full worker gives a retry delay") {
   first.join();
 }
 
-TEST_CASE("A stream answers every request by its id, whatever the outcome") {
+TEST_CASE("Measurements in flight at once have their own outcomes") {
   Worker worker({"--measure-credits", "8"});
   const Problem problem = LoadProblem("tests/candidates/iterated_map");
   worker.Put(problem);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
-  auto stream = OneByOne(worker.stub().MeasureStream(&context));
   Candidate unknown_problem = MakeCandidate(problem, Good());
   unknown_problem.problem_id = "p_00000000000000000000000000000000";
   unknown_problem.candidate_id = CandidateId(unknown_problem);
   const std::string wrong =
       absl::StrCat("#define MISTAKE VALUE\n", SourceFile(absl::StrCat(kCandidates, "wrong.cc")));
-  REQUIRE(stream->Write(MeasureOf(MakeCandidate(problem, Good()), "good")));
-  REQUIRE(stream->Write(MeasureOf(MakeCandidate(problem, wrong), "wrong")));
-  REQUIRE(stream->Write(MeasureOf(MakeCandidate(problem, "int x = ;"), "broken")));
-  REQUIRE(stream->Write(MeasureOf(unknown_problem, "unknown")));
-  REQUIRE(stream->WritesDone());
-  std::map<std::string, v1::MeasureReply> replies;
-  v1::MeasureReply reply;
-  while (stream->Read(&reply)) {
-    CHECK(replies.emplace(reply.request_id(), reply).second);
-  }
-  CHECK(stream->Finish().ok());
-  REQUIRE(replies.size() == 4);
-  CHECK(replies["good"].measurement().has_ok());
-  CHECK(replies["wrong"].measurement().has_wrong_result());
-  CHECK(replies["broken"].compile_error().stage() == v1::CompileError::STAGE_COMPILER);
-  CHECK(replies["unknown"].error().code() == static_cast<int>(grpc::StatusCode::NOT_FOUND));
+  struct Answer {
+    grpc::Status status;
+    v1::MeasureReply reply;
+  };
+  const auto start = [&](const Candidate& candidate, const std::string& id) {
+    return std::async(std::launch::async, [&worker, request = MeasureOf(candidate, id)] {
+      Answer answer;
+      answer.status = worker.Measure(request, &answer.reply);
+      return answer;
+    });
+  };
+  std::future<Answer> good = start(MakeCandidate(problem, Good()), "good");
+  std::future<Answer> mistaken = start(MakeCandidate(problem, wrong), "wrong");
+  std::future<Answer> broken = start(MakeCandidate(problem, "int x = ;"), "broken");
+  std::future<Answer> unknown = start(unknown_problem, "unknown");
+  const v1::MeasureReply good_reply = good.get().reply;
+  CHECK(good_reply.request_id() == "good");
+  CHECK(good_reply.measurement().has_ok());
+  const v1::MeasureReply wrong_reply = mistaken.get().reply;
+  CHECK(wrong_reply.request_id() == "wrong");
+  CHECK(wrong_reply.measurement().has_wrong_result());
+  const v1::MeasureReply broken_reply = broken.get().reply;
+  CHECK(broken_reply.request_id() == "broken");
+  CHECK(broken_reply.compile_error().stage() == v1::CompileError::STAGE_COMPILER);
+  CHECK(unknown.get().status.error_code() == grpc::StatusCode::NOT_FOUND);
 }
 
 TEST_CASE("A compile stream answers every request by its id, whatever the outcome") {
@@ -685,38 +691,39 @@ TEST_CASE("Recorded measurements are replayed under their target's name") {
   CHECK(reply.compile_error().log().find("not recorded") != std::string::npos);
 }
 
-TEST_CASE("One stream carries thousands of recorded measurements per second") {
+TEST_CASE("A worker answers thousands of recorded measurements per second") {
   const TemporaryFolder folder("records");
   const RecordedProblem recorded = MakeRecordedProblem(40, 25);
   WriteRecords(recorded, folder.File("records.jsonl"));
   Worker worker({"--replay", folder.File("records.jsonl")});
   worker.Put(recorded.problem);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
-  auto stream = OneByOne(worker.stub().MeasureStream(&context));
-  constexpr int kRounds = 4;
+  constexpr size_t kRounds = 4;
+  constexpr int kCallers = 4;  // fewer than the worker's credits
+  const size_t calls = kRounds * recorded.candidates.size();
+  std::atomic<size_t> next = 0;
+  std::atomic<size_t> measured = 0;
   const auto start = std::chrono::steady_clock::now();
-  std::thread writer([&] {
-    for (int round = 0; round < kRounds; ++round) {
-      for (const Candidate& candidate : recorded.candidates) {
-        stream->Write(MeasureOf(candidate, absl::StrCat(round, candidate.candidate_id)));
-      }
+  {
+    std::vector<std::jthread> callers;
+    for (int caller = 0; caller < kCallers; ++caller) {
+      callers.emplace_back([&] {
+        for (size_t call = next++; call < calls; call = next++) {
+          const Candidate& candidate = recorded.candidates[call % recorded.candidates.size()];
+          v1::MeasureReply reply;
+          const grpc::Status status =
+              worker.Measure(MeasureOf(candidate, absl::StrCat(call)), &reply);
+          if (status.ok() && reply.request_id() == absl::StrCat(call) && reply.has_measurement()) {
+            ++measured;
+          }
+        }
+      });
     }
-    stream->WritesDone();
-  });
-  std::set<std::string> answered;
-  v1::MeasureReply reply;
-  while (stream->Read(&reply)) {
-    CHECK_FALSE(reply.has_error());
-    answered.insert(reply.request_id());
   }
-  writer.join();
-  CHECK(stream->Finish().ok());
-  CHECK(answered.size() == kRounds * recorded.candidates.size());
   const double elapsed =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  CHECK(measured == calls);
   // Far below the rate of an idle machine, so that a busy one passes.
-  CHECK(static_cast<double>(answered.size()) / elapsed > 500);
+  CHECK(static_cast<double>(calls) / elapsed > 500);
 }
 
 }  // namespace

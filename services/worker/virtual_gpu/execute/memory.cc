@@ -227,12 +227,6 @@ int GlobalMemory::NearestRegion(uint64_t address) const {
   return within < buffers_.size() ? static_cast<int>(within) : -1;
 }
 
-int64_t GlobalMemory::BytesOf(int region) const {
-  return region == kMaxBuffers                        ? module_bytes_
-         : region < static_cast<int>(buffers_.size()) ? buffers_[static_cast<size_t>(region)].bytes
-                                                      : 0;
-}
-
 uint64_t GlobalMemory::NarrowElements(const BufferSpec& buffer, int region, uint64_t offset,
                                       int bytes) const {
   const auto each = static_cast<uint64_t>(ElementBytes(buffer.type));

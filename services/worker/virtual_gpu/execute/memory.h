@@ -63,7 +63,6 @@ class GlobalMemory {
   static uint64_t AddressOf(int buffer);
   // Index of the region that contains an address, or -1.
   int RegionOf(uint64_t address) const;
-  int64_t BytesOf(int region) const;
   // The region that an out-of-bounds address was probably meant for, or -1.
   int NearestRegion(uint64_t address) const;
   // Whether anything has been written to the region.

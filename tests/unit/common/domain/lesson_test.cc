@@ -81,13 +81,6 @@ TEST_CASE("A lesson that does not hold is not used") {
   CHECK(before == 0);
 }
 
-TEST_CASE("Combined estimates are weighted by precision") {
-  const GainEstimate combined = Combine({1, 0.1, 3}, {0, 0.2, 5});
-  CHECK(combined.mean == Approx(0.8));
-  CHECK(combined.error == Approx(std::sqrt(1 / 125.0)));
-  CHECK(combined.degrees_of_freedom == 8);
-}
-
 TEST_CASE("Lessons out of range are refused with field, value and what is allowed") {
   CHECK(ValidateLesson(Vector(1, 3, 2)).ok());
   const auto error = [](const auto& change) {

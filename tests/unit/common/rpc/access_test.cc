@@ -15,13 +15,13 @@
 #include "absl/time/clock.h"
 #include "common/base/file.h"
 #include "common/rpc/channel.h"
-#include "common/rpc/health_client.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/token.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
+#include "tests/unit/common/rpc/health_client.h"
 #include "tests/unit/common/rpc/test_certificates.h"
 
 namespace kernelcast::access_test {

@@ -16,9 +16,9 @@
 
 #include "common/base/descriptor.h"
 #include "common/rpc/channel.h"
-#include "common/rpc/health_client.h"
 #include "common/rpc/server.h"
 #include "tests/support/sanitized.h"
+#include "tests/unit/common/rpc/health_client.h"
 
 namespace kernelcast {
 namespace {

@@ -25,11 +25,11 @@ namespace {
 
 using testing::OneByOne;
 
-using MeasureSender = BatchSender<MeasureBatches>;
+using CompileSender = BatchSender<CompileBatches>;
 using EventSender = StreamSender<v1::SearchEvent>;
 
-v1::MeasureReply Answer(const std::string& request_id, size_t padding = 0) {
-  v1::MeasureReply reply;
+v1::CompileReply Answer(const std::string& request_id, size_t padding = 0) {
+  v1::CompileReply reply;
   reply.set_request_id(request_id);
   if (padding > 0) {
     reply.mutable_compile_error()->set_log(std::string(padding, 'x'));
@@ -37,8 +37,8 @@ v1::MeasureReply Answer(const std::string& request_id, size_t padding = 0) {
   return reply;
 }
 
-v1::MeasureRequest Request(int id) {
-  v1::MeasureRequest request;
+v1::CompileRequest Request(int id) {
+  v1::CompileRequest request;
   request.set_request_id(std::to_string(id));
   return request;
 }
@@ -52,21 +52,21 @@ v1::SearchEvent Sequenced(uint64_t sequence) {
 // The events of a test's streams, and their handling of requests.
 struct StreamPlan {
   size_t max_in_flight = 16;
-  std::function<void(const MeasureSender&, const v1::MeasureRequest&)> on_request;
+  std::function<void(const CompileSender&, const v1::CompileRequest&)> on_request;
   Event requests;
   Event cancelled;
   Event destroyed;
 };
 
-class PlannedStream final : public BatchStream<MeasureBatches> {
+class PlannedStream final : public BatchStream<CompileBatches> {
  public:
   PlannedStream(grpc::CallbackServerContext* context, StreamPlan& plan)
       : BatchStream(context, plan.max_in_flight), plan_(plan) {}
 
  private:
   ~PlannedStream() override { plan_.destroyed.Notify(); }
-  void OnRequests(const v1::MeasureStreamRequest& message) override {
-    for (const v1::MeasureRequest& request : message.requests()) {
+  void OnRequests(const v1::CompileStreamRequest& message) override {
+    for (const v1::CompileRequest& request : message.requests()) {
       plan_.on_request(sender(), request);
       plan_.requests.Notify();
     }
@@ -99,7 +99,7 @@ class TestWorker final : public v1::Worker::CallbackService {
     unary.calls.Notify();
     return call;
   }
-  grpc::ServerBidiReactor<v1::MeasureStreamRequest, v1::MeasureStreamReply>* MeasureStream(
+  grpc::ServerBidiReactor<v1::CompileStreamRequest, v1::CompileStreamReply>* CompileStream(
       grpc::CallbackServerContext* context) override {
     return new PlannedStream(context, stream);
   }
@@ -317,17 +317,17 @@ TEST_CASE("A unary call ends when its client leaves or its deadline passes", "[u
 TEST_CASE("Stream requests are answered in any order and half-close ends the stream", "[bidi]") {
   Fixture f;
   Answerers threads(3);
-  f.worker.stream.on_request = [&](const MeasureSender& sender, const v1::MeasureRequest& request) {
+  f.worker.stream.on_request = [&](const CompileSender& sender, const v1::CompileRequest& request) {
     threads.Add([sender, id = request.request_id()] { sender.Send(Answer(id)); });
   };
   grpc::ClientContext context;
-  const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
+  const auto stream = OneByOne(f.worker_stub->CompileStream(&context));
   for (int i = 0; i < 100; ++i) {
     REQUIRE(stream->Write(Request(i)));
   }
   REQUIRE(stream->WritesDone());
   std::set<std::string> answered;
-  v1::MeasureReply reply;
+  v1::CompileReply reply;
   while (stream->Read(&reply)) {
     CHECK(answered.insert(reply.request_id()).second);
   }
@@ -340,7 +340,7 @@ TEST_CASE("Stream requests are answered in any order and half-close ends the str
 TEST_CASE("A stream without requests ends with OK", "[bidi]") {
   Fixture f;
   grpc::ClientContext context;
-  const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
+  const auto stream = OneByOne(f.worker_stub->CompileStream(&context));
   REQUIRE(stream->WritesDone());
   CHECK(stream->Finish().ok());
 }
@@ -350,7 +350,7 @@ TEST_CASE("Ten thousand messages pass through a stream, inline or not", "[bidi]"
   Answerers threads(2);
   const bool inline_answers = GENERATE(true, false);
   f.worker.stream.max_in_flight = 64;
-  f.worker.stream.on_request = [&](const MeasureSender& sender, const v1::MeasureRequest& request) {
+  f.worker.stream.on_request = [&](const CompileSender& sender, const v1::CompileRequest& request) {
     if (inline_answers) {
       sender.Send(Answer(request.request_id()));
     } else {
@@ -358,7 +358,7 @@ TEST_CASE("Ten thousand messages pass through a stream, inline or not", "[bidi]"
     }
   };
   grpc::ClientContext context;
-  const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
+  const auto stream = OneByOne(f.worker_stub->CompileStream(&context));
   std::thread writer([&] {
     for (int i = 0; i < 10'000; ++i) {
       stream->Write(Request(i));
@@ -366,7 +366,7 @@ TEST_CASE("Ten thousand messages pass through a stream, inline or not", "[bidi]"
     stream->WritesDone();
   });
   int answered = 0;
-  v1::MeasureReply reply;
+  v1::CompileReply reply;
   while (stream->Read(&reply)) {
     ++answered;
   }
@@ -379,10 +379,10 @@ TEST_CASE("The number of unanswered requests never exceeds the limit", "[bidi]")
   Fixture f;
   f.worker.stream.max_in_flight = 4;
   std::mutex mutex;
-  std::vector<std::pair<MeasureSender, std::string>> held;
+  std::vector<std::pair<CompileSender, std::string>> held;
   size_t most = 0;
   // Answers one whenever four are held: a fifth could arrive only if a read started too early.
-  f.worker.stream.on_request = [&](const MeasureSender& sender, const v1::MeasureRequest& request) {
+  f.worker.stream.on_request = [&](const CompileSender& sender, const v1::CompileRequest& request) {
     const std::lock_guard lock(mutex);
     held.emplace_back(sender, request.request_id());
     most = std::max(most, held.size());
@@ -392,12 +392,12 @@ TEST_CASE("The number of unanswered requests never exceeds the limit", "[bidi]")
     }
   };
   grpc::ClientContext context;
-  const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
+  const auto stream = OneByOne(f.worker_stub->CompileStream(&context));
   for (int i = 0; i < 200; ++i) {
     REQUIRE(stream->Write(Request(i)));
   }
   REQUIRE(stream->WritesDone());
-  v1::MeasureReply reply;
+  v1::CompileReply reply;
   for (int i = 0; i < 197; ++i) {
     REQUIRE(stream->Read(&reply));
   }
@@ -420,14 +420,14 @@ TEST_CASE("A client that does not read blocks the requests and loses nothing", "
   f.worker.stream.max_in_flight = 4;
   std::atomic<bool> reading = false;
   std::atomic<int> taken_unread = 0;
-  f.worker.stream.on_request = [&](const MeasureSender& sender, const v1::MeasureRequest& request) {
+  f.worker.stream.on_request = [&](const CompileSender& sender, const v1::CompileRequest& request) {
     if (!reading) {
       ++taken_unread;
     }
     sender.Send(Answer(request.request_id(), size_t{256} << 10));
   };
   grpc::ClientContext context;
-  const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
+  const auto stream = OneByOne(f.worker_stub->CompileStream(&context));
   for (int i = 0; i < kRequests; ++i) {  // small: they fit the connection's window, read or not
     REQUIRE(stream->Write(Request(i)));
   }
@@ -435,7 +435,7 @@ TEST_CASE("A client that does not read blocks the requests and loses nothing", "
   REQUIRE(f.worker.stream.requests.Wait(4));
   reading = true;
   int answered = 0;
-  v1::MeasureReply reply;
+  v1::CompileReply reply;
   while (stream->Read(&reply)) {
     ++answered;
   }
@@ -448,14 +448,14 @@ TEST_CASE("A client that does not read blocks the requests and loses nothing", "
 TEST_CASE("Answers after the client has left are dropped safely", "[bidi]") {
   Fixture f;
   std::mutex mutex;
-  std::vector<MeasureSender> held;
-  f.worker.stream.on_request = [&](const MeasureSender& sender, const v1::MeasureRequest&) {
+  std::vector<CompileSender> held;
+  f.worker.stream.on_request = [&](const CompileSender& sender, const v1::CompileRequest&) {
     const std::lock_guard lock(mutex);
     held.push_back(sender);
   };
   {
     grpc::ClientContext context;
-    const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
+    const auto stream = OneByOne(f.worker_stub->CompileStream(&context));
     for (int i = 0; i < 5; ++i) {
       REQUIRE(stream->Write(Request(i)));
     }
@@ -470,7 +470,7 @@ TEST_CASE("Answers after the client has left are dropped safely", "[bidi]") {
   CHECK(f.worker.stream.cancelled.Wait());
   held[0].Send(Answer("just after"));
   CHECK(f.worker.stream.destroyed.Wait());
-  for (const MeasureSender& sender : held) {
+  for (const CompileSender& sender : held) {
     CHECK_FALSE(sender.open());
     sender.Send(Answer("long after"));
   }
@@ -479,15 +479,15 @@ TEST_CASE("Answers after the client has left are dropped safely", "[bidi]") {
 
 TEST_CASE("A stream ends when its deadline passes", "[bidi]") {
   Fixture f;
-  f.worker.stream.on_request = [](const MeasureSender&, const v1::MeasureRequest&) {};
+  f.worker.stream.on_request = [](const CompileSender&, const v1::CompileRequest&) {};
   grpc::ClientContext context;
-  const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
+  const auto stream = OneByOne(f.worker_stub->CompileStream(&context));
   stream->Write(Request(1));
   REQUIRE(f.worker.stream.requests.Wait());
 
   grpc::ClientContext bounded;
   SetTimeout(bounded, absl::Milliseconds(100));
-  const auto late = OneByOne(f.worker_stub->MeasureStream(&bounded));
+  const auto late = OneByOne(f.worker_stub->CompileStream(&bounded));
   late->Write(Request(2));
   CHECK(late->Finish().error_code() == grpc::StatusCode::DEADLINE_EXCEEDED);
   context.TryCancel();
@@ -498,17 +498,17 @@ TEST_CASE("A stream ends with too many requests in one message, after the answer
           "[bidi]") {
   Fixture f;
   std::mutex mutex;
-  std::vector<std::pair<MeasureSender, std::string>> held;
-  f.worker.stream.on_request = [&](const MeasureSender& sender, const v1::MeasureRequest& request) {
+  std::vector<std::pair<CompileSender, std::string>> held;
+  f.worker.stream.on_request = [&](const CompileSender& sender, const v1::CompileRequest& request) {
     const std::lock_guard lock(mutex);
     held.emplace_back(sender, request.request_id());
   };
   grpc::ClientContext context;
-  const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
+  const auto stream = OneByOne(f.worker_stub->CompileStream(&context));
   for (int i = 0; i < 3; ++i) {
     REQUIRE(stream->Write(Request(i)));
   }
-  v1::MeasureStreamRequest too_many;
+  v1::CompileStreamRequest too_many;
   for (size_t i = 0; i <= rpc_internal::kMostRequestsPerMessage; ++i) too_many.add_requests();
   REQUIRE(stream->stream().Write(too_many));
   REQUIRE(f.worker.stream.requests.Wait(3));
@@ -516,7 +516,7 @@ TEST_CASE("A stream ends with too many requests in one message, after the answer
     sender.Send(Answer(id));
   }
   int answered = 0;
-  v1::MeasureReply reply;
+  v1::CompileReply reply;
   while (stream->Read(&reply)) {
     ++answered;
   }
@@ -530,20 +530,20 @@ TEST_CASE("A stream ends with too many requests in one message, after the answer
 TEST_CASE("Clients may leave at any moment of a busy stream", "[bidi]") {
   Fixture f;
   Answerers threads(2);
-  f.worker.stream.on_request = [&](const MeasureSender& sender, const v1::MeasureRequest& request) {
+  f.worker.stream.on_request = [&](const CompileSender& sender, const v1::CompileRequest& request) {
     threads.Add([sender, id = request.request_id()] { sender.Send(Answer(id)); });
   };
   std::mt19937_64 random(1);
   constexpr int kStreams = 200;
   for (int i = 0; i < kStreams; ++i) {
     grpc::ClientContext context;
-    const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
+    const auto stream = OneByOne(f.worker_stub->CompileStream(&context));
     std::thread writer([&] {
       for (int j = 0; j < 50 && stream->Write(Request(j)); ++j) {
       }
       stream->WritesDone();
     });
-    v1::MeasureReply reply;
+    v1::CompileReply reply;
     for (auto reads = random() % 50; reads > 0 && stream->Read(&reply); --reads) {
     }
     context.TryCancel();
@@ -680,12 +680,12 @@ TEST_CASE("A client that leaves ends an endless stream", "[write]") {
 TEST_CASE("A server shuts down under open calls and streams", "[server]") {
   Fixture f;
   f.worker.unary.on_call = [](const UnaryReply<v1::CompileReply>&) {};
-  f.worker.stream.on_request = [](const MeasureSender&, const v1::MeasureRequest&) {};
+  f.worker.stream.on_request = [](const CompileSender&, const v1::CompileRequest&) {};
   grpc::ClientContext bidi_context;
-  const auto bidi = OneByOne(f.worker_stub->MeasureStream(&bidi_context));
+  const auto bidi = OneByOne(f.worker_stub->CompileStream(&bidi_context));
   REQUIRE(bidi->Write(Request(1)));
   grpc::ClientContext idle_context;
-  const auto idle = OneByOne(f.worker_stub->MeasureStream(&idle_context));
+  const auto idle = OneByOne(f.worker_stub->CompileStream(&idle_context));
   grpc::ClientContext watch_context;
   const auto watch = f.orchestrator_stub->WatchSearch(&watch_context, {});
   grpc::Status unary_status;

@@ -12,9 +12,9 @@
 #include <filesystem>
 
 #include "common/rpc/channel.h"
-#include "common/rpc/health_client.h"
 #include "common/rpc/unary_reactor.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
+#include "tests/unit/common/rpc/health_client.h"
 
 namespace kernelcast::server_test {
 namespace {

@@ -15,17 +15,17 @@
 namespace kernelcast::stream_limit_test {
 namespace {
 
-class SilentStream final : public BatchStream<MeasureBatches> {
+class SilentStream final : public BatchStream<CompileBatches> {
  public:
   explicit SilentStream(grpc::CallbackServerContext* context) : BatchStream(context, 1) {}
 
  private:
-  void OnRequests(const v1::MeasureStreamRequest&) override { sender().Send({}); }
+  void OnRequests(const v1::CompileStreamRequest&) override { sender().Send({}); }
 };
 
 class SilentWorker final : public v1::Worker::CallbackService {
  public:
-  grpc::ServerBidiReactor<v1::MeasureStreamRequest, v1::MeasureStreamReply>* MeasureStream(
+  grpc::ServerBidiReactor<v1::CompileStreamRequest, v1::CompileStreamReply>* CompileStream(
       grpc::CallbackServerContext* context) override {
     return new SilentStream(context);
   }
@@ -33,11 +33,11 @@ class SilentWorker final : public v1::Worker::CallbackService {
 
 // A client stream; if it is open, it has been answered once.
 struct ClientStream {
-  explicit ClientStream(v1::Worker::Stub& stub) : stream(stub.MeasureStream(&context)) {
-    v1::MeasureStreamRequest request;
+  explicit ClientStream(v1::Worker::Stub& stub) : stream(stub.CompileStream(&context)) {
+    v1::CompileStreamRequest request;
     request.add_requests();
     stream->Write(request);
-    v1::MeasureStreamReply reply;
+    v1::CompileStreamReply reply;
     is_open = stream->Read(&reply);
   }
   absl::Status Finish() {
@@ -46,7 +46,7 @@ struct ClientStream {
   }
 
   grpc::ClientContext context;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::MeasureStreamRequest, v1::MeasureStreamReply>>
+  std::unique_ptr<grpc::ClientReaderWriter<v1::CompileStreamRequest, v1::CompileStreamReply>>
       stream;
   bool is_open = false;
 };

@@ -13,11 +13,11 @@
 #include "absl/time/clock.h"
 #include "common/rpc/certificate_expiry.h"
 #include "common/rpc/channel.h"
-#include "common/rpc/health_client.h"
 #include "common/rpc/server.h"
 #include "common/rpc/unary_reactor.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "tests/unit/common/rpc/event.h"
+#include "tests/unit/common/rpc/health_client.h"
 #include "tests/unit/common/rpc/test_certificates.h"
 
 namespace kernelcast::tls_test {

@@ -4,11 +4,14 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
 
 #include "common/domain/bins.h"
+#include "services/cli/report/analysis.h"
 
 namespace kernelcast::cli {
 namespace {
@@ -294,6 +297,20 @@ ReportInput SampleReport(int candidates) {
   input.prices.device_hour = 2.5;
   input.search = std::move(search);
   return input;
+}
+
+std::vector<ForecastOutcome> ForecastOutcomes(const std::vector<ReportCandidate>& candidates,
+                                              uint64_t* skipped) {
+  const std::map<std::string, double> speedups = SpeedupsById(candidates);
+  std::vector<ForecastOutcome> outcomes;
+  uint64_t unknown_baseline = 0;
+  for (const ReportCandidate& candidate : candidates) {
+    std::optional<ForecastOutcome> outcome =
+        ForecastOutcomeOf(candidate, speedups, &unknown_baseline);
+    if (outcome.has_value()) outcomes.push_back(*std::move(outcome));
+  }
+  if (skipped != nullptr) *skipped = unknown_baseline;
+  return outcomes;
 }
 
 }  // namespace kernelcast::cli

@@ -1,6 +1,11 @@
 #ifndef KERNELCAST_TESTS_UNIT_SERVICES_CLI_REPORT_SAMPLE_REPORT_H_
 #define KERNELCAST_TESTS_UNIT_SERVICES_CLI_REPORT_SAMPLE_REPORT_H_
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "services/cli/core/forecast_eval.h"
 #include "services/cli/report/model.h"
 
 namespace kernelcast::cli {
@@ -13,6 +18,10 @@ ReportInput SampleReport(int candidates);
 ReportCandidate MeasuredCandidate(const std::string& id, double speedup,
                                   DecisionReason reason = DecisionReason::kPromising);
 ReportCandidate PrunedCandidate(const std::string& id);
+
+// Forecasts with their outcomes. `skipped` counts measured candidates with an unknown baseline.
+std::vector<ForecastOutcome> ForecastOutcomes(const std::vector<ReportCandidate>& candidates,
+                                              uint64_t* skipped);
 
 }  // namespace kernelcast::cli
 

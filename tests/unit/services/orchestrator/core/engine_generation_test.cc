@@ -409,6 +409,49 @@ TEST_CASE("Searches that cannot generate kernels are refused", "[orchestrator][g
   CHECK(world.StartSearch("", spec).status().code() == absl::StatusCode::kInvalidArgument);
 }
 
+Lesson About(std::string aspect, double mean) {
+  Lesson lesson;
+  lesson.family = "toy";
+  lesson.target = "cpu";
+  lesson.device_model = "Fake CPU";
+  lesson.aspect = std::move(aspect);
+  lesson.from = "1";
+  lesson.to = "2";
+  lesson.trials = lesson.held = 50;
+  lesson.mean_log2_gain = mean;
+  lesson.searches = 10;
+  return lesson;
+}
+
+TEST_CASE("The writer is shown the lessons that say most", "[orchestrator][generation]") {
+  WritingWorld world;
+  world.Start();
+  SearchSpec spec = WrittenSearch(world.Put(), 3);
+  for (int i = 0; i < 12; ++i) {
+    spec.lessons.push_back(About("aspect " + std::to_string(i), 0.1 * (i + 2)));
+  }
+  spec.lessons.push_back(About("of another target", 5));
+  spec.lessons.back().target = "cuda";
+  REQUIRE(world.StartSearch("s1", spec).ok());
+  world.WaitForEnd("s1");
+  REQUIRE(world.writer->queries().size() == 3);
+  for (const GenerationQuery& query : world.writer->queries()) {
+    REQUIRE(query.lessons.size() == 8);
+    CHECK(query.lessons.front().aspect == "aspect 11");
+    CHECK(query.lessons.back().aspect == "aspect 4");
+  }
+}
+
+TEST_CASE("Lessons are refused where no model is asked", "[orchestrator][generation]") {
+  WritingWorld world;
+  world.Start();
+  SearchSpec spec = testing::TemplateSearch(world.Put(/*with_space=*/true), 12);
+  spec.lessons = {About("vector bytes", 0.5)};
+  const absl::Status refused = world.StartSearch("s1", spec).status();
+  CHECK(refused.code() == absl::StatusCode::kInvalidArgument);
+  CHECK(refused.message() == "spec.lessons: are set, but only generator llm takes them");
+}
+
 TEST_CASE("A crash after any event loses no kernel and repeats pending requests",
           "[orchestrator][generation]") {
   WritingWorld first;

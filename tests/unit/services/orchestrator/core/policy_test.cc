@@ -293,21 +293,6 @@ TEST_CASE("top_k measures the best of the last candidates") {
   CHECK(policy->Decide(input).reason == DecisionReason::kAudit);
 }
 
-TEST_CASE("The value policy measures as many as the budget allows") {
-  const auto policy = MakePolicy("value", {}).value();
-  const Forecast forecast = ForecastAt(0.9, 0.5);
-  const Forecast hopeless = ForecastAt(-3, 0.1);
-  const RouteHistory history = HistoryOf(std::vector<double>(64, 0.5));
-  PolicyInput input = Seasoned(forecast);
-  input.history = &history;
-  CHECK(policy->Decide(input).kind == DecisionKind::kMeasure);
-  // Better ones were seen, and no budget is left.
-  input.measured = input.max_measurements;
-  CHECK(policy->Decide(input).reason == DecisionReason::kBudgetPace);
-  input.forecast = &hopeless;
-  CHECK(policy->Decide(input).reason == DecisionReason::kUnpromising);
-}
-
 TEST_CASE("The risk policy defers uncertified candidates and prunes certified ones") {
   const auto policy = MakePolicy("risk", {{"alpha", 0.1}, {"delta", 0.1}}).value();
   CHECK(policy->risk_options() == RiskOptions{0.1, 0.1, true});

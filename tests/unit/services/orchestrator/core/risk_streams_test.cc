@@ -95,7 +95,6 @@ TEST_CASE("The estimated risk of pruning is unbiased over a thousand streams", "
       {.policy = "threshold", .max_measurements = 300, .selects = true},
       {.policy = "threshold", .parameters = {{"audit_min", 0.2}}, .unknown = 0.3},
       {.policy = "top_k"},
-      {.policy = "value", .max_measurements = 80},
       {.policy = "risk", .parameters = {{"alpha", 0.2}, {"delta", 0.2}}},
   };
   std::printf("%-10s %7s %7s %8s | %9s %9s %9s %9s\n", "policy", "budget", "selects", "unknown",

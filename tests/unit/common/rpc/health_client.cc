@@ -1,10 +1,11 @@
-#include "common/rpc/health_client.h"
+#include "tests/unit/common/rpc/health_client.h"
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/wire_format_lite.h>
 #include <grpcpp/generic/generic_stub.h>
 
+#include <functional>
 #include <future>
 
 #include "absl/strings/str_cat.h"
@@ -61,8 +62,7 @@ struct HealthCall {
   grpc::ByteBuffer response;
 };
 
-}  // namespace
-
+// Calls `done` once, on a gRPC thread.
 void CheckHealth(const std::shared_ptr<grpc::Channel>& channel, const std::string& service,
                  absl::Duration timeout, std::function<void(const absl::Status&)> done) {
   // Shared with the callback, which gRPC copies.
@@ -80,6 +80,8 @@ void CheckHealth(const std::shared_ptr<grpc::Channel>& channel, const std::strin
         }
       });
 }
+
+}  // namespace
 
 absl::Status CheckHealthBlocking(const std::shared_ptr<grpc::Channel>& channel,
                                  const std::string& service, absl::Duration timeout) {
