@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/bounded_json.h"
 #include "common/base/status.h"
+#include "common/base/strings.h"
 #include "common/domain/task_problem.h"
 #include "common/domain/text.h"
 
@@ -192,7 +193,7 @@ absl::StatusOr<Tolerance> DefinitionReader::ToleranceOf(size_t line,
 }
 
 absl::Status DefinitionReader::AddWorkload(size_t line, std::string_view text) {
-  if (text.find_first_not_of(" \t\r") == std::string_view::npos) return absl::OkStatus();
+  if (IsBlank(text)) return absl::OkStatus();
   OrderedJson workload = ParseBoundedJson<OrderedJson>(text);
   // flashinfer-bench stores traces without a solution.
   if (workload.is_object() && workload.contains("workload"))

@@ -29,6 +29,7 @@
 #include "common/base/descriptor.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/base/strings.h"
 
 namespace kernelcast {
 namespace {
@@ -85,8 +86,7 @@ absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text) {
 }
 
 absl::Status CannotListen(const std::string& address, std::string_view reason) {
-  return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ",
-                                             absl::string_view(reason.data(), reason.size())));
+  return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", AbslView(reason)));
 }
 
 sockaddr_un UnixAddress(const std::string& path) {

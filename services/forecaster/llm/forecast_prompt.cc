@@ -6,6 +6,7 @@
 #include "common/base/bounded_json.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
+#include "common/base/strings.h"
 #include "common/domain/text.h"
 #include "common/prompt/prompt_files.h"
 #include "services/forecaster/core/answer_parser.h"
@@ -113,7 +114,7 @@ absl::StatusOr<ForecastPrompt> ForecastPrompt::Parse(const std::string& where,
   prompt.user_ = *std::move(user_template);
   const std::vector<std::string>& names = prompt.user_.names();
   if (std::ranges::count(names, "candidate") != 1 || names.back() != "candidate" ||
-      prompt.user_.tail().find_first_not_of(" \n") != std::string::npos) {
+      !IsBlank(prompt.user_.tail())) {
     return at("user.txt", absl::InvalidArgumentError("{{candidate}} must be in it once, and last"));
   }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/file.h"
 #include "common/base/status.h"
+#include "common/base/strings.h"
 #include "common/domain/python_task.h"
 #include "common/domain/yaml_cursor.h"
 
@@ -25,8 +26,6 @@ constexpr size_t kMaxServed = 1000;
 constexpr size_t kMaxDeviceModels = 32;
 constexpr size_t kMaxText = 4096;
 constexpr int64_t kMaxEvaluations = 1'000'000'000;
-
-absl::string_view AsAbsl(std::string_view text) { return {text.data(), text.size()}; }
 
 // Names are parts of URLs.
 absl::Status CheckName(const std::string& name) {
@@ -188,7 +187,7 @@ absl::StatusOr<Catalogue> Catalogue::ReadFolders(const std::vector<std::string>&
 
 const Served* Catalogue::Find(std::string_view name) const {
   const auto found = std::find_if(served_.begin(), served_.end(), [name](const Served& served) {
-    return absl::EqualsIgnoreCase(served.name, AsAbsl(name));
+    return absl::EqualsIgnoreCase(served.name, AbslView(name));
   });
   return found == served_.end() ? nullptr : &*found;
 }
@@ -205,7 +204,7 @@ absl::StatusOr<Candidate> MakeCandidate(const Problem& problem, const std::strin
   if (problem.task.has_value() && language != Language::kPython) {
     return absl::InvalidArgumentError(
         absl::StrCat(problem.name, " is a task in Python: its candidates are Python that defines ",
-                     AsAbsl(CandidateName(problem.task->format))));
+                     AbslView(CandidateName(problem.task->format))));
   }
   if (!problem.task.has_value() && language != Language::kNative) {
     return absl::InvalidArgumentError(
