@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "common/config/number_flags.h"
 #include "common/convert/convert.h"
+#include "common/convert/proto_json.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/commands/problem_argument.h"
@@ -19,7 +20,6 @@
 #include "services/cli/report/analysis.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/evaluate_stream.h"
-#include "services/cli/rpc/proto_json.h"
 #include "services/cli/rpc/records.h"
 
 namespace kernelcast::cli {

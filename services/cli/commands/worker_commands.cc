@@ -14,6 +14,7 @@
 #include "common/base/id.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
+#include "common/convert/proto_json.h"
 #include "common/domain/facts.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
@@ -24,7 +25,6 @@
 #include "services/cli/core/table.h"
 #include "services/cli/report/analysis.h"
 #include "services/cli/rpc/channel.h"
-#include "services/cli/rpc/proto_json.h"
 
 namespace kernelcast::cli {
 namespace {

@@ -13,6 +13,7 @@
 #include "common/base/bounded_json.h"
 #include "common/base/gzip_file.h"
 #include "common/base/status.h"
+#include "common/base/strings.h"
 #include "common/base/utf8.h"
 #include "common/domain/candidate_json.h"
 #include "common/domain/text.h"
@@ -167,12 +168,6 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadFolder(const fs::path& folder,
   return candidates;
 }
 
-// Whether the file has one candidate per line, possibly compressed.
-bool IsListFile(const fs::path& path) {
-  return path.extension() == ".jsonl" ||
-         (path.extension() == ".gz" && path.stem().extension() == ".jsonl");
-}
-
 absl::StatusOr<std::vector<NamedCandidate>> ReadLines(const fs::path& path,
                                                       const std::string& problem_id,
                                                       const std::string& target) {
@@ -180,7 +175,7 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadLines(const fs::path& path,
   int64_t sources_bytes = 0;
   std::vector<NamedCandidate> candidates;
   const auto on_line = [&](int64_t number, const std::string& line) -> absl::Status {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) return absl::OkStatus();
+    if (IsBlank(line)) return absl::OkStatus();
     const std::string where = absl::StrCat(path.string(), ":", number);
     KC_ASSIGN_OR_RETURN(const Json object, ParseCandidateJson(where, line, /*with_line=*/false));
     NamedCandidate named;
@@ -277,7 +272,7 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadCandidates(const std::string& pa
   if (!fs::exists(file, error)) {
     return absl::NotFoundError(absl::StrCat("there is no file or folder '", path, "'"));
   }
-  if (IsListFile(file)) return ReadLines(file, problem_id, target);
+  if (IsRecordFile(file.string())) return ReadLines(file, problem_id, target);
   if (IsSourceFile(file)) {
     KC_ASSIGN_OR_RETURN(NamedCandidate named, ReadSourceFile(file, problem_id, target));
     std::vector<NamedCandidate> candidates;

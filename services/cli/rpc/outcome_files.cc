@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/convert/finite_numbers.h"
+#include "common/convert/proto_json.h"
 #include "common/domain/measurement_check.h"
 #include "services/cli/core/text.h"
 #include "services/cli/report/analysis.h"
-#include "services/cli/rpc/proto_json.h"
 #include "services/cli/rpc/records.h"
 
 namespace kernelcast::cli {

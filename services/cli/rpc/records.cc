@@ -7,9 +7,8 @@
 #include "common/base/gzip_file.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
-#include "common/convert/finite_numbers.h"
+#include "common/convert/proto_json.h"
 #include "services/cli/core/text.h"
-#include "services/cli/rpc/proto_json.h"
 
 namespace kernelcast::cli {
 namespace {
@@ -274,15 +273,10 @@ void UpdateProgress(const v1::Search& search, SearchProgress& progress) {
 
 absl::Status ReadRecords(const std::string& path,
                          const std::function<absl::Status(const v1::ExportRecord&)>& on_record) {
-  return ForEachGzipLine(path, [&](int64_t number, const std::string& line) -> absl::Status {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) return absl::OkStatus();
+  return ForEachGzipRecord(path, [&](const std::string& line) -> absl::Status {
     v1::ExportRecord record;
-    absl::Status status = ProtoFromJson(line, &record);
-    if (status.ok()) status = CheckFiniteNumbers(record);
-    if (status.ok()) status = on_record(record);
-    if (status.ok()) return status;
-    return absl::Status(status.code(),
-                        absl::StrCat(path, ":", number, ": ", std::string(status.message())));
+    KC_RETURN_IF_ERROR(RecordFromJson(line, &record));
+    return on_record(record);
   });
 }
 

@@ -127,5 +127,27 @@ TEST_CASE("Lines are read one by one, from a compressed file too") {
   CHECK(absl::IsNotFound(ForEachGzipLine(folder.File("none"), nullptr)));
 }
 
+TEST_CASE("Records are the lines that are not blank, and their errors say where they are") {
+  const testing::TemporaryFolder folder("file");
+  const std::string path = folder.File("records.jsonl");
+  Write(path, "one\n\n \t\r\ntwo\r\nbad\nnever\n");
+  std::vector<std::string> read;
+  const absl::Status status = ForEachGzipRecord(path, [&read](const std::string& line) {
+    if (line == "bad") return absl::NotFoundError("no such thing");
+    read.push_back(line);
+    return absl::OkStatus();
+  });
+  CHECK(status == absl::NotFoundError(path + ":5: no such thing"));
+  CHECK(read == std::vector<std::string>{"one", "two\r"});
+}
+
+TEST_CASE("Files of records are known by their names") {
+  CHECK(IsRecordFile("a/b.jsonl"));
+  CHECK(IsRecordFile("b.jsonl.gz"));
+  CHECK_FALSE(IsRecordFile("b.json"));
+  CHECK_FALSE(IsRecordFile("b.gz"));
+  CHECK_FALSE(IsRecordFile("b.jsonl.zip"));
+}
+
 }  // namespace
 }  // namespace kernelcast
