@@ -4,7 +4,6 @@
 
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <istream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/config/number_flags.h"
@@ -229,22 +229,9 @@ absl::Status WriteReadyFile(const ServiceFlags& flags, const ServedAddresses& se
         absl::StrCat(host == "0.0.0.0" ? "127.0.0.1" : host, ":", served.metrics_port);
   }
   if (!served.status.empty()) ready["status"] = served.status;
-  const std::string temporary = flags.ready_file + ".part";
-  {
-    std::ofstream out(temporary);
-    out << ready.dump() << "\n";
-    if (!out.flush()) {
-      return absl::UnavailableError(
-          absl::StrCat("--ready-file: ", temporary, " cannot be written"));
-    }
-  }
-  std::error_code error;
-  std::filesystem::rename(temporary, flags.ready_file, error);
-  if (error) {
-    return absl::UnavailableError(
-        absl::StrCat("--ready-file: ", flags.ready_file, ": ", error.message()));
-  }
-  return absl::OkStatus();
+  const absl::Status status = ReplaceFile(flags.ready_file, ready.dump() + "\n");
+  if (status.ok()) return status;
+  return absl::UnavailableError(absl::StrCat("--ready-file: ", status.message()));
 }
 
 }  // namespace kernelcast

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/bounded_json.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/calibration/bin_calibrator.h"
@@ -293,7 +294,7 @@ std::string GroupOf(const NamedOutcome& named, const std::string& by) {
 
 // Applies the calibrator in the file to the forecasts.
 absl::Status Calibrate(const std::string& file, OutcomeFiles& files) {
-  KC_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMaxCalibratorBytes));
+  KC_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(file, kMaxCalibratorBytes));
   const absl::StatusOr<BinCalibrator> calibrator = CalibratorFromJson(ParseBoundedJson<Json>(text));
   if (!calibrator.ok()) {
     return absl::Status(calibrator.status().code(),

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/bounded_json.h"
+#include "common/base/file.h"
 #include "common/base/gzip_file.h"
 #include "common/base/status.h"
 #include "common/base/strings.h"
@@ -85,7 +86,7 @@ absl::StatusOr<NamedCandidate> ReadWhole(const fs::path& path, const std::string
   named.candidate.target = target;
   named.candidate.name = named.name;
   named.candidate.origin = absl::StrCat("file:", path.filename().string());
-  KC_ASSIGN_OR_RETURN(named.candidate.source, ReadFile(path.string(), kMaxSourceBytes));
+  KC_ASSIGN_OR_RETURN(named.candidate.source, ReadTextFile(path.string(), kMaxSourceBytes));
   return named;
 }
 
@@ -98,7 +99,7 @@ absl::StatusOr<NamedCandidate> ReadSourceFile(const fs::path& path, const std::s
   json.replace_extension(".json");
   std::error_code error;
   if (fs::exists(json, error)) {
-    KC_ASSIGN_OR_RETURN(const std::string text, ReadFile(json.string(), kMaxJsonBytes));
+    KC_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(json.string(), kMaxJsonBytes));
     KC_RETURN_IF_ERROR(ApplyCandidateJson(json.string(), text, candidate));
   }
   KC_RETURN_IF_ERROR(WithFile(path.string(), ValidateCandidate(candidate)));
@@ -200,7 +201,7 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadLines(const fs::path& path,
       if (!object.contains("kind") && KindOfFile(file) == CandidateKind::kPython) {
         candidate.kind = CandidateKind::kPython;
       }
-      KC_ASSIGN_OR_RETURN(candidate.source, ReadFile(file.string(), kMaxSourceBytes));
+      KC_ASSIGN_OR_RETURN(candidate.source, ReadTextFile(file.string(), kMaxSourceBytes));
     }
     KC_RETURN_IF_ERROR(WithFile(where, ValidateCandidate(candidate)));
     sources_bytes += std::ssize(candidate.source);

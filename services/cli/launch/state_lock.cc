@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/bounded_json.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "services/cli/core/paths.h"
 
@@ -74,7 +75,7 @@ void RemoveServiceAddresses(const std::string& state_dir) {
 }
 
 absl::StatusOr<ServiceAddresses> ReadServiceAddresses(const std::string& state_dir) {
-  KC_ASSIGN_OR_RETURN(const std::string text, ReadFile(AddressesPath(state_dir), 1 << 16));
+  KC_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(AddressesPath(state_dir), 1 << 16));
   const nlohmann::json json = ParseBoundedJson(text);
   if (!json.is_object()) {
     return absl::NotFoundError(absl::StrCat(AddressesPath(state_dir), " is damaged"));
