@@ -203,18 +203,22 @@ int ParseServiceFlags(CLI::App& app, int argc, char** argv) {
   return -1;
 }
 
-int RunService(int (*run)(int argc, char** argv), int argc, char** argv) {
+int RunService(std::string_view name, absl::StatusOr<int> (*run)(int argc, char** argv), int argc,
+               char** argv) {
+  SetLogService(name);
   if (const int64_t limit = RaiseDescriptorLimit(); limit < kFewestDescriptors) {
     Log(LogLevel::kError, "the limit of open files is too low",
         {{"limit", limit}, {"needed", kFewestDescriptors}, {"raise_with", "ulimit -n"}});
     return 1;
   }
   try {
-    return run(argc, argv);
+    const absl::StatusOr<int> code = run(argc, argv);
+    if (code.ok()) return *code;
+    Log(LogLevel::kError, "fatal error, exiting", {{"error", code.status().ToString()}});
   } catch (const std::exception& e) {
     Log(LogLevel::kError, "internal error", {{"error", std::string(e.what())}});
-    return 1;
   }
+  return 1;
 }
 
 absl::Status WriteReadyFile(const ServiceFlags& flags, const ServedAddresses& served) {

@@ -31,9 +31,9 @@ class ServiceHost {
   MetricsRegistry& metrics() { return metrics_; }
   TerminationSignal& termination() { return termination_; }
 
-  // Serves metrics, writes the ready file and logs "serving" with `fields`. Call it when the service
-  // answers at these addresses; the one of metrics is added. Errors as of MetricsRegistry::Serve and
-  // WriteReadyFile.
+  // Serves metrics, writes the ready file and logs "serving" with `fields`. Call it when the
+  // service answers at these addresses; the one of metrics is added. Errors as of
+  // MetricsRegistry::Serve and WriteReadyFile.
   [[nodiscard]] absl::Status AnnounceReady(ServedAddresses served,
                                            std::vector<LogField> fields = {});
 
