@@ -93,12 +93,18 @@ absl::StatusOr<Catalogue> ReadCatalogue(const Flags& flags) {
   return Catalogue::ReadFolders(flags.problem_folders);
 }
 
-// A problem that is refused is an error of the configuration. An orchestrator that is away may come
-// back, and then problems are put when they are needed.
-absl::Status PutProblems(const Catalogue& catalogue, OrchestratorEvaluator& evaluator) {
-  for (const Served& served : catalogue.served()) {
-    const absl::Status put = evaluator.PutProblem(served.problem.files, kPutTimeout);
-    if (put.ok()) continue;
+// Puts all problems and takes the default targets from the answers. A problem that is refused is an
+// error of the configuration. An orchestrator that is away may come back; then problems are put
+// when they are needed, and keep their targets.
+absl::Status PutProblems(OrchestratorEvaluator& evaluator, Catalogue& catalogue) {
+  for (size_t i = 0; i < catalogue.served().size(); ++i) {
+    const Served& served = catalogue.served()[i];
+    const auto target = evaluator.PutProblem(served.problem.files, kPutTimeout);
+    if (target.ok()) {
+      catalogue.SetDefaultTarget(i, *target);
+      continue;
+    }
+    const absl::Status& put = target.status();
     if (!absl::IsUnavailable(put) && !absl::IsDeadlineExceeded(put)) {
       return absl::Status(put.code(), absl::StrCat(served.name, ": ", std::string(put.message())));
     }
@@ -114,7 +120,7 @@ absl::Status Serve(const Flags& flags) {
                                                           RandomId("gateway-")));
   MetricsRegistry& metrics = host->metrics();
   const CertificateExpiry client_certificate("client", flags.client_tls, &metrics);
-  KC_ASSIGN_OR_RETURN(const Catalogue catalogue, ReadCatalogue(flags));
+  KC_ASSIGN_OR_RETURN(Catalogue catalogue, ReadCatalogue(flags));
   KC_ASSIGN_OR_RETURN(const Tokens tokens, ReadTokens(flags, &metrics));
   KC_ASSIGN_OR_RETURN(const auto archive, TaskFile::Open(flags.state_dir, flags.archive_bytes));
 
@@ -135,7 +141,7 @@ absl::Status Serve(const Flags& flags) {
   asking.files_of = [&catalogue](std::string_view id) { return catalogue.FilesOf(id); };
   asking.on_repeat = [&task_metrics] { task_metrics.OnRepeat(); };
   KC_ASSIGN_OR_RETURN(const auto evaluator, OrchestratorEvaluator::Create(asking));
-  KC_RETURN_IF_ERROR(PutProblems(catalogue, *evaluator));
+  KC_RETURN_IF_ERROR(PutProblems(*evaluator, catalogue));
 
   TaskDeskOptions desk_options = flags.desk;
   desk_options.recall_wait = kRecallWait;

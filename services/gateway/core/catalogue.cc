@@ -43,12 +43,6 @@ absl::StatusOr<Problem> ReadProblemAt(const fs::path& place) {
   return ParseProblem(std::move(files));
 }
 
-// The target of candidates by default.
-std::string DefaultTarget(const Problem& problem) {
-  return problem.targets.contains(kCpuTargetName) ? std::string(kCpuTargetName)
-                                                  : problem.targets.begin()->first;
-}
-
 absl::StatusOr<Problem> ReadProblem(const Cursor& at, const std::string& named,
                                     const fs::path& beside,
                                     const std::vector<std::string>& folders) {
@@ -88,11 +82,12 @@ absl::StatusOr<Served> ReadServed(const Cursor& at, const fs::path& beside,
   KC_ASSIGN_OR_RETURN(const std::string named, ReadText(at.At("problem"), kMaxText));
   KC_ASSIGN_OR_RETURN(served.problem, ReadProblem(at.At("problem"), named, beside, folders));
   served.target = DefaultTarget(served.problem);
-  if (at.Has("target")) {
+  served.names_target = at.Has("target");
+  if (served.names_target) {
     KC_ASSIGN_OR_RETURN(served.target, ReadText(at.At("target"), kMaxText));
   }
   if (!served.problem.targets.contains(served.target)) {
-    return Error(at.Has("target") ? at.At("target") : at,
+    return Error(served.names_target ? at.At("target") : at,
                  absl::StrCat(served.problem.name, " has no reference for '", served.target, "'"));
   }
   if (at.Has("device_models")) {
@@ -183,6 +178,11 @@ absl::StatusOr<Catalogue> Catalogue::ReadFolders(const std::vector<std::string>&
     all.push_back(std::move(served));
   }
   return Catalogue(std::move(all), Site());
+}
+
+void Catalogue::SetDefaultTarget(size_t index, const std::string& target) {
+  Served& served = served_[index];
+  if (!served.names_target && served.problem.targets.contains(target)) served.target = target;
 }
 
 const Served* Catalogue::Find(std::string_view name) const {
