@@ -94,10 +94,7 @@ absl::Status ForEachGzipRecord(
     const std::function<absl::Status(const std::string& line)>& on_record) {
   return ForEachGzipLine(path, [&](int64_t number, const std::string& line) -> absl::Status {
     if (IsBlank(line)) return absl::OkStatus();
-    const absl::Status status = on_record(line);
-    if (status.ok()) return status;
-    return absl::Status(status.code(),
-                        absl::StrCat(path, ":", number, ": ", std::string(status.message())));
+    return WithPrefix(absl::StrCat(path, ":", number, ": "), on_record(line));
   });
 }
 

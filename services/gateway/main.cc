@@ -106,7 +106,7 @@ absl::Status PutProblems(OrchestratorEvaluator& evaluator, Catalogue& catalogue)
     }
     const absl::Status& put = target.status();
     if (!absl::IsUnavailable(put) && !absl::IsDeadlineExceeded(put)) {
-      return absl::Status(put.code(), absl::StrCat(served.name, ": ", std::string(put.message())));
+      return WithPrefix(absl::StrCat(served.name, ": "), put);
     }
     Log(LogLevel::kWarning, "the orchestrator is unavailable; problems are put later",
         {{"error", std::string(put.message())}});

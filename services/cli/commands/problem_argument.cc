@@ -45,12 +45,8 @@ absl::StatusOr<LoadedProblem> LoadProblem(const Context& context, const std::str
                                           const std::string& baseline) {
   KC_ASSIGN_OR_RETURN(LoadedProblem loaded, LoadProblem(context, argument));
   if (baseline.empty()) return loaded;
-  auto made = WithBaseline(loaded.problem, baseline);
-  if (!made.ok()) {
-    return absl::Status(made.status().code(),
-                        absl::StrCat("--baseline: ", made.status().message()));
-  }
-  loaded.problem = *std::move(made);
+  KC_ASSIGN_OR_RETURN(loaded.problem,
+                      WithPrefix("--baseline: ", WithBaseline(loaded.problem, baseline)));
   return loaded;
 }
 

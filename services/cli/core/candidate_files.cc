@@ -72,11 +72,6 @@ CandidateKind KindOfFile(const fs::path& path) {
   return path.extension() == ".py" ? CandidateKind::kPython : CandidateKind::kHostNative;
 }
 
-absl::Status WithFile(const std::string& file, const absl::Status& status) {
-  if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(file, ": ", std::string(status.message())));
-}
-
 // A candidate whose source is the whole file.
 absl::StatusOr<NamedCandidate> ReadWhole(const fs::path& path, const std::string& problem_id,
                                          const std::string& target) {
@@ -102,7 +97,7 @@ absl::StatusOr<NamedCandidate> ReadSourceFile(const fs::path& path, const std::s
     KC_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(json.string(), kMaxJsonBytes));
     KC_RETURN_IF_ERROR(ApplyCandidateJson(json.string(), text, candidate));
   }
-  KC_RETURN_IF_ERROR(WithFile(path.string(), ValidateCandidate(candidate)));
+  KC_RETURN_IF_ERROR(WithPrefix(absl::StrCat(path.string(), ": "), ValidateCandidate(candidate)));
   return named;
 }
 
@@ -123,7 +118,7 @@ absl::StatusOr<NamedCandidate> ReadSolution(const fs::path& path, const std::str
         absl::StrCat(path.string(), ": no source next to it, such as ", named.name,
                      ".cc, and not a solution with spec.entry_point and sources"));
   }
-  KC_RETURN_IF_ERROR(WithFile(path.string(), ValidateCandidate(candidate)));
+  KC_RETURN_IF_ERROR(WithPrefix(absl::StrCat(path.string(), ": "), ValidateCandidate(candidate)));
   return named;
 }
 
@@ -203,7 +198,7 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadLines(const fs::path& path,
       }
       KC_ASSIGN_OR_RETURN(candidate.source, ReadTextFile(file.string(), kMaxSourceBytes));
     }
-    KC_RETURN_IF_ERROR(WithFile(where, ValidateCandidate(candidate)));
+    KC_RETURN_IF_ERROR(WithPrefix(absl::StrCat(where, ": "), ValidateCandidate(candidate)));
     sources_bytes += std::ssize(candidate.source);
     if (sources_bytes > kMaxLinesBytes) {
       return absl::InvalidArgumentError(

@@ -366,10 +366,7 @@ absl::StatusOr<LessonBook> ReadLessonBook(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
   }
   KC_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxFileBytes));
-  absl::StatusOr<LessonBook> book = ParseLessonBook(text);
-  if (book.ok()) return book;
-  return absl::Status(book.status().code(),
-                      absl::StrCat(path, ": ", std::string(book.status().message())));
+  return WithPrefix(absl::StrCat(path, ": "), ParseLessonBook(text));
 }
 
 }  // namespace kernelcast::cli

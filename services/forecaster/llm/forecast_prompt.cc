@@ -96,7 +96,7 @@ absl::StatusOr<ForecastPrompt> ForecastPrompt::Parse(const std::string& where,
                                                      std::string_view system,
                                                      std::string_view user) {
   const auto at = [&where](const char* file, const absl::Status& status) {
-    return absl::Status(status.code(), absl::StrCat(where, file, ": ", status.message()));
+    return WithPrefix(absl::StrCat(where, file, ": "), status);
   };
   ForecastPrompt prompt;
   absl::StatusOr<Description> parsed = ParseDescription(description);
