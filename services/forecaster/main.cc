@@ -45,9 +45,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Timeout of the check at start whether a model is available.
-constexpr int64_t kCheckTimeoutNs = 3'000'000'000;
-
 // Values of --prior.
 constexpr std::string_view kShippedPrior = "shipped";
 constexpr std::string_view kNoPrior = "none";
@@ -166,25 +163,12 @@ struct LlmParts : ModelParts {
   std::unique_ptr<CalibratedBackend> calibrated_pool;
 };
 
-// A refusal is a configuration error and must be fixed now; an unavailable endpoint may come back.
-absl::Status CheckEndpoints(const llm::LlmConfig& config) {
-  for (const llm::EndpointConfig& endpoint : config.endpoints) {
-    absl::Status status = llm::CheckEndpoint(endpoint, kCheckTimeoutNs);
-    if (status.ok()) continue;
-    if (!absl::IsUnavailable(status)) return status;
-    Log(LogLevel::kWarning, "an endpoint is unavailable; it will be tried again",
-        {{"endpoint", endpoint.name}, {"error", std::string(status.message())}});
-  }
-  return absl::OkStatus();
-}
-
 // `with_cache`: keeps answers in the state directory.
 absl::Status MakeModel(const Flags& flags, MetricsRegistry& metrics, bool with_cache,
                        ModelParts& parts) {
-  KC_ASSIGN_OR_RETURN(llm::LlmConfig config, llm::ConfigFromFlags(flags.llm, kCheckTimeoutNs));
+  KC_ASSIGN_OR_RETURN(llm::LlmConfig config, llm::CheckedConfigFromFlags(flags.llm));
   absl::StatusOr<ForecastPrompt> prompt = PromptOf(flags);
   KC_RETURN_IF_ERROR(prompt.status());
-  KC_RETURN_IF_ERROR(CheckEndpoints(config));
   LlmBackendOptions options(*std::move(prompt));
   std::vector<std::string> names;
   for (const llm::EndpointConfig& endpoint : config.endpoints) {

@@ -49,9 +49,6 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-// Timeout of the check at start whether a model is available.
-constexpr int64_t kCheckTimeoutNs = 3'000'000'000;
-
 constexpr char kSqlite[] = "sqlite";
 // A call waits this many lease durations for a holder of its shard: one until a dead holder's lease
 // expires, the others for replay.
@@ -164,17 +161,10 @@ absl::Status MakeWriter(const Flags& flags, const WorkerPool* workers, MetricsRe
                                             ? KernelPrompt::Builtin()
                                             : KernelPrompt::Load(flags.generator_prompt_directory);
   KC_RETURN_IF_ERROR(prompt.status());
-  KC_ASSIGN_OR_RETURN(llm::LlmConfig config, llm::ConfigFromFlags(flags.llm, kCheckTimeoutNs));
+  KC_ASSIGN_OR_RETURN(llm::LlmConfig config, llm::CheckedConfigFromFlags(flags.llm));
   std::vector<std::string> names;
   for (const llm::EndpointConfig& endpoint : config.endpoints) {
     names.push_back(endpoint.name);
-    // A refusal is a configuration error and must be fixed now; an unavailable endpoint may come
-    // back.
-    absl::Status status = llm::CheckEndpoint(endpoint, kCheckTimeoutNs);
-    if (status.ok()) continue;
-    if (!absl::IsUnavailable(status)) return status;
-    Log(LogLevel::kWarning, "an endpoint is unavailable; it will be tried again",
-        {{"endpoint", endpoint.name}, {"error", std::string(status.message())}});
   }
   LlmWriterOptions options(*std::move(prompt));
   options.max_answer_tokens = flags.generator_max_tokens;
