@@ -52,10 +52,7 @@ class DefinitionReader {
   absl::StatusOr<AxisValues> Axes(size_t line, const OrderedJson& workload) const;
   absl::Status CheckInputs(size_t line, const OrderedJson& workload) const;
   absl::StatusOr<Tolerance> ToleranceOf(size_t line, const OrderedJson& workload) const;
-  std::string Text(const char* field) const {
-    const auto found = definition_.find(field);
-    return found != definition_.end() && found->is_string() ? found->get<std::string>() : "";
-  }
+  std::string Text(const char* field) const { return StringAt(definition_, field); }
 
   const Format format_;
   const std::string file_;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
 #include "common/base/strings.h"
 #include "common/llm/json_text.h"
 #include "common/llm/retry_policy.h"

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
 #include "common/base/strings.h"
 #include "common/base/utf8.h"
 #include "common/domain/text.h"
@@ -115,10 +116,7 @@ int NamedBin(const BinScheme& scheme, const json& object) {
 }
 
 std::string TextOf(const json& object, const char* key) {
-  const auto found = object.find(key);
-  if (found == object.end() || !found->is_string()) return "";
-  const std::string_view text = found->get_ref<const std::string&>();
-  return std::string(TruncateUtf8(text, kMaxRationaleBytes));
+  return std::string(TruncateUtf8(StringAt(object, key), kMaxRationaleBytes));
 }
 
 bool SaysDefer(const json& object) {
