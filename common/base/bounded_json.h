@@ -40,6 +40,14 @@ Json ParseBoundedJson(std::string_view text, bool ignore_comments = false) {
   return limit.exceeded() ? Json(Json::value_t::discarded) : value;
 }
 
+// The string at `key` of an object, or "" if there is none.
+template <class Json>
+std::string StringAt(const Json& object, const char* key) {
+  if (!object.is_object()) return "";
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->template get<std::string>() : "";
+}
+
 // A number that no type holds, such as 1e999, and the key before it.
 struct JsonNumberError {
   std::string field;   // empty: there was no key

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -14,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/fnv.h"
 
 namespace kernelcast {
 namespace {
@@ -22,12 +24,8 @@ constexpr uint64_t kMagic = 0x6b63'6372'6173'6831;  // "kccrash1"
 constexpr size_t kSlots = 64;
 constexpr size_t kSuspects = 256;
 
-// FNV-1a, so that keys are the same in the next process. Never 0, which marks an empty slot.
-uint64_t KeyOf(std::string_view input) {
-  uint64_t key = 0xcbf29ce484222325;
-  for (const char c : input) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return key == 0 ? 1 : key;
-}
+// The same in the next process. Never 0, which marks an empty slot.
+uint64_t KeyOf(std::string_view input) { return std::max<uint64_t>(FnvHash(input), 1); }
 
 struct Suspect {
   std::atomic<uint64_t> key;

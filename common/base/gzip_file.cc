@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/base/strings.h"
 #include "common/base/utf8.h"
 
 namespace kernelcast {
@@ -86,6 +87,19 @@ absl::Status ForEachGzipLine(const std::string& path, const OnGzipLine& on_line,
   };
   KC_RETURN_IF_ERROR(ForEachChunk(path, /*bound_plain=*/false, max_bytes, on_chunk));
   return line.empty() ? absl::OkStatus() : end_line();
+}
+
+absl::Status ForEachGzipRecord(
+    const std::string& path,
+    const std::function<absl::Status(const std::string& line)>& on_record) {
+  return ForEachGzipLine(path, [&](int64_t number, const std::string& line) -> absl::Status {
+    if (IsBlank(line)) return absl::OkStatus();
+    return WithPrefix(absl::StrCat(path, ":", number, ": "), on_record(line));
+  });
+}
+
+bool IsRecordFile(std::string_view path) {
+  return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz");
 }
 
 }  // namespace kernelcast

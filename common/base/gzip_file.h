@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -26,6 +27,14 @@ inline constexpr int64_t kMaxGzipLineBytes = int64_t{64} << 20;
 [[nodiscard]] absl::Status ForEachGzipLine(const std::string& path, const OnGzipLine& on_line,
                                            int64_t max_bytes = kMaxGzipBytes,
                                            int64_t max_line_bytes = kMaxGzipLineBytes);
+
+// Calls `on_record` with each line that is not blank, for files with one record per line. Its
+// errors get "PATH:LINE: " in front. Otherwise as ForEachGzipLine.
+[[nodiscard]] absl::Status ForEachGzipRecord(
+    const std::string& path, const std::function<absl::Status(const std::string& line)>& on_record);
+
+// Whether the name is that of a file with one record per line: NAME.jsonl or NAME.jsonl.gz.
+[[nodiscard]] bool IsRecordFile(std::string_view path);
 
 }  // namespace kernelcast
 

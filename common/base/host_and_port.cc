@@ -3,27 +3,33 @@
 #include <algorithm>
 #include <cctype>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/strings.h"
 
 namespace kernelcast {
 
-absl::StatusOr<HostAndPort> ParseHostAndPort(const std::string& address) {
+std::optional<HostAndPort> SplitHostAndPort(std::string_view address) {
   const size_t colon = address.rfind(':');
-  HostAndPort parsed;
-  parsed.host = address.substr(0, colon);
-  const bool host_is_fine =
-      !parsed.host.empty() && std::all_of(parsed.host.begin(), parsed.host.end(), [](char c) {
-        return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-               std::string_view(".-:[]").find(c) != std::string_view::npos;
-      });
-  if (colon == std::string::npos || !host_is_fine ||
-      !absl::SimpleAtoi(address.substr(colon + 1), &parsed.port) || parsed.port < 0 ||
-      parsed.port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat("'", address, "' is not of the form host:port"));
+  if (colon == std::string_view::npos || colon == 0) return std::nullopt;
+  HostAndPort split{.host = std::string(address.substr(0, colon))};
+  if (!absl::SimpleAtoi(AbslView(address.substr(colon + 1)), &split.port) || split.port < 0 ||
+      split.port > 65535) {
+    return std::nullopt;
   }
-  return parsed;
+  return split;
+}
+
+absl::StatusOr<HostAndPort> ParseHostAndPort(const std::string& address) {
+  std::optional<HostAndPort> split = SplitHostAndPort(address);
+  const auto is_fine = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view(".-:[]").find(c) != std::string_view::npos;
+  };
+  if (split.has_value() && std::ranges::all_of(split->host, is_fine)) return *std::move(split);
+  return absl::InvalidArgumentError(absl::StrCat("'", address, "' is not of the form host:port"));
 }
 
 }  // namespace kernelcast

@@ -1,7 +1,9 @@
 #ifndef KERNELCAST_COMMON_BASE_HOST_AND_PORT_H_
 #define KERNELCAST_COMMON_BASE_HOST_AND_PORT_H_
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 
@@ -12,7 +14,10 @@ struct HostAndPort {
   int port = 0;
 };
 
-// Parses "host:port". INVALID_ARGUMENT: another form, or characters that no host has.
+// The parts of "host:port" at the last colon. Empty: no host, or no port from 0 to 65535.
+[[nodiscard]] std::optional<HostAndPort> SplitHostAndPort(std::string_view address);
+
+// The same. INVALID_ARGUMENT: another form, or characters that no host has.
 [[nodiscard]] absl::StatusOr<HostAndPort> ParseHostAndPort(const std::string& address);
 
 }  // namespace kernelcast

@@ -45,7 +45,7 @@ absl::StatusOr<LogLevel> ParseLogLevel(std::string_view name) {
 }
 
 std::string FormatLogLine(LogLevel level, int64_t wall_ns, std::string_view service,
-                          std::string_view message, std::initializer_list<LogField> fields) {
+                          std::string_view message, std::span<const LogField> fields) {
   nlohmann::ordered_json line;
   line["time"] =
       absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::FromUnixNanos(wall_ns), absl::UTCTimeZone());
@@ -65,7 +65,7 @@ std::string FormatLogLine(LogLevel level, int64_t wall_ns, std::string_view serv
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-void Log(LogLevel level, std::string_view message, std::initializer_list<LogField> fields) {
+void Log(LogLevel level, std::string_view message, std::span<const LogField> fields) {
   if (level < minimum_level.load(std::memory_order_relaxed)) {
     return;
   }

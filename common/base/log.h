@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -33,12 +34,20 @@ struct LogField {
 
 // Writes one JSON object on one line to standard error: time, level, service, message, fields.
 // Thread-safe: each line is a single write(2). Invalid UTF-8 becomes U+FFFD.
-void Log(LogLevel level, std::string_view message, std::initializer_list<LogField> fields = {});
+void Log(LogLevel level, std::string_view message, std::span<const LogField> fields);
+inline void Log(LogLevel level, std::string_view message,
+                std::initializer_list<LogField> fields = {}) {
+  Log(level, message, std::span(fields.begin(), fields.size()));
+}
 
 // Returns the line that Log writes, including the newline. For tests. `wall_ns` counts from the
 // Unix epoch.
 std::string FormatLogLine(LogLevel level, int64_t wall_ns, std::string_view service,
-                          std::string_view message, std::initializer_list<LogField> fields);
+                          std::string_view message, std::span<const LogField> fields);
+inline std::string FormatLogLine(LogLevel level, int64_t wall_ns, std::string_view service,
+                                 std::string_view message, std::initializer_list<LogField> fields) {
+  return FormatLogLine(level, wall_ns, service, message, std::span(fields.begin(), fields.size()));
+}
 
 // Call once in main, before threads start.
 void SetLogService(std::string_view service);

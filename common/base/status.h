@@ -1,10 +1,13 @@
 #ifndef KERNELCAST_COMMON_BASE_STATUS_H_
 #define KERNELCAST_COMMON_BASE_STATUS_H_
 
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/strings.h"
 
 // Returns from the enclosing function if `expr`, an absl::Status, is not OK.
 #define KC_RETURN_IF_ERROR(expr)                            \
@@ -27,5 +30,21 @@
 
 #define KC_STATUS_CONCAT_(a, b) KC_STATUS_CONCAT_INNER_(a, b)
 #define KC_STATUS_CONCAT_INNER_(a, b) a##b
+
+namespace kernelcast {
+
+// The error with the prefix, such as "FILE: ", in front of its message, without its payloads. OK
+// stays as it is.
+[[nodiscard]] inline absl::Status WithPrefix(std::string_view prefix, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(AbslView(prefix), status.message()));
+}
+template <class T>
+[[nodiscard]] absl::StatusOr<T> WithPrefix(std::string_view prefix, absl::StatusOr<T> result) {
+  if (result.ok()) return result;
+  return WithPrefix(prefix, result.status());
+}
+
+}  // namespace kernelcast
 
 #endif  // KERNELCAST_COMMON_BASE_STATUS_H_

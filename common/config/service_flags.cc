@@ -4,7 +4,6 @@
 
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <istream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/config/number_flags.h"
@@ -203,18 +203,22 @@ int ParseServiceFlags(CLI::App& app, int argc, char** argv) {
   return -1;
 }
 
-int RunService(int (*run)(int argc, char** argv), int argc, char** argv) {
+int RunService(std::string_view name, absl::StatusOr<int> (*run)(int argc, char** argv), int argc,
+               char** argv) {
+  SetLogService(name);
   if (const int64_t limit = RaiseDescriptorLimit(); limit < kFewestDescriptors) {
     Log(LogLevel::kError, "the limit of open files is too low",
         {{"limit", limit}, {"needed", kFewestDescriptors}, {"raise_with", "ulimit -n"}});
     return 1;
   }
   try {
-    return run(argc, argv);
+    const absl::StatusOr<int> code = run(argc, argv);
+    if (code.ok()) return *code;
+    Log(LogLevel::kError, "fatal error, exiting", {{"error", code.status().ToString()}});
   } catch (const std::exception& e) {
     Log(LogLevel::kError, "internal error", {{"error", std::string(e.what())}});
-    return 1;
   }
+  return 1;
 }
 
 absl::Status WriteReadyFile(const ServiceFlags& flags, const ServedAddresses& served) {
@@ -229,22 +233,9 @@ absl::Status WriteReadyFile(const ServiceFlags& flags, const ServedAddresses& se
         absl::StrCat(host == "0.0.0.0" ? "127.0.0.1" : host, ":", served.metrics_port);
   }
   if (!served.status.empty()) ready["status"] = served.status;
-  const std::string temporary = flags.ready_file + ".part";
-  {
-    std::ofstream out(temporary);
-    out << ready.dump() << "\n";
-    if (!out.flush()) {
-      return absl::UnavailableError(
-          absl::StrCat("--ready-file: ", temporary, " cannot be written"));
-    }
-  }
-  std::error_code error;
-  std::filesystem::rename(temporary, flags.ready_file, error);
-  if (error) {
-    return absl::UnavailableError(
-        absl::StrCat("--ready-file: ", flags.ready_file, ": ", error.message()));
-  }
-  return absl::OkStatus();
+  const absl::Status status = ReplaceFile(flags.ready_file, ready.dump() + "\n");
+  if (status.ok()) return status;
+  return absl::UnavailableError(absl::StrCat("--ready-file: ", status.message()));
 }
 
 }  // namespace kernelcast

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <string_view>
 
 #include "common/otlp/process_tracing.h"
 #include "common/rpc/server.h"
@@ -35,16 +36,18 @@ void AddHttpServiceFlags(CLI::App& app, ServiceFlags& flags);
 // (0 after help or version, 2 for bad usage). Prints help, version and errors itself.
 int ParseServiceFlags(CLI::App& app, int argc, char** argv);
 
-// Runs a service's main function: raises the limit of file descriptors and returns what `run`
-// returns. If an exception escapes from `run`, logs it and returns 1.
-int RunService(int (*run)(int argc, char** argv), int argc, char** argv);
+// Runs the main function of a service, whose name its log lines have: raises the limit of file
+// descriptors and returns the exit code that `run` returns. An error of `run`, and an exception
+// that escapes from it, are logged; the exit code is then 1.
+int RunService(std::string_view name, absl::StatusOr<int> (*run)(int argc, char** argv), int argc,
+               char** argv);
 
 // Addresses that a service listens on. Empty: not served.
 struct ServedAddresses {
-  std::string grpc;
+  std::string grpc = {};
   int metrics_port = 0;  // on the host of --metrics
-  std::string health;
-  std::string status;
+  std::string health = {};
+  std::string status = {};
   std::string http = {};
 };
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/bounded_json.h"
 #include "common/base/status.h"
+#include "common/base/strings.h"
 #include "common/domain/task_problem.h"
 #include "common/domain/text.h"
 
@@ -51,10 +52,7 @@ class DefinitionReader {
   absl::StatusOr<AxisValues> Axes(size_t line, const OrderedJson& workload) const;
   absl::Status CheckInputs(size_t line, const OrderedJson& workload) const;
   absl::StatusOr<Tolerance> ToleranceOf(size_t line, const OrderedJson& workload) const;
-  std::string Text(const char* field) const {
-    const auto found = definition_.find(field);
-    return found != definition_.end() && found->is_string() ? found->get<std::string>() : "";
-  }
+  std::string Text(const char* field) const { return StringAt(definition_, field); }
 
   const Format format_;
   const std::string file_;
@@ -192,7 +190,7 @@ absl::StatusOr<Tolerance> DefinitionReader::ToleranceOf(size_t line,
 }
 
 absl::Status DefinitionReader::AddWorkload(size_t line, std::string_view text) {
-  if (text.find_first_not_of(" \t\r") == std::string_view::npos) return absl::OkStatus();
+  if (IsBlank(text)) return absl::OkStatus();
   OrderedJson workload = ParseBoundedJson<OrderedJson>(text);
   // flashinfer-bench stores traces without a solution.
   if (workload.is_object() && workload.contains("workload"))

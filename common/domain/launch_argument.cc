@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/base/strings.h"
 #include "common/domain/text.h"
 
 namespace kernelcast {
@@ -76,12 +77,6 @@ std::string TypeNames() {
   std::vector<std::string> names;
   for (const ScalarTypeRow& row : kScalarTypes) names.emplace_back(row.name);
   return absl::StrCat(CommaList(names), ", or a C name such as int or float");
-}
-
-std::string_view Trimmed(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
 }
 
 template <class Number>
@@ -160,10 +155,10 @@ absl::StatusOr<LaunchArgument> ParseLaunchArgument(std::string_view text) {
     return argument;
   }
   if (text.starts_with(kWorkspaceArgument)) {
-    const std::string_view rest = Trimmed(text.substr(kWorkspaceArgument.size()));
+    const std::string_view rest = Trim(text.substr(kWorkspaceArgument.size()));
     if (rest.empty() || rest[0] == '+') {
       argument.kind = LaunchArgument::Kind::kWorkspace;
-      argument.expression = rest.empty() ? "" : std::string(Trimmed(rest.substr(1)));
+      argument.expression = rest.empty() ? "" : std::string(Trim(rest.substr(1)));
       if (!rest.empty() && argument.expression.empty()) {
         return absl::InvalidArgumentError(
             absl::StrCat(Quoted(text), " lacks the offset in bytes after '+'"));
@@ -178,14 +173,14 @@ absl::StatusOr<LaunchArgument> ParseLaunchArgument(std::string_view text) {
                      " is not a tensor, an axis or workspace; an expression needs a type, such as ",
                      Quoted(absl::StrCat(std::string(text.substr(0, 64)), ":int"))));
   }
-  const absl::StatusOr<ScalarType> type = ParseScalarType(Trimmed(text.substr(colon + 1)));
+  const absl::StatusOr<ScalarType> type = ParseScalarType(Trim(text.substr(colon + 1)));
   if (!type.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat(Quoted(text), ": the type ", type.status().message()));
   }
   argument.kind = LaunchArgument::Kind::kScalar;
   argument.type = *type;
-  argument.expression = std::string(Trimmed(text.substr(0, colon)));
+  argument.expression = std::string(Trim(text.substr(0, colon)));
   if (argument.expression.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(Quoted(text), " lacks a value before the ':'"));
   }

@@ -66,6 +66,11 @@ std::string_view Name(Adversarial distribution) {
   return "unknown";
 }
 
+const std::string& DefaultTarget(const Problem& problem) {
+  const auto cpu = problem.targets.find(kCpuTargetName);
+  return (cpu == problem.targets.end() ? problem.targets.begin() : cpu)->first;
+}
+
 std::vector<double> NormalizedWeights(std::span<const double> declared, size_t count) {
   std::vector<double> weights(count, 1);
   if (declared.size() == count) weights.assign(declared.begin(), declared.end());

@@ -278,6 +278,10 @@ struct Problem {
   std::vector<ProblemFile> files;
 };
 
+// The target of candidates that name none, without regard to workers: cpu, or the first target of a
+// problem without it.
+const std::string& DefaultTarget(const Problem& problem);
+
 // Bounds of a declared weight of a bench shape.
 inline constexpr double kMinBenchWeight = 0.001;
 inline constexpr double kMaxBenchWeight = 1000;

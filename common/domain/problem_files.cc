@@ -1,13 +1,12 @@
 #include "common/domain/problem_files.h"
 
 #include <algorithm>
-#include <fstream>
 #include <string_view>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
-#include "common/base/utf8.h"
 #include "common/domain/text.h"
 
 namespace kernelcast {
@@ -70,18 +69,13 @@ absl::StatusOr<std::string> FolderFiles::Read(const std::string& path) {
   if (!std::filesystem::is_regular_file(resolved, error)) {
     return absl::InvalidArgumentError("is not a regular file");
   }
-  std::ifstream stream(resolved, std::ios::binary);
-  std::string content;
-  char buffer[16384];
-  while (stream.read(buffer, sizeof(buffer)) || stream.gcount() > 0) {
-    content.append(buffer, static_cast<size_t>(stream.gcount()));
-    if (static_cast<int64_t>(content.size()) > kMaxProblemBytes) {
-      return absl::InvalidArgumentError(absl::StrCat("has more than ", kMaxProblemBytes, " bytes"));
-    }
-  }
-  if (!stream.eof()) return absl::NotFoundError("cannot be read");
-  DropByteOrderMark(content);
-  return content;
+  absl::StatusOr<std::string> content = ReadTextFile(resolved.string(), kMaxProblemBytes);
+  if (content.ok()) return content;
+  // The path is the caller's to name.
+  return absl::IsInvalidArgument(content.status())
+             ? absl::InvalidArgumentError(
+                   absl::StrCat("has more than ", kMaxProblemBytes, " bytes"))
+             : absl::NotFoundError("cannot be read");
 }
 
 absl::StatusOr<std::string> ProblemFileReader::ReadWhole(const std::string& path) {

@@ -56,12 +56,9 @@ class ProblemParser {
 
   absl::StatusOr<Problem> Parse() {
     const std::string file(kProblemFileName);
-    const absl::StatusOr<std::string> content = files_.ReadWhole(file);
-    if (!content.ok()) {
-      return absl::Status(content.status().code(),
-                          absl::StrCat(file, ": ", content.status().message()));
-    }
-    KC_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(file, *content));
+    KC_ASSIGN_OR_RETURN(const std::string content,
+                        WithPrefix(absl::StrCat(file, ": "), files_.ReadWhole(file)));
+    KC_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(file, content));
     const Cursor top{&file, &root, "", root.line};
     KC_RETURN_IF_ERROR(ParseTop(top));
     for (const auto& [path, text] : files_.files_read()) problem_.files.push_back({path, text});

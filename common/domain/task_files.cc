@@ -1,13 +1,12 @@
 #include "common/domain/task_files.h"
 
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
-#include "common/base/utf8.h"
 #include "common/domain/task_problem.h"
 #include "common/domain/text.h"
 
@@ -25,16 +24,7 @@ absl::StatusOr<ProblemFile> ReadTaskFile(const fs::path& path, const std::string
   if (!IsFile(path)) {
     return absl::NotFoundError(absl::StrCat("there is no file ", Quoted(path.string(), 255)));
   }
-  std::ifstream stream(path, std::ios::binary);
-  std::string content(static_cast<size_t>(kMaxProblemBytes) + 1, '\0');
-  stream.read(content.data(), static_cast<std::streamsize>(content.size()));
-  content.resize(static_cast<size_t>(stream.gcount()));
-  if (static_cast<int64_t>(content.size()) > kMaxProblemBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": has more than ", kMaxProblemBytes, " bytes"));
-  }
-  if (stream.bad()) return absl::NotFoundError(absl::StrCat(name, ": cannot be read"));
-  DropByteOrderMark(content);
+  KC_ASSIGN_OR_RETURN(std::string content, ReadTextFile(path.string(), kMaxProblemBytes));
   return ProblemFile{name, std::move(content)};
 }
 

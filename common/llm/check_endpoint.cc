@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
 #include "common/base/status.h"
 #include "common/llm/client.h"
 #include "common/llm/curl_transport.h"

@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/strings.h"
 #include "common/base/trace_context.h"
 #include "common/base/version.h"
 #include "common/llm/json_text.h"
@@ -395,9 +395,7 @@ size_t CurlTransport::Impl::OnHeader(char* data, size_t size, size_t count, void
   }
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos) return bytes;
-  const absl::string_view value = absl::StripAsciiWhitespace(
-      absl::string_view(line.data() + colon + 1, line.size() - colon - 1));
-  transfer->sink->OnHeader(line.substr(0, colon), std::string_view(value.data(), value.size()));
+  transfer->sink->OnHeader(line.substr(0, colon), Trim(line.substr(colon + 1)));
   return bytes;
 }
 

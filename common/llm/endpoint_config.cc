@@ -19,6 +19,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/bounded_json.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
 
@@ -26,8 +27,8 @@ namespace kernelcast::llm {
 namespace {
 
 constexpr size_t kMaxEndpoints = 64;
-constexpr size_t kMaxFileBytes = 1 << 20;
-constexpr size_t kMaxKeyBytes = 16 << 10;
+constexpr int64_t kMaxFileBytes = 1 << 20;
+constexpr int64_t kMaxKeyBytes = 16 << 10;
 constexpr double kNsPerMillisecond = 1e6;
 constexpr int kMaxYamlDepth = 16;
 
@@ -48,24 +49,19 @@ bool HasControl(std::string_view text) {
                      [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
 }
 
-absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
+absl::StatusOr<std::string> ReadRegularFile(const std::string& path, int64_t max_bytes) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return absl::NotFoundError("no such file");
   if (!std::filesystem::is_regular_file(path, error)) return absl::NotFoundError("no file");
-  std::ifstream input(path, std::ios::binary);
-  std::string text(max_bytes + 1, '\0');
-  input.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!input.eof() && input.fail()) return absl::NotFoundError("cannot be read");
-  if (static_cast<size_t>(input.gcount()) > max_bytes) {
-    return absl::NotFoundError(absl::StrCat("has more than ", max_bytes, " bytes"));
-  }
-  text.resize(static_cast<size_t>(input.gcount()));
-  DropByteOrderMark(text);
-  return text;
+  absl::StatusOr<std::string> text = ReadTextFile(path, max_bytes);
+  if (text.ok()) return text;
+  return absl::NotFoundError(absl::IsInvalidArgument(text.status())
+                                 ? absl::StrCat("has more than ", max_bytes, " bytes")
+                                 : "cannot be read");
 }
 
 absl::StatusOr<std::string> ReadKey(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path, kMaxKeyBytes);
+  const absl::StatusOr<std::string> text = ReadRegularFile(path, kMaxKeyBytes);
   if (!text.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("api_key_file '", path, "': ", text.status().message()));
@@ -539,7 +535,7 @@ absl::StatusOr<LlmConfig> ParseLlmConfig(std::string_view yaml, const std::strin
 }
 
 absl::StatusOr<LlmConfig> LoadLlmConfig(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path, kMaxFileBytes);
+  const absl::StatusOr<std::string> text = ReadRegularFile(path, kMaxFileBytes);
   if (!text.ok()) return absl::NotFoundError(absl::StrCat(path, ": ", text.status().message()));
   return ParseLlmConfig(*text, path);
 }

@@ -54,12 +54,6 @@ nlohmann::json ParseJson(std::string_view text) {
 
 std::string MendJson(std::string_view text) { return MendSurrogates(SanitizeUtf8(text)); }
 
-std::string StringAt(const nlohmann::json& object, const char* key) {
-  if (!object.is_object()) return "";
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 std::string OneLine(std::string_view text, size_t max_bytes) {
   std::string line = SanitizeUtf8(TruncateUtf8(text, max_bytes));
   for (char& c : line) {

@@ -15,9 +15,6 @@ nlohmann::json ParseJson(std::string_view text);
 // Repairs these faults. The result may still not be JSON.
 std::string MendJson(std::string_view text);
 
-// The string at `key` of an object, or "" if there is none.
-std::string StringAt(const nlohmann::json& object, const char* key);
-
 // The text as one line of at most `max_bytes` of UTF-8.
 std::string OneLine(std::string_view text, size_t max_bytes);
 

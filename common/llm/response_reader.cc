@@ -7,6 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
+#include "common/base/strings.h"
 #include "common/llm/json_text.h"
 #include "common/llm/retry_policy.h"
 
@@ -22,8 +24,7 @@ constexpr int64_t kEscapedBytes = 3;
 constexpr int64_t kEnvelopeBytes = 64 << 10;
 
 bool NameIs(std::string_view name, std::string_view wanted) {
-  return absl::EqualsIgnoreCase(absl::string_view(name.data(), name.size()),
-                                absl::string_view(wanted.data(), wanted.size()));
+  return absl::EqualsIgnoreCase(AbslView(name), AbslView(wanted));
 }
 
 }  // namespace

@@ -5,9 +5,9 @@
 #include <charconv>
 #include <limits>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/base/strings.h"
 
 namespace kernelcast::llm {
 namespace {
@@ -68,8 +68,7 @@ bool IsOverload(ErrorKind kind) {
 bool IsFailure(ErrorKind kind) { return MayPass(kind) && kind != ErrorKind::kRateLimited; }
 
 std::optional<int64_t> ParseRetryAfter(std::string_view value, int64_t wall_ns) {
-  const absl::string_view trimmed =
-      absl::StripAsciiWhitespace(absl::string_view(value.data(), value.size()));
+  const std::string_view trimmed = Trim(value);
   if (trimmed.empty()) return std::nullopt;
   double seconds = 0;
   const auto [end, error] =
@@ -83,7 +82,7 @@ std::optional<int64_t> ParseRetryAfter(std::string_view value, int64_t wall_ns) 
   for (const char* format :
        {"%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"}) {
     absl::Time time;
-    if (!absl::ParseTime(format, trimmed, &time, nullptr)) continue;
+    if (!absl::ParseTime(format, AbslView(trimmed), &time, nullptr)) continue;
     const absl::Duration wait = time - absl::FromUnixNanos(wall_ns);
     return std::clamp<int64_t>(absl::ToInt64Nanoseconds(wait), 0, kMaxRetryAfterNs);
   }

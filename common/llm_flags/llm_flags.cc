@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/log.h"
 #include "common/base/path.h"
 #include "common/base/status.h"
 #include "common/llm/client.h"
@@ -13,6 +14,7 @@ namespace kernelcast::llm {
 namespace {
 
 constexpr size_t kNamedModels = 5;
+constexpr int64_t kCheckTimeoutNs = 3'000'000'000;
 
 }  // namespace
 
@@ -73,6 +75,19 @@ absl::StatusOr<LlmConfig> ConfigFromFlags(const LlmFlags& flags, int64_t timeout
         "; choose with --llm-model"));
   }
   endpoint.model = models.front();
+  return config;
+}
+
+absl::StatusOr<LlmConfig> CheckedConfigFromFlags(const LlmFlags& flags) {
+  KC_ASSIGN_OR_RETURN(LlmConfig config, ConfigFromFlags(flags, kCheckTimeoutNs));
+  for (const EndpointConfig& endpoint : config.endpoints) {
+    const absl::Status status = CheckEndpoint(endpoint, kCheckTimeoutNs);
+    if (status.ok()) continue;
+    // A refusal is a configuration error and must be fixed now.
+    if (!absl::IsUnavailable(status)) return status;
+    Log(LogLevel::kWarning, "an endpoint is unavailable; it will be tried again",
+        {{"endpoint", endpoint.name}, {"error", std::string(status.message())}});
+  }
   return config;
 }
 

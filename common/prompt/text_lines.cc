@@ -2,21 +2,15 @@
 
 #include <algorithm>
 
+#include "common/base/strings.h"
+
 namespace kernelcast {
-namespace {
-
-std::string_view WithoutTrailingSpace(std::string_view line) {
-  const size_t last = line.find_last_not_of(" \t\r\n");
-  return line.substr(0, last == std::string_view::npos ? 0 : last + 1);
-}
-
-}  // namespace
 
 std::vector<std::string_view> TextLines(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
-    lines.push_back(WithoutTrailingSpace(text.substr(0, end)));
+    lines.push_back(TrimEnd(text.substr(0, end)));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return lines;

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/numbers.h"
+#include "common/base/host_and_port.h"
 
 namespace kernelcast {
 namespace {
@@ -173,13 +173,9 @@ Span StartCallSpan(std::string_view method, std::string_view address, const Trac
   Span span = StartSpan(method, SpanKind::kClient, &parent);
   SetNames(span, Split(method));
   if (span.recording()) {
-    const size_t colon = address.rfind(':');
-    int64_t port = 0;
-    if (colon != address.npos &&
-        absl::SimpleAtoi(absl::string_view(address.data() + colon + 1, address.size() - colon - 1),
-                         &port)) {
-      span.Set("server.address", std::string(address.substr(0, colon)));
-      span.Set("server.port", port);
+    if (const auto split = SplitHostAndPort(address); split.has_value()) {
+      span.Set("server.address", split->host);
+      span.Set("server.port", int64_t{split->port});
     } else {
       span.Set("server.address", std::string(address));
     }

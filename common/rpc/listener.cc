@@ -18,17 +18,19 @@
 #include <deque>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/descriptor.h"
+#include "common/base/host_and_port.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/base/strings.h"
 
 namespace kernelcast {
 namespace {
@@ -67,26 +69,21 @@ absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text) {
     }
     return address;
   }
-  const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0) {
-    return bad;
-  }
-  address.host = text.substr(0, colon);
+  std::optional<HostAndPort> split = SplitHostAndPort(text);
+  if (!split.has_value()) return bad;
+  address.host = std::move(split->host);
+  address.port = split->port;
   if (address.host.front() == '[' && address.host.back() == ']') {
     address.host = address.host.substr(1, address.host.size() - 2);
   } else if (address.host.find(':') != std::string::npos) {
     return bad;
   }
-  if (address.host.empty() || !absl::SimpleAtoi(text.substr(colon + 1), &address.port) ||
-      address.port < 0 || address.port > 65535) {
-    return bad;
-  }
+  if (address.host.empty()) return bad;
   return address;
 }
 
 absl::Status CannotListen(const std::string& address, std::string_view reason) {
-  return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ",
-                                             absl::string_view(reason.data(), reason.size())));
+  return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", AbslView(reason)));
 }
 
 sockaddr_un UnixAddress(const std::string& path) {

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/strings.h"
 #include "common/base/utf8.h"
 
 namespace kernelcast {
@@ -60,8 +61,7 @@ absl::Status FromGrpc(const grpc::Status& status, const grpc::ClientContext& con
 }
 
 absl::Status OverloadedError(std::string_view message, absl::Duration retry_after) {
-  absl::Status status =
-      absl::ResourceExhaustedError(absl::string_view(message.data(), message.size()));
+  absl::Status status = absl::ResourceExhaustedError(AbslView(message));
   SetRetryAfter(status, retry_after);
   return status;
 }
@@ -76,7 +76,7 @@ std::optional<absl::Duration> RetryAfter(const absl::Status& status) {
 }
 
 absl::Status NotStartedError(std::string_view message) {
-  absl::Status status = absl::UnavailableError(absl::string_view(message.data(), message.size()));
+  absl::Status status = absl::UnavailableError(AbslView(message));
   status.SetPayload(kNotStartedPayload, absl::Cord());
   return status;
 }

@@ -21,6 +21,7 @@
 #include "common/base/status.h"
 #include "common/config/number_flags.h"
 #include "common/config/service_flags.h"
+#include "common/config/service_host.h"
 #include "common/llm/client.h"
 #include "common/llm_flags/llm_flags.h"
 #include "common/metrics/metrics.h"
@@ -43,9 +44,6 @@ namespace kernelcast::forecaster {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Timeout of the check at start whether a model is available.
-constexpr int64_t kCheckTimeoutNs = 3'000'000'000;
 
 // Values of --prior.
 constexpr std::string_view kShippedPrior = "shipped";
@@ -146,11 +144,6 @@ absl::Status ListPrompts(const Flags& flags) {
   return absl::OkStatus();
 }
 
-int Fail(const absl::Status& status) {
-  Log(LogLevel::kError, "the forecaster cannot start", {{"error", std::string(status.message())}});
-  return 1;
-}
-
 // Parts for asking models. Members are destroyed in reverse order.
 struct ModelParts {
   std::unique_ptr<LlmMetrics> metrics;
@@ -170,25 +163,12 @@ struct LlmParts : ModelParts {
   std::unique_ptr<CalibratedBackend> calibrated_pool;
 };
 
-// A refusal is a configuration error and must be fixed now; an unavailable endpoint may come back.
-absl::Status CheckEndpoints(const llm::LlmConfig& config) {
-  for (const llm::EndpointConfig& endpoint : config.endpoints) {
-    absl::Status status = llm::CheckEndpoint(endpoint, kCheckTimeoutNs);
-    if (status.ok()) continue;
-    if (!absl::IsUnavailable(status)) return status;
-    Log(LogLevel::kWarning, "an endpoint is unavailable; it will be tried again",
-        {{"endpoint", endpoint.name}, {"error", std::string(status.message())}});
-  }
-  return absl::OkStatus();
-}
-
 // `with_cache`: keeps answers in the state directory.
 absl::Status MakeModel(const Flags& flags, MetricsRegistry& metrics, bool with_cache,
                        ModelParts& parts) {
-  KC_ASSIGN_OR_RETURN(llm::LlmConfig config, llm::ConfigFromFlags(flags.llm, kCheckTimeoutNs));
+  KC_ASSIGN_OR_RETURN(llm::LlmConfig config, llm::CheckedConfigFromFlags(flags.llm));
   absl::StatusOr<ForecastPrompt> prompt = PromptOf(flags);
   KC_RETURN_IF_ERROR(prompt.status());
-  KC_RETURN_IF_ERROR(CheckEndpoints(config));
   LlmBackendOptions options(*std::move(prompt));
   std::vector<std::string> names;
   for (const llm::EndpointConfig& endpoint : config.endpoints) {
@@ -269,26 +249,22 @@ absl::StatusOr<std::vector<Backend*>> Ordered(std::vector<Backend*> backends,
   return backends;
 }
 
-int Run(const Flags& flags) {
-  TerminationSignal termination;
-  MetricsRegistry& metrics = ProcessMetrics();
+absl::Status Serve(const Flags& flags) {
   const std::string forecaster_id =
       flags.forecaster_id.empty() ? RandomId("forecaster-") : flags.forecaster_id;
-  const auto tracing = ProcessTracing::Start(flags.service.tracing, "kernelcast-forecaster",
-                                             forecaster_id, &metrics);
-  if (!tracing.ok()) return Fail(tracing.status());
-
-  absl::StatusOr<std::unique_ptr<LabelStore>> store = LabelStore::Open(flags.state_dir);
-  if (!store.ok()) return Fail(store.status());
+  KC_ASSIGN_OR_RETURN(const auto host,
+                      ServiceHost::Start(flags.service, "kernelcast-forecaster", forecaster_id));
+  MetricsRegistry& metrics = host->metrics();
+  KC_ASSIGN_OR_RETURN(const auto store, LabelStore::Open(flags.state_dir));
 
   EmbeddedOptions embedded_options;
   embedded_options.seed = flags.seed;
-  absl::StatusOr<Prior> prior = FindPrior(flags.prior);
-  if (!prior.ok()) return Fail(prior.status());
-  if (!prior->id.empty()) Log(LogLevel::kInfo, "starting from a prior", {{"prior", prior->id}});
-  embedded_options.prior = *std::move(prior);
+  KC_ASSIGN_OR_RETURN(embedded_options.prior, FindPrior(flags.prior));
+  if (const std::string& id = embedded_options.prior.id; !id.empty()) {
+    Log(LogLevel::kInfo, "starting from a prior", {{"prior", id}});
+  }
   embedded_options.keep_predictions = [&store](const std::vector<StoredPrediction>& predictions) {
-    const absl::Status status = (*store)->KeepPredictions(predictions);
+    const absl::Status status = store->KeepPredictions(predictions);
     if (status.ok()) return;
     Log(LogLevel::kWarning, "predictions were not stored; a restart will compute them again",
         {{"error", std::string(status.message())}});
@@ -300,67 +276,33 @@ int Run(const Flags& flags) {
   LlmParts llm_parts;
   std::vector<Backend*> backends = {&embedded};
   if (flags.llm.any()) {
-    if (const absl::Status status = MakeLlm(flags, metrics, &embedded, llm_parts); !status.ok()) {
-      return Fail(status);
-    }
+    KC_RETURN_IF_ERROR(MakeLlm(flags, metrics, &embedded, llm_parts));
     backends.insert(backends.end(),
                     {llm_parts.calibrated_backend.get(), llm_parts.calibrated_pool.get()});
   }
   if (!flags.replay_file.empty()) {
-    absl::StatusOr<std::vector<RecordedForecast>> records = ReadForecastRecords(flags.replay_file);
-    if (!records.ok()) return Fail(records.status());
+    KC_ASSIGN_OR_RETURN(std::vector<RecordedForecast> records,
+                        ReadForecastRecords(flags.replay_file));
     replay = std::make_unique<ReplayBackend>(
-        *std::move(records), ReplayOptions{flags.replay_backend, flags.replay_version});
+        std::move(records), ReplayOptions{flags.replay_backend, flags.replay_version});
     backends.push_back(replay.get());
   }
-  absl::StatusOr<std::vector<Backend*>> ordered = Ordered(std::move(backends), flags.backend);
-  if (!ordered.ok()) return Fail(ordered.status());
+  KC_ASSIGN_OR_RETURN(backends, Ordered(std::move(backends), flags.backend));
   if (!flags.record_file.empty()) {
-    absl::StatusOr<std::unique_ptr<ForecastRecorder>> opened =
-        ForecastRecorder::Open(flags.record_file, ordered->front());
-    if (!opened.ok()) return Fail(opened.status());
-    recorder = *std::move(opened);
-    ordered->front() = recorder.get();
+    KC_ASSIGN_OR_RETURN(recorder, ForecastRecorder::Open(flags.record_file, backends.front()));
+    backends.front() = recorder.get();
   }
 
   ForecasterService::Options options;
   options.forecaster_id = forecaster_id;
-  ForecasterService service(options, store->get(), *ordered, &metrics, Clock::Real());
-  if (const absl::Status status = service.Load(); !status.ok()) return Fail(status);
-
-  absl::StatusOr<std::unique_ptr<RpcServer>> server =
-      RpcServer::Start(flags.service.server, {&service}, &metrics);
-  if (!server.ok()) return Fail(server.status());
-  if (!flags.service.metrics_address.empty()) {
-    if (const absl::Status status = metrics.Serve(flags.service.metrics_address); !status.ok()) {
-      return Fail(status);
-    }
-  }
-  if (const absl::Status status =
-          WriteReadyFile(flags.service, {.grpc = (*server)->address(),
-                                         .metrics_port = metrics.port(),
-                                         .health = (*server)->health_address(),
-                                         .status = ""});
-      !status.ok()) {
-    return Fail(status);
-  }
-  Log(LogLevel::kInfo, "serving",
-      {{"address", (*server)->address()},
-       {"metrics_port", metrics.port()},
-       {"forecaster_id", options.forecaster_id},
-       {"backend", flags.backend},
-       {"state_dir", flags.state_dir}});
-
-  const int signal_number = termination.Wait();
-  Log(LogLevel::kInfo, "draining", {{"signal", signal_number}});
-  (*server)->BeginDrain();
-  service.BeginDrain();
-  (*server)->Shutdown(absl::Seconds(flags.service.drain_seconds));
-  return 0;
+  ForecasterService service(options, store.get(), backends, &metrics, Clock::Real());
+  KC_RETURN_IF_ERROR(service.Load());
+  return host->Serve(service, {{"forecaster_id", options.forecaster_id},
+                               {"backend", flags.backend},
+                               {"state_dir", flags.state_dir}});
 }
 
-int Main(int argc, char** argv) {
-  SetLogService("forecaster");
+absl::StatusOr<int> Main(int argc, char** argv) {
   CLI::App app("Forecasts how fast candidate kernels will be, and learns from measurements.",
                "kernelcast-forecaster");
   Flags flags;
@@ -461,12 +403,13 @@ int Main(int argc, char** argv) {
   if (flags.list_prompts) return ended(ListPrompts(flags));
   if (!flags.train_folders.empty()) return ended(Train(flags));
   if (!flags.render_file.empty() || !flags.ask_file.empty()) return ended(HandleQuestions(flags));
-  return Run(flags);
+  KC_RETURN_IF_ERROR(Serve(flags));
+  return 0;
 }
 
 }  // namespace
 }  // namespace kernelcast::forecaster
 
 int main(int argc, char** argv) {
-  return kernelcast::RunService(kernelcast::forecaster::Main, argc, argv);
+  return kernelcast::RunService("forecaster", kernelcast::forecaster::Main, argc, argv);
 }

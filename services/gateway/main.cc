@@ -15,6 +15,7 @@
 #include "common/base/status.h"
 #include "common/config/number_flags.h"
 #include "common/config/service_flags.h"
+#include "common/config/service_host.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/certificate_expiry.h"
 #include "common/rpc/file_watch.h"
@@ -92,14 +93,20 @@ absl::StatusOr<Catalogue> ReadCatalogue(const Flags& flags) {
   return Catalogue::ReadFolders(flags.problem_folders);
 }
 
-// A problem that is refused is an error of the configuration. An orchestrator that is away may come
-// back, and then problems are put when they are needed.
-absl::Status PutProblems(const Catalogue& catalogue, OrchestratorEvaluator& evaluator) {
-  for (const Served& served : catalogue.served()) {
-    const absl::Status put = evaluator.PutProblem(served.problem.files, kPutTimeout);
-    if (put.ok()) continue;
+// Puts all problems and takes the default targets from the answers. A problem that is refused is an
+// error of the configuration. An orchestrator that is away may come back; then problems are put
+// when they are needed, and keep their targets.
+absl::Status PutProblems(OrchestratorEvaluator& evaluator, Catalogue& catalogue) {
+  for (size_t i = 0; i < catalogue.served().size(); ++i) {
+    const Served& served = catalogue.served()[i];
+    const auto target = evaluator.PutProblem(served.problem.files, kPutTimeout);
+    if (target.ok()) {
+      catalogue.SetDefaultTarget(i, *target);
+      continue;
+    }
+    const absl::Status& put = target.status();
     if (!absl::IsUnavailable(put) && !absl::IsDeadlineExceeded(put)) {
-      return absl::Status(put.code(), absl::StrCat(served.name, ": ", std::string(put.message())));
+      return WithPrefix(absl::StrCat(served.name, ": "), put);
     }
     Log(LogLevel::kWarning, "the orchestrator is unavailable; problems are put later",
         {{"error", std::string(put.message())}});
@@ -109,13 +116,11 @@ absl::Status PutProblems(const Catalogue& catalogue, OrchestratorEvaluator& eval
 }
 
 absl::Status Serve(const Flags& flags) {
-  TerminationSignal termination;
-  MetricsRegistry& metrics = ProcessMetrics();
-  KC_ASSIGN_OR_RETURN(const auto tracing,
-                      ProcessTracing::Start(flags.service.tracing, "kernelcast-gateway",
-                                            RandomId("gateway-"), &metrics));
+  KC_ASSIGN_OR_RETURN(const auto host, ServiceHost::Start(flags.service, "kernelcast-gateway",
+                                                          RandomId("gateway-")));
+  MetricsRegistry& metrics = host->metrics();
   const CertificateExpiry client_certificate("client", flags.client_tls, &metrics);
-  KC_ASSIGN_OR_RETURN(const Catalogue catalogue, ReadCatalogue(flags));
+  KC_ASSIGN_OR_RETURN(Catalogue catalogue, ReadCatalogue(flags));
   KC_ASSIGN_OR_RETURN(const Tokens tokens, ReadTokens(flags, &metrics));
   KC_ASSIGN_OR_RETURN(const auto archive, TaskFile::Open(flags.state_dir, flags.archive_bytes));
 
@@ -136,7 +141,7 @@ absl::Status Serve(const Flags& flags) {
   asking.files_of = [&catalogue](std::string_view id) { return catalogue.FilesOf(id); };
   asking.on_repeat = [&task_metrics] { task_metrics.OnRepeat(); };
   KC_ASSIGN_OR_RETURN(const auto evaluator, OrchestratorEvaluator::Create(asking));
-  KC_RETURN_IF_ERROR(PutProblems(catalogue, *evaluator));
+  KC_RETURN_IF_ERROR(PutProblems(*evaluator, catalogue));
 
   TaskDeskOptions desk_options = flags.desk;
   desk_options.recall_wait = kRecallWait;
@@ -159,22 +164,11 @@ absl::Status Serve(const Flags& flags) {
                                                    .threads = kHealthThreads},
                                                   &health_front));
   }
-  if (!flags.service.metrics_address.empty()) {
-    KC_RETURN_IF_ERROR(metrics.Serve(flags.service.metrics_address));
-  }
-  ServedAddresses served;
-  served.http = server->address();
-  if (health != nullptr) served.health = health->address();
-  served.metrics_port = metrics.port();
-  const absl::Status status = WriteReadyFile(flags.service, served);
-  if (status.ok()) {
-    Log(LogLevel::kInfo, "serving",
-        {{"address", server->address()}, {"metrics_port", metrics.port()}});
-    termination.Wait();
-    Log(LogLevel::kInfo, "draining");
-  }
+  const absl::Status status = host->AnnounceReady(
+      {.health = health == nullptr ? "" : health->address(), .http = server->address()});
+  if (status.ok()) host->Wait();
   // Tasks that have not ended go on in the orchestrator, and are asked for again after a restart.
-  desk.Drain(status.ok() ? absl::Seconds(flags.service.drain_seconds) : absl::ZeroDuration());
+  desk.Drain(status.ok() ? host->grace() : absl::ZeroDuration());
   return status;
 }
 
@@ -230,7 +224,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->check(NumberFrom(1, 86400));
 }
 
-int Main(int argc, char** argv) {
+absl::StatusOr<int> Main(int argc, char** argv) {
   CLI::App app{"The Kernelcast gateway: HTTP APIs of other projects in front of an orchestrator.",
                "kernelcast-gateway"};
   Flags flags;
@@ -240,11 +234,7 @@ int Main(int argc, char** argv) {
   if (int code = ParseServiceFlags(app, argc, argv); code >= 0) {
     return code;
   }
-  SetLogService("gateway");
-  if (absl::Status status = Serve(flags); !status.ok()) {
-    Log(LogLevel::kError, "fatal error, exiting", {{"error", std::string(status.ToString())}});
-    return 1;
-  }
+  KC_RETURN_IF_ERROR(Serve(flags));
   return 0;
 }
 
@@ -252,5 +242,5 @@ int Main(int argc, char** argv) {
 }  // namespace kernelcast::gateway
 
 int main(int argc, char** argv) {
-  return kernelcast::RunService(kernelcast::gateway::Main, argc, argv);
+  return kernelcast::RunService("gateway", kernelcast::gateway::Main, argc, argv);
 }

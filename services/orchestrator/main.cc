@@ -22,6 +22,7 @@
 #include "common/base/status.h"
 #include "common/config/number_flags.h"
 #include "common/config/service_flags.h"
+#include "common/config/service_host.h"
 #include "common/convert/convert.h"
 #include "common/llm/client.h"
 #include "common/llm_flags/llm_flags.h"
@@ -47,9 +48,6 @@
 
 namespace kernelcast::orchestrator {
 namespace {
-
-// Timeout of the check at start whether a model is available.
-constexpr int64_t kCheckTimeoutNs = 3'000'000'000;
 
 constexpr char kSqlite[] = "sqlite";
 // A call waits this many lease durations for a holder of its shard: one until a dead holder's lease
@@ -163,17 +161,10 @@ absl::Status MakeWriter(const Flags& flags, const WorkerPool* workers, MetricsRe
                                             ? KernelPrompt::Builtin()
                                             : KernelPrompt::Load(flags.generator_prompt_directory);
   KC_RETURN_IF_ERROR(prompt.status());
-  KC_ASSIGN_OR_RETURN(llm::LlmConfig config, llm::ConfigFromFlags(flags.llm, kCheckTimeoutNs));
+  KC_ASSIGN_OR_RETURN(llm::LlmConfig config, llm::CheckedConfigFromFlags(flags.llm));
   std::vector<std::string> names;
   for (const llm::EndpointConfig& endpoint : config.endpoints) {
     names.push_back(endpoint.name);
-    // A refusal is a configuration error and must be fixed now; an unavailable endpoint may come
-    // back.
-    absl::Status status = llm::CheckEndpoint(endpoint, kCheckTimeoutNs);
-    if (status.ok()) continue;
-    if (!absl::IsUnavailable(status)) return status;
-    Log(LogLevel::kWarning, "an endpoint is unavailable; it will be tried again",
-        {{"endpoint", endpoint.name}, {"error", std::string(status.message())}});
   }
   LlmWriterOptions options(*std::move(prompt));
   options.max_answer_tokens = flags.generator_max_tokens;
@@ -212,8 +203,7 @@ class CapacityNotifier {
 // Parts that do not depend on the location of the log.
 struct Parts {
   const Flags& flags;
-  TerminationSignal& termination;
-  MetricsRegistry& metrics;
+  ServiceHost& host;
   EngineOptions engine_options;
   EngineObserver* observer = nullptr;
   StatusBoard* board = nullptr;
@@ -224,15 +214,12 @@ struct Parts {
   CapacityNotifier* notifier = nullptr;
 };
 
-// Starts all servers of the process. Returns the one for gRPC.
+// Starts the servers for gRPC and the status page. Returns the first.
 absl::StatusOr<std::unique_ptr<RpcServer>> StartServers(const Parts& parts,
                                                         grpc::Service* service) {
   const Flags& flags = parts.flags;
   KC_ASSIGN_OR_RETURN(auto server,
-                      RpcServer::Start(flags.service.server, {service}, &parts.metrics));
-  if (!flags.service.metrics_address.empty()) {
-    KC_RETURN_IF_ERROR(parts.metrics.Serve(flags.service.metrics_address));
-  }
+                      RpcServer::Start(flags.service.server, {service}, &parts.host.metrics()));
   if (!flags.status_address.empty()) {
     const auto render = [board = parts.board, workers = parts.workers,
                          forecasters = parts.forecasters] {
@@ -244,17 +231,11 @@ absl::StatusOr<std::unique_ptr<RpcServer>> StartServers(const Parts& parts,
   return server;
 }
 
-absl::Status TellReady(const Parts& parts, const RpcServer& server) {
-  const std::string status_address = parts.status != nullptr ? parts.status->address() : "";
-  KC_RETURN_IF_ERROR(WriteReadyFile(parts.flags.service, {.grpc = server.address(),
-                                                          .metrics_port = parts.metrics.port(),
-                                                          .health = server.health_address(),
-                                                          .status = status_address}));
-  Log(LogLevel::kInfo, "serving",
-      {{"address", server.address()},
-       {"metrics_port", parts.metrics.port()},
-       {"status_page", status_address}});
-  return absl::OkStatus();
+absl::Status AnnounceReady(const Parts& parts, const RpcServer& server) {
+  const std::string page = parts.status != nullptr ? parts.status->address() : "";
+  return parts.host.AnnounceReady(
+      {.grpc = server.address(), .health = server.health_address(), .status = page},
+      {{"status_page", page}});
 }
 
 // Runs with the log in a local file, as the only process.
@@ -275,15 +256,11 @@ absl::Status ServeAlone(const Parts& parts, ReplicaMetrics& replica_metrics) {
     OrchestratorService service(&engines, parts.workers, parts.forecasters, ChannelOptions(),
                                 absl::ZeroDuration(), &replica_metrics);
     KC_ASSIGN_OR_RETURN(const auto server, StartServers(parts, &service));
-    KC_RETURN_IF_ERROR(TellReady(parts, *server));
-    only.SetFailureCallback([&parts] { parts.termination.Wake(); });
-    parts.termination.Wait();
+    KC_RETURN_IF_ERROR(AnnounceReady(parts, *server));
+    only.SetFailureCallback([&parts] { parts.host.termination().Wake(); });
+    parts.host.Wait();
     failure = only.failure();
-    Log(LogLevel::kInfo, "draining");
-    server->BeginDrain();
-    service.BeginDrain();
-    server->Shutdown(failure.ok() ? absl::Seconds(flags.service.drain_seconds)
-                                  : absl::ZeroDuration());
+    parts.host.Drain(*server, service, failure.ok() ? parts.host.grace() : absl::ZeroDuration());
   }
   return failure;
 }
@@ -337,15 +314,12 @@ absl::Status ServeReplica(const Parts& parts, ReplicaMetrics& replica_metrics) {
     parts.notifier->SetCallback([raw = shards.get()] {
       for (const auto& held : raw->Held()) held->engine->CapacityChanged();
     });
-    const absl::Status told = TellReady(parts, *server);
-    if (told.ok()) parts.termination.Wait();
-    Log(LogLevel::kInfo, "draining");
-    server->BeginDrain();
-    service.BeginDrain();
-    server->Shutdown(told.ok() ? absl::Seconds(flags.service.drain_seconds) : absl::ZeroDuration());
+    const absl::Status announced = AnnounceReady(parts, *server);
+    if (announced.ok()) parts.host.Wait();
+    parts.host.Drain(*server, service, announced.ok() ? parts.host.grace() : absl::ZeroDuration());
     parts.notifier->SetCallback(nullptr);
     shards->Stop();
-    KC_RETURN_IF_ERROR(told);
+    KC_RETURN_IF_ERROR(announced);
   }
   return absl::OkStatus();
 }
@@ -367,13 +341,11 @@ absl::StatusOr<std::unique_ptr<CrashJournal>> OpenCrashJournal(const Flags& flag
 }
 
 absl::Status Serve(const Flags& flags) {
-  TerminationSignal termination;
+  KC_ASSIGN_OR_RETURN(const auto host, ServiceHost::Start(flags.service, "kernelcast-orchestrator",
+                                                          RandomId("orchestrator-")));
+  MetricsRegistry& metrics = host->metrics();
   // Never destroyed, because it would take up to two seconds.
   static auto& status = *new std::unique_ptr<StatusServer>;
-  MetricsRegistry& metrics = ProcessMetrics();
-  KC_ASSIGN_OR_RETURN(const auto tracing,
-                      ProcessTracing::Start(flags.service.tracing, "kernelcast-orchestrator",
-                                            RandomId("orchestrator-"), &metrics));
   CapacityNotifier notifier;
   WorkerPoolOptions pool_options;
   pool_options.discovery.addresses = flags.workers;
@@ -418,8 +390,7 @@ absl::Status Serve(const Flags& flags) {
   engine_options.generation_patience = absl::Seconds(flags.generator_patience_seconds);
   engine_options.device_grace = absl::Seconds(flags.device_grace_seconds);
   const Parts parts = {.flags = flags,
-                       .termination = termination,
-                       .metrics = metrics,
+                       .host = *host,
                        .engine_options = engine_options,
                        .observer = &observers,
                        .board = &board,
@@ -432,7 +403,7 @@ absl::Status Serve(const Flags& flags) {
                                 : ServeReplica(parts, replica_metrics);
 }
 
-int Main(int argc, char** argv) {
+absl::StatusOr<int> Main(int argc, char** argv) {
   CLI::App app{"The Kernelcast orchestrator: routes each candidate to a forecast or a measurement.",
                "kernelcast-orchestrator"};
   Flags flags;
@@ -524,11 +495,7 @@ int Main(int argc, char** argv) {
   if (int code = ParseServiceFlags(app, argc, argv); code >= 0) {
     return code;
   }
-  SetLogService("orchestrator");
-  if (absl::Status status = Serve(flags); !status.ok()) {
-    Log(LogLevel::kError, "fatal error, exiting", {{"error", std::string(status.ToString())}});
-    return 1;
-  }
+  KC_RETURN_IF_ERROR(Serve(flags));
   return 0;
 }
 
@@ -536,5 +503,5 @@ int Main(int argc, char** argv) {
 }  // namespace kernelcast::orchestrator
 
 int main(int argc, char** argv) {
-  return kernelcast::RunService(kernelcast::orchestrator::Main, argc, argv);
+  return kernelcast::RunService("orchestrator", kernelcast::orchestrator::Main, argc, argv);
 }

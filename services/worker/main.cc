@@ -23,6 +23,7 @@
 #include "common/base/status.h"
 #include "common/config/number_flags.h"
 #include "common/config/service_flags.h"
+#include "common/config/service_host.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/server.h"
 #include "services/worker/core/baseline_target.h"
@@ -206,27 +207,17 @@ std::unique_ptr<CrashJournal> OpenCrashJournal(const std::string& folder) {
   return nullptr;
 }
 
-int Fail(const absl::Status& status) {
-  Log(LogLevel::kError, "the worker cannot start", {{"error", std::string(status.message())}});
-  return 1;
-}
-
-int Run(const Flags& flags) {
-  TerminationSignal termination;
+absl::Status Serve(const Flags& flags) {
+  WorkerService::Options options;
+  options.worker_id = flags.worker_id.empty() ? RandomId("worker-") : flags.worker_id;
+  KC_ASSIGN_OR_RETURN(const auto host,
+                      ServiceHost::Start(flags.service, "kernelcast-worker", options.worker_id));
   // Candidates run as child processes, with the same user if it is not root. They must not read
   // this process's memory, which holds the expected outputs.
   prctl(PR_SET_DUMPABLE, 0);
-  MetricsRegistry& metrics = ProcessMetrics();
-
-  WorkerService::Options options;
-  options.worker_id = flags.worker_id.empty() ? RandomId("worker-") : flags.worker_id;
-  const auto tracing = ProcessTracing::Start(flags.service.tracing, "kernelcast-worker",
-                                             options.worker_id, &metrics);
-  if (!tracing.ok()) return Fail(tracing.status());
   // Must outlive the targets.
   const std::unique_ptr<CrashJournal> crash_journal = OpenCrashJournal(flags.cache_dir);
-  auto targets = MakeTargets(flags, options.worker_id);
-  if (!targets.ok()) return Fail(targets.status());
+  KC_ASSIGN_OR_RETURN(auto targets, MakeTargets(flags, options.worker_id));
   options.compile_threads = CompileThreads(flags);
   const bool replaying = !flags.replay.empty() && flags.replay_pace == 0;
   options.compile_credits =
@@ -235,12 +226,13 @@ int Run(const Flags& flags) {
                   : kCompileCreditsPerJob * static_cast<uint32_t>(options.compile_threads);
   options.measure_credits = flags.measure_credits > 0 ? flags.measure_credits
                             : replaying               ? kReplayCredits
-                                                      : MeasureCredits(*targets);
+                                                      : MeasureCredits(targets);
   std::map<std::string, std::vector<TargetDevice>> devices;
-  for (const auto& [name, target] : *targets) devices[name] = DevicesOf(target->Describe());
-  WorkerMetrics worker_metrics(metrics, devices, options.compile_credits, options.measure_credits);
+  for (const auto& [name, target] : targets) devices[name] = DevicesOf(target->Describe());
+  WorkerMetrics worker_metrics(host->metrics(), devices, options.compile_credits,
+                               options.measure_credits);
   std::map<std::string, Target*> borrowed;
-  for (auto& [name, target] : *targets) {
+  for (auto& [name, target] : targets) {
     // What every target does besides compiling and measuring, the innermost first.
     target = std::make_unique<BaselineTarget>(std::move(target));
     target = std::make_unique<GuardedTarget>(std::move(target), crash_journal.get());
@@ -262,37 +254,11 @@ int Run(const Flags& flags) {
   }
 
   WorkerService service(options, borrowed, worker_metrics);
-
-  auto server = RpcServer::Start(flags.service.server, {&service}, &metrics);
-  if (!server.ok()) return Fail(server.status());
-  if (!flags.service.metrics_address.empty()) {
-    if (const absl::Status status = metrics.Serve(flags.service.metrics_address); !status.ok()) {
-      return Fail(status);
-    }
-  }
-  if (const absl::Status status =
-          WriteReadyFile(flags.service, {.grpc = (*server)->address(),
-                                         .metrics_port = metrics.port(),
-                                         .health = (*server)->health_address(),
-                                         .status = ""});
-      !status.ok()) {
-    return Fail(status);
-  }
-  Log(LogLevel::kInfo, "serving",
-      {{"address", (*server)->address()},
-       {"metrics_port", metrics.port()},
-       {"worker_id", options.worker_id},
-       {"compile_threads", options.compile_threads}});
-
-  const int signal_number = termination.Wait();
-  Log(LogLevel::kInfo, "draining", {{"signal", signal_number}});
-  (*server)->BeginDrain();
-  service.BeginDrain();
-  (*server)->Shutdown(absl::Seconds(flags.service.drain_seconds));
-  return 0;
+  return host->Serve(
+      service, {{"worker_id", options.worker_id}, {"compile_threads", options.compile_threads}});
 }
 
-int Main(int argc, char** argv) {
+absl::StatusOr<int> Main(int argc, char** argv) {
   CLI::App app("Compiles, verifies and times candidate kernels.", "kernelcast-worker");
   Flags flags;
   kernelcast::AddServiceFlags(app, flags.service);
@@ -366,12 +332,13 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   const int exit_code = kernelcast::ParseServiceFlags(app, argc, argv);
   if (exit_code >= 0) return exit_code;
-  return Run(flags);
+  KC_RETURN_IF_ERROR(Serve(flags));
+  return 0;
 }
 
 }  // namespace
 }  // namespace kernelcast::worker
 
 int main(int argc, char** argv) {
-  return kernelcast::RunService(kernelcast::worker::Main, argc, argv);
+  return kernelcast::RunService("worker", kernelcast::worker::Main, argc, argv);
 }

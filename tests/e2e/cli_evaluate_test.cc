@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/convert/convert.h"
+#include "common/convert/default_target.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "tests/e2e/program.h"
 #include "tests/fakes/fake_orchestrator.h"
@@ -151,8 +153,11 @@ class RefusingWorker final : public v1::Worker::Service {
     *reply = description_;
     return grpc::Status::OK;
   }
-  grpc::Status PutProblem(grpc::ServerContext*, const v1::PutProblemRequest*,
-                          v1::PutProblemReply*) override {
+  grpc::Status PutProblem(grpc::ServerContext*, const v1::PutProblemRequest* request,
+                          v1::PutProblemReply* reply) override {
+    const absl::StatusOr<Problem> problem = ProblemFromProto(request->problem());
+    if (!problem.ok()) return {grpc::StatusCode::INVALID_ARGUMENT, "no problem"};
+    SetDefaultTarget(*problem, {description_}, *reply);
     return grpc::Status::OK;
   }
   grpc::Status Compile(grpc::ServerContext*, const v1::CompileRequest* request,

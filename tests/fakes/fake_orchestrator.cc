@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/convert/convert.h"
+#include "common/convert/default_target.h"
 #include "common/domain/bins.h"
 #include "common/domain/forecast.h"
 
@@ -304,6 +305,7 @@ grpc::Status FakeOrchestrator::PutProblem(grpc::ServerContext*,
     return {grpc::StatusCode::INVALID_ARGUMENT, std::string(problem.status().message())};
   }
   *reply->mutable_definition() = ToProto(*problem);
+  SetDefaultTarget(*problem, workers, *reply);
   const std::lock_guard<std::mutex> lock(mutex_);
   ++problems_put_;
   return ErrorOf("PutProblem");

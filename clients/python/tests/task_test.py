@@ -6,9 +6,9 @@ from pathlib import Path
 import kernelcast
 import pytest
 from conftest import judged
-from kernelcast import _convert
+from kernelcast import _convert, errors
 from kernelcast._problems import read_problem
-from kernelcast.v1 import kernel_pb2, worker_pb2
+from kernelcast.v1 import kernel_pb2
 
 EXAMPLES = Path(__file__).parents[3] / "examples/tasks"
 TASKS = Path(__file__).parents[3] / "examples/tasks/kernelbench"
@@ -30,21 +30,15 @@ def test_a_task_is_judged_as_it_is(tmp_path):
         assert "candidate.py" in broken.feedback
 
 
-def test_the_default_target_of_a_task_is_cuda_where_a_worker_judges_it_on_a_gpu():
-    python, native = kernel_pb2.CANDIDATE_KIND_PYTHON, kernel_pb2.CANDIDATE_KIND_HOST_NATIVE
-
-    def target(*workers, task_format="kernelbench", targets=("cpu", "cuda")):
-        definition = kernel_pb2.ProblemDefinition(targets=targets, task_format=task_format)
-        described = [worker_pb2.WorkerDescription(targets=[
-            worker_pb2.TargetDescription(target="cpu", can_measure=True, candidate_kinds=[python]),
-            worker_pb2.TargetDescription(target="cuda", can_measure=measures, candidate_kinds=kinds),
-        ]) for measures, kinds in workers]
-        return _convert.target("", _convert.problem(definition, described))
-
-    assert target((True, [native]), (True, [native, python])) == "cuda"
-    assert target() == target((False, [python])) == target((True, [native])) == "cpu"
-    assert target((True, [python]), task_format="") == "cpu"
-    assert target(task_format="", targets=["cuda"]) == "cuda"
+def test_a_candidate_has_the_default_target_that_the_orchestrator_answers():
+    reply = kernel_pb2.PutProblemReply(default_target="cuda")
+    reply.definition.targets.extend(["cpu", "cuda"])
+    problem = _convert.problem(reply)
+    assert problem.default_target == "cuda"
+    assert _convert.target("", problem) == "cuda"
+    assert _convert.target("cpu", problem) == "cpu"
+    with pytest.raises(errors.InvalidArgument):
+        _convert.target("gpu", problem)
 
 
 @pytest.mark.parametrize("path, names", [

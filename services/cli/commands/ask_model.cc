@@ -14,11 +14,11 @@
 #include "common/base/status.h"
 #include "common/config/number_flags.h"
 #include "common/convert/convert.h"
+#include "common/convert/proto_json.h"
 #include "kernelcast/v1/kernel.pb.h"
 #include "services/cli/commands/question_files.h"
 #include "services/cli/core/text.h"
 #include "services/cli/report/row_export.h"
-#include "services/cli/rpc/proto_json.h"
 
 namespace kernelcast::cli {
 namespace {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"

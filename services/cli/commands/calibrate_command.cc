@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/config/number_flags.h"
 #include "services/cli/commands/context.h"

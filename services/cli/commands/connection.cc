@@ -1,18 +1,13 @@
 #include "services/cli/commands/connection.h"
 
-#include <algorithm>
 #include <chrono>
-#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
-#include "services/cli/commands/problem_argument.h"
-#include "services/cli/core/text.h"
 #include "services/cli/rpc/channel.h"
 
 namespace kernelcast::cli {
@@ -23,18 +18,6 @@ constexpr int kConnectAttempts = 3;
 // More failures than this in one call are not explained by other commands ending their services.
 constexpr int kAskAttempts = 5;
 constexpr absl::Duration kAskPause = absl::Milliseconds(300);
-
-// The GPU on which a worker judges PyTorch tasks, or null.
-const v1::DeviceInfo* GpuForTasks(const v1::WorkerDescription& worker) {
-  for (const v1::TargetDescription& target : worker.targets()) {
-    const auto& kinds = target.candidate_kinds();
-    if (target.target() == kCudaTargetName && target.can_measure() &&
-        std::find(kinds.begin(), kinds.end(), v1::CANDIDATE_KIND_PYTHON) != kinds.end()) {
-      return &target.device();
-    }
-  }
-  return nullptr;
-}
 
 }  // namespace
 
@@ -195,41 +178,6 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Orchestrator() {
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Worker() {
   return Reach("worker", flags_.worker, &ServiceAddresses::worker);
-}
-
-absl::StatusOr<std::vector<v1::WorkerDescription>> Connection::DescribeWorkers() {
-  std::vector<v1::WorkerDescription> workers;
-  if (flags_.orchestrator.empty()) {
-    KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, Worker());
-    const auto worker = v1::Worker::NewStub(channel);
-    KC_RETURN_IF_ERROR(Call(*worker, &v1::Worker::Stub::Describe, v1::WorkerDescribeRequest(),
-                            &workers.emplace_back()));
-    return workers;
-  }
-  v1::OrchestratorDescription described;
-  KC_RETURN_IF_ERROR(AskOrchestrator([&described](v1::Orchestrator::Stub& stub) {
-    return Call(stub, &v1::Orchestrator::Stub::Describe, v1::OrchestratorDescribeRequest(),
-                &described);
-  }));
-  for (const v1::WorkerStatus& worker : described.workers()) {
-    workers.push_back(worker.description());
-  }
-  return workers;
-}
-
-absl::StatusOr<std::string> Connection::TargetFor(const Problem& problem,
-                                                  const std::string& asked) {
-  KC_ASSIGN_OR_RETURN(std::string target, ChooseTarget(problem, asked));
-  if (!asked.empty() || !problem.task) return target;
-  KC_ASSIGN_OR_RETURN(const std::vector<v1::WorkerDescription> workers, DescribeWorkers());
-  std::set<std::string> gpus;
-  for (const v1::WorkerDescription& worker : workers) {
-    if (const v1::DeviceInfo* const gpu = GpuForTasks(worker)) gpus.insert(OneLine(gpu->model()));
-  }
-  if (gpus.empty()) return target;
-  context_.console.Note(absl::StrCat("target cuda (", absl::StrJoin(gpus, ", "),
-                                     "); --target cpu judges on the processor"));
-  return std::string(kCudaTargetName);
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Forecaster() {

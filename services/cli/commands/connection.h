@@ -56,12 +56,6 @@ class Connection {
   // with python3, unless the flags name another interpreter.
   void PrepareFor(const Problem& problem);
 
-  // The target `asked` for, or if that is empty, the default one: for a PyTorch task cuda if a
-  // worker judges such tasks on a GPU, which the console says, otherwise that of ChooseTarget.
-  // Reaches the services only for a task. Errors are those of ChooseTarget and of the connection.
-  [[nodiscard]] absl::StatusOr<std::string> TargetFor(const Problem& problem,
-                                                      const std::string& asked);
-
   // May be called again when calls fail: finds services that have moved, or starts them again.
   // UNAVAILABLE: cannot be reached or started.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> Orchestrator();
@@ -83,8 +77,6 @@ class Connection {
                                                        const std::string& given,
                                                        std::string ServiceAddresses::*member);
   absl::StatusOr<ServiceAddresses> LocalAddresses();
-  // What the workers say of themselves that a command would use.
-  absl::StatusOr<std::vector<v1::WorkerDescription>> DescribeWorkers();
 
   Context& context_;
   ConnectionFlags flags_;

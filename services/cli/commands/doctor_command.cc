@@ -16,6 +16,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/domain/text.h"

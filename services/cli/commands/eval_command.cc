@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/bounded_json.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/calibration/bin_calibrator.h"
@@ -293,21 +294,19 @@ std::string GroupOf(const NamedOutcome& named, const std::string& by) {
 
 // Applies the calibrator in the file to the forecasts.
 absl::Status Calibrate(const std::string& file, OutcomeFiles& files) {
-  KC_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMaxCalibratorBytes));
-  const absl::StatusOr<BinCalibrator> calibrator = CalibratorFromJson(ParseBoundedJson<Json>(text));
-  if (!calibrator.ok()) {
-    return absl::Status(calibrator.status().code(),
-                        absl::StrCat(file, ": ", std::string(calibrator.status().message())));
-  }
+  KC_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(file, kMaxCalibratorBytes));
+  KC_ASSIGN_OR_RETURN(
+      const BinCalibrator calibrator,
+      WithPrefix(absl::StrCat(file, ": "), CalibratorFromJson(ParseBoundedJson<Json>(text))));
   for (NamedOutcome& named : files.outcomes) {
     Forecast& forecast = named.outcome.forecast;
     if (forecast.bin_probabilities.empty()) continue;
-    if (forecast.bin_scheme_id != calibrator->bin_scheme_id) {
+    if (forecast.bin_scheme_id != calibrator.bin_scheme_id) {
       return absl::InvalidArgumentError(
-          absl::StrCat(file, ": is of the bin scheme ", calibrator->bin_scheme_id,
+          absl::StrCat(file, ": is of the bin scheme ", calibrator.bin_scheme_id,
                        ", forecasts are of ", forecast.bin_scheme_id));
     }
-    forecast.bin_probabilities = calibrator->Apply(forecast.bin_probabilities);
+    forecast.bin_probabilities = calibrator.Apply(forecast.bin_probabilities);
     forecast.predicted_bin = ArgmaxBin(forecast.bin_probabilities);
     named.outcome.predicted_bin = 0;
   }

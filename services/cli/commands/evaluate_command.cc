@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "common/config/number_flags.h"
 #include "common/convert/convert.h"
+#include "common/convert/proto_json.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/commands/problem_argument.h"
@@ -19,7 +20,6 @@
 #include "services/cli/report/analysis.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/evaluate_stream.h"
-#include "services/cli/rpc/proto_json.h"
 #include "services/cli/rpc/records.h"
 
 namespace kernelcast::cli {
@@ -128,18 +128,22 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
   Console& console = context.console;
   KC_ASSIGN_OR_RETURN(const LoadedProblem loaded,
                       LoadProblem(context, flags.problem, flags.baseline));
-  Connection connection(context, flags.connection, Needs::kOrchestrator);
-  connection.PrepareFor(loaded.problem);
-  KC_ASSIGN_OR_RETURN(const std::string target, connection.TargetFor(loaded.problem, flags.target));
-  KC_ASSIGN_OR_RETURN(const std::vector<NamedCandidate> candidates,
+  KC_ASSIGN_OR_RETURN(std::string target, ChooseTarget(loaded.problem, flags.target));
+  // Before the services start, so that a wrong file is reported at once.
+  KC_ASSIGN_OR_RETURN(std::vector<NamedCandidate> candidates,
                       ReadCandidates(flags.candidates, loaded.problem.problem_id, target));
 
+  Connection connection(context, flags.connection, Needs::kOrchestrator);
+  connection.PrepareFor(loaded.problem);
+  v1::PutProblemReply known;
   KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
-    v1::PutProblemRequest put;
-    *put.mutable_problem() = ProblemFilesToProto(loaded.problem);
-    v1::PutProblemReply known;
-    return Call(stub, &v1::Orchestrator::Stub::PutProblem, put, &known);
+    return Call(stub, &v1::Orchestrator::Stub::PutProblem, PutRequest(loaded.problem), &known);
   }));
+  NoteTaskGpus(console, flags.target, known);
+  if (TakeDefaultTarget(flags.target, known, target)) {
+    KC_ASSIGN_OR_RETURN(candidates,
+                        ReadCandidates(flags.candidates, loaded.problem.problem_id, target));
+  }
 
   const std::string batch = RandomId("e_");
   std::vector<v1::EvaluateRequest> requests;

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/config/number_flags.h"
+#include "common/convert/proto_json.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "services/cli/commands/connection.h"
@@ -25,7 +26,6 @@
 #include "services/cli/report/row_export.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/event_rows.h"
-#include "services/cli/rpc/proto_json.h"
 #include "services/cli/rpc/records.h"
 #include "services/cli/rpc/search_watch.h"
 

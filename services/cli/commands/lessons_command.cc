@@ -180,10 +180,7 @@ absl::StatusOr<ExitCode> RunMerge(Context& context, const MergeFlags& flags) {
   KC_ASSIGN_OR_RETURN(const std::unique_ptr<LessonFile> file, LessonFile::Lock(flags.output));
   KC_ASSIGN_OR_RETURN(LessonBook book, file->Read());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const absl::Status merged = MergeBook(inputs[i], book);
-    if (merged.ok()) continue;
-    return absl::Status(merged.code(),
-                        absl::StrCat(flags.inputs[i], ": ", std::string(merged.message())));
+    KC_RETURN_IF_ERROR(WithPrefix(absl::StrCat(flags.inputs[i], ": "), MergeBook(inputs[i], book)));
   }
   KC_RETURN_IF_ERROR(file->Write(book));
   context.console.Note(absl::StrCat(flags.output, " has ", FormatCount(book.lessons.size()),

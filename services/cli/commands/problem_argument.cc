@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/status.h"
+#include "common/convert/convert.h"
 #include "common/domain/python_task.h"
 #include "common/domain/task_files.h"
 #include "services/cli/core/paths.h"
@@ -43,26 +45,40 @@ absl::StatusOr<LoadedProblem> LoadProblem(const Context& context, const std::str
                                           const std::string& baseline) {
   KC_ASSIGN_OR_RETURN(LoadedProblem loaded, LoadProblem(context, argument));
   if (baseline.empty()) return loaded;
-  auto made = WithBaseline(loaded.problem, baseline);
-  if (!made.ok()) {
-    return absl::Status(made.status().code(),
-                        absl::StrCat("--baseline: ", made.status().message()));
-  }
-  loaded.problem = *std::move(made);
+  KC_ASSIGN_OR_RETURN(loaded.problem,
+                      WithPrefix("--baseline: ", WithBaseline(loaded.problem, baseline)));
   return loaded;
 }
 
 absl::StatusOr<std::string> ChooseTarget(const Problem& problem, const std::string& asked) {
-  if (asked.empty()) {
-    const auto cpu = problem.targets.find(kCpuTargetName);
-    return (cpu != problem.targets.end() ? cpu : problem.targets.begin())->first;
-  }
+  if (asked.empty()) return DefaultTarget(problem);
   if (problem.targets.find(asked) != problem.targets.end()) return asked;
   std::vector<std::string> known;
   for (const auto& [name, unused] : problem.targets) known.push_back(name);
   return absl::InvalidArgumentError(absl::StrCat("--target: ", problem.name,
                                                  " has no reference for '", OneLine(asked),
                                                  "'; it has: ", Join(known, ", ")));
+}
+
+v1::PutProblemRequest PutRequest(const Problem& problem) {
+  v1::PutProblemRequest put;
+  *put.mutable_problem() = ProblemFilesToProto(problem);
+  return put;
+}
+
+bool TakeDefaultTarget(const std::string& asked, const v1::PutProblemReply& reply,
+                       std::string& target) {
+  const std::string& answered = reply.default_target();
+  if (!asked.empty() || answered.empty() || answered == target) return false;
+  target = answered;
+  return true;
+}
+
+void NoteTaskGpus(Console& console, const std::string& asked, const v1::PutProblemReply& reply) {
+  if (!asked.empty() || reply.task_gpus().empty()) return;
+  console.Note(absl::StrCat("target ", OneLine(reply.default_target()), " (",
+                            OneLine(absl::StrJoin(reply.task_gpus(), ", ")),
+                            "); --target cpu judges on the processor"));
 }
 
 uint64_t SpacePoints(const Problem& problem, const std::string& target) {

@@ -32,10 +32,8 @@ absl::StatusOr<LoadedProblem> LoadAndCheck(const std::string& folder) {
   KC_ASSIGN_OR_RETURN(LoadedProblem loaded, LoadProblemFolder(folder));
   for (const auto& [unused, target] : loaded.problem.targets) {
     if (!target.space) continue;
-    if (const auto verdicts = ReadExpectedVerdicts(folder, *target.space); !verdicts.ok()) {
-      return absl::Status(verdicts.status().code(),
-                          absl::StrCat(folder, "/", verdicts.status().message()));
-    }
+    KC_RETURN_IF_ERROR(WithPrefix(absl::StrCat(folder, "/"),
+                                  ReadExpectedVerdicts(folder, *target.space).status()));
   }
   return loaded;
 }

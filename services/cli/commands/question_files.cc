@@ -11,11 +11,11 @@
 #include "common/base/bounded_json.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
+#include "common/convert/proto_json.h"
 #include "common/domain/bins.h"
 #include "services/cli/commands/problem_argument.h"
 #include "services/cli/core/row_outcomes.h"
 #include "services/cli/launch/forecaster_program.h"
-#include "services/cli/rpc/proto_json.h"
 
 namespace kernelcast::cli {
 namespace {

@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/convert/convert.h"
+#include "common/convert/proto_json.h"
 #include "common/rpc/status_conversion.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
@@ -19,7 +20,6 @@
 #include "services/cli/core/table.h"
 #include "services/cli/report/analysis.h"
 #include "services/cli/rpc/channel.h"
-#include "services/cli/rpc/proto_json.h"
 #include "services/cli/rpc/records.h"
 
 namespace kernelcast::cli {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/convert/convert.h"

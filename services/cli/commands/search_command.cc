@@ -267,13 +267,12 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
 
   Connection connection(context, flags.connection, Needs::kOrchestrator);
   connection.PrepareFor(loaded.problem);
-  KC_ASSIGN_OR_RETURN(*spec.mutable_target(), connection.TargetFor(loaded.problem, flags.target));
+  v1::PutProblemReply known;
   v1::StartSearchReply started;
   const auto begin = [&](v1::Orchestrator::Stub& stub) -> absl::Status {
-    v1::PutProblemRequest put;
-    *put.mutable_problem() = ProblemFilesToProto(loaded.problem);
-    v1::PutProblemReply known;
-    KC_RETURN_IF_ERROR(Call(stub, &v1::Orchestrator::Stub::PutProblem, put, &known));
+    KC_RETURN_IF_ERROR(
+        Call(stub, &v1::Orchestrator::Stub::PutProblem, PutRequest(loaded.problem), &known));
+    TakeDefaultTarget(flags.target, known, *spec.mutable_target());
     spec.set_problem_id(known.definition().problem_id());
     if (!flags.search_id.empty() && !flags.lessons.file.empty()) {
       KC_RETURN_IF_ERROR(KeepLessons(stub, start));
@@ -281,6 +280,7 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
     return Call(stub, &v1::Orchestrator::Stub::StartSearch, start, &started);
   };
   KC_RETURN_IF_ERROR(connection.AskOrchestrator(begin));
+  NoteTaskGpus(context.console, flags.target, known);
   std::vector<v1::Search> searches = SearchesIn(started);
   for (v1::Search& search : searches) {
     if (search.problem_name().empty()) search.set_problem_name(loaded.problem.name);

@@ -102,16 +102,9 @@ absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
     console.Out(absl::StrCat("\ngateway: http://", addresses.gateway, "/\n"));
   }
   console.Out("\nready; Ctrl-C drains and ends the services\n");
-  console.Line({{"state_dir", options.state_dir},
-                {"orchestrator", addresses.orchestrator},
-                {"worker", addresses.worker},
-                {"forecaster", addresses.forecaster},
-                {"orchestrator_metrics", addresses.orchestrator_metrics},
-                {"worker_metrics", addresses.worker_metrics},
-                {"forecaster_metrics", addresses.forecaster_metrics},
-                {"orchestrator_status", addresses.orchestrator_status},
-                {"gateway", addresses.gateway},
-                {"gateway_metrics", addresses.gateway_metrics}});
+  Json line = {{"state_dir", options.state_dir}};
+  for (const auto& [name, address] : kAddressFields) line[name] = addresses.*address;
+  console.Line(line);
   pollfd wake = {context.interrupt.fd(), POLLIN, 0};
   while (!context.interrupt.requested()) poll(&wake, 1, -1);
   console.Note("draining; interrupt again to quit now");

@@ -14,6 +14,7 @@
 #include "common/base/id.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
+#include "common/convert/proto_json.h"
 #include "common/domain/facts.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
@@ -24,7 +25,6 @@
 #include "services/cli/core/table.h"
 #include "services/cli/report/analysis.h"
 #include "services/cli/rpc/channel.h"
-#include "services/cli/rpc/proto_json.h"
 
 namespace kernelcast::cli {
 namespace {
@@ -173,21 +173,27 @@ absl::StatusOr<Bench> MakeBench(Context& context, const WorkerFlags& flags,
                                 Connection& connection) {
   Bench bench;
   KC_ASSIGN_OR_RETURN(bench.loaded, LoadProblem(context, flags.problem, flags.baseline));
-  connection.PrepareFor(bench.loaded.problem);
-  KC_ASSIGN_OR_RETURN(bench.target, connection.TargetFor(bench.loaded.problem, flags.target));
-  if (!flags.candidates.empty()) {
+  KC_ASSIGN_OR_RETURN(bench.target, ChooseTarget(bench.loaded.problem, flags.target));
+  if (flags.candidates.empty() && !flags.reference) {
+    return absl::InvalidArgumentError("--candidates is missing");
+  }
+  const auto read_candidates = [&]() -> absl::Status {
+    if (flags.candidates.empty()) return absl::OkStatus();
     KC_ASSIGN_OR_RETURN(
         bench.candidates,
         ReadCandidates(flags.candidates, bench.loaded.problem.problem_id, bench.target));
-  } else if (!flags.reference) {
-    return absl::InvalidArgumentError("--candidates is missing");
-  }
+    return absl::OkStatus();
+  };
+  // Before the worker starts, so that a wrong file is reported at once.
+  KC_RETURN_IF_ERROR(read_candidates());
+  connection.PrepareFor(bench.loaded.problem);
   KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Worker());
   bench.worker = v1::Worker::NewStub(channel);
-  v1::PutProblemRequest put;
-  *put.mutable_problem() = ProblemFilesToProto(bench.loaded.problem);
   v1::PutProblemReply known;
-  KC_RETURN_IF_ERROR(Call(*bench.worker, &v1::Worker::Stub::PutProblem, put, &known));
+  KC_RETURN_IF_ERROR(
+      Call(*bench.worker, &v1::Worker::Stub::PutProblem, PutRequest(bench.loaded.problem), &known));
+  NoteTaskGpus(context.console, flags.target, known);
+  if (TakeDefaultTarget(flags.target, known, bench.target)) KC_RETURN_IF_ERROR(read_candidates());
   return bench;
 }
 
@@ -463,10 +469,9 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
   KC_ASSIGN_OR_RETURN(Bench bench, MakeBench(context, flags, connection));
   KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Forecaster());
   const auto forecaster = v1::Forecaster::NewStub(channel);
-  v1::PutProblemRequest put;
-  *put.mutable_problem() = ProblemFilesToProto(bench.loaded.problem);
   v1::PutProblemReply known;
-  KC_RETURN_IF_ERROR(Call(*forecaster, &v1::Forecaster::Stub::PutProblem, put, &known));
+  KC_RETURN_IF_ERROR(Call(*forecaster, &v1::Forecaster::Stub::PutProblem,
+                          PutRequest(bench.loaded.problem), &known));
   KC_ASSIGN_OR_RETURN(const v1::CompileReply reference, Compile(bench, /*candidate=*/nullptr));
   if (reference.has_compile_error()) {
     return absl::InvalidArgumentError(absl::StrCat("the reference does not compile here: ",

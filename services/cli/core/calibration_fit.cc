@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/statistics.h"
 #include "common/base/status.h"
 #include "common/domain/bins.h"
 
@@ -20,13 +21,6 @@ struct Item {
   CalibrationRecord record;
   size_t problem = 0;
 };
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
-  std::ranges::sort(values);
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 ScoredForecast Scored(const CalibrationRecord& record, std::vector<double> p) {
   ScoredForecast item;

@@ -11,8 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/bounded_json.h"
+#include "common/base/file.h"
 #include "common/base/gzip_file.h"
 #include "common/base/status.h"
+#include "common/base/strings.h"
 #include "common/base/utf8.h"
 #include "common/domain/candidate_json.h"
 #include "common/domain/text.h"
@@ -70,11 +72,6 @@ CandidateKind KindOfFile(const fs::path& path) {
   return path.extension() == ".py" ? CandidateKind::kPython : CandidateKind::kHostNative;
 }
 
-absl::Status WithFile(const std::string& file, const absl::Status& status) {
-  if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(file, ": ", std::string(status.message())));
-}
-
 // A candidate whose source is the whole file.
 absl::StatusOr<NamedCandidate> ReadWhole(const fs::path& path, const std::string& problem_id,
                                          const std::string& target) {
@@ -84,7 +81,7 @@ absl::StatusOr<NamedCandidate> ReadWhole(const fs::path& path, const std::string
   named.candidate.target = target;
   named.candidate.name = named.name;
   named.candidate.origin = absl::StrCat("file:", path.filename().string());
-  KC_ASSIGN_OR_RETURN(named.candidate.source, ReadFile(path.string(), kMaxSourceBytes));
+  KC_ASSIGN_OR_RETURN(named.candidate.source, ReadTextFile(path.string(), kMaxSourceBytes));
   return named;
 }
 
@@ -97,10 +94,10 @@ absl::StatusOr<NamedCandidate> ReadSourceFile(const fs::path& path, const std::s
   json.replace_extension(".json");
   std::error_code error;
   if (fs::exists(json, error)) {
-    KC_ASSIGN_OR_RETURN(const std::string text, ReadFile(json.string(), kMaxJsonBytes));
+    KC_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(json.string(), kMaxJsonBytes));
     KC_RETURN_IF_ERROR(ApplyCandidateJson(json.string(), text, candidate));
   }
-  KC_RETURN_IF_ERROR(WithFile(path.string(), ValidateCandidate(candidate)));
+  KC_RETURN_IF_ERROR(WithPrefix(absl::StrCat(path.string(), ": "), ValidateCandidate(candidate)));
   return named;
 }
 
@@ -121,7 +118,7 @@ absl::StatusOr<NamedCandidate> ReadSolution(const fs::path& path, const std::str
         absl::StrCat(path.string(), ": no source next to it, such as ", named.name,
                      ".cc, and not a solution with spec.entry_point and sources"));
   }
-  KC_RETURN_IF_ERROR(WithFile(path.string(), ValidateCandidate(candidate)));
+  KC_RETURN_IF_ERROR(WithPrefix(absl::StrCat(path.string(), ": "), ValidateCandidate(candidate)));
   return named;
 }
 
@@ -167,12 +164,6 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadFolder(const fs::path& folder,
   return candidates;
 }
 
-// Whether the file has one candidate per line, possibly compressed.
-bool IsListFile(const fs::path& path) {
-  return path.extension() == ".jsonl" ||
-         (path.extension() == ".gz" && path.stem().extension() == ".jsonl");
-}
-
 absl::StatusOr<std::vector<NamedCandidate>> ReadLines(const fs::path& path,
                                                       const std::string& problem_id,
                                                       const std::string& target) {
@@ -180,7 +171,7 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadLines(const fs::path& path,
   int64_t sources_bytes = 0;
   std::vector<NamedCandidate> candidates;
   const auto on_line = [&](int64_t number, const std::string& line) -> absl::Status {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) return absl::OkStatus();
+    if (IsBlank(line)) return absl::OkStatus();
     const std::string where = absl::StrCat(path.string(), ":", number);
     KC_ASSIGN_OR_RETURN(const Json object, ParseCandidateJson(where, line, /*with_line=*/false));
     NamedCandidate named;
@@ -205,9 +196,9 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadLines(const fs::path& path,
       if (!object.contains("kind") && KindOfFile(file) == CandidateKind::kPython) {
         candidate.kind = CandidateKind::kPython;
       }
-      KC_ASSIGN_OR_RETURN(candidate.source, ReadFile(file.string(), kMaxSourceBytes));
+      KC_ASSIGN_OR_RETURN(candidate.source, ReadTextFile(file.string(), kMaxSourceBytes));
     }
-    KC_RETURN_IF_ERROR(WithFile(where, ValidateCandidate(candidate)));
+    KC_RETURN_IF_ERROR(WithPrefix(absl::StrCat(where, ": "), ValidateCandidate(candidate)));
     sources_bytes += std::ssize(candidate.source);
     if (sources_bytes > kMaxLinesBytes) {
       return absl::InvalidArgumentError(
@@ -277,7 +268,7 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadCandidates(const std::string& pa
   if (!fs::exists(file, error)) {
     return absl::NotFoundError(absl::StrCat("there is no file or folder '", path, "'"));
   }
-  if (IsListFile(file)) return ReadLines(file, problem_id, target);
+  if (IsRecordFile(file.string())) return ReadLines(file, problem_id, target);
   if (IsSourceFile(file)) {
     KC_ASSIGN_OR_RETURN(NamedCandidate named, ReadSourceFile(file, problem_id, target));
     std::vector<NamedCandidate> candidates;

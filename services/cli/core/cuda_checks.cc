@@ -12,10 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Returns a field of an object, or a default if it is missing or of another type.
-std::string Text(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? OneLine(found->get<std::string>()) : "";
-}
+std::string Text(const Json& object, const char* key) { return OneLine(StringAt(object, key)); }
 double Number(const Json& object, const char* key, double otherwise = 0) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->get<double>() : otherwise;

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/statistics.h"
 #include "common/base/status.h"
 #include "common/domain/bins.h"
 
@@ -129,16 +130,8 @@ Interval MakeInterval(double value, std::vector<double>& resampled) {
                                  [](double v) { return !std::isfinite(v); }),
                   resampled.end());
   if (resampled.empty()) return interval;
-  std::sort(resampled.begin(), resampled.end());
-  const auto quantile = [&](double q) {
-    const double position = q * static_cast<double>(resampled.size() - 1);
-    const auto lower = static_cast<size_t>(position);
-    const size_t upper = std::min(lower + 1, resampled.size() - 1);
-    const double fraction = position - static_cast<double>(lower);
-    return resampled[lower] * (1 - fraction) + resampled[upper] * fraction;
-  };
-  interval.low = quantile(0.025);
-  interval.high = quantile(0.975);
+  interval.low = Quantile(resampled, 0.025);
+  interval.high = Quantile(resampled, 0.975);
   return interval;
 }
 

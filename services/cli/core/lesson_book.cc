@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/bounded_json.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
 #include "common/domain/text.h"
@@ -364,11 +365,8 @@ absl::StatusOr<LessonBook> ReadLessonBook(const std::string& path) {
   if (fs::exists(path, error) && !fs::is_regular_file(path, error)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
   }
-  KC_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFileBytes));
-  absl::StatusOr<LessonBook> book = ParseLessonBook(text);
-  if (book.ok()) return book;
-  return absl::Status(book.status().code(),
-                      absl::StrCat(path, ": ", std::string(book.status().message())));
+  KC_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxFileBytes));
+  return WithPrefix(absl::StrCat(path, ": "), ParseLessonBook(text));
 }
 
 }  // namespace kernelcast::cli

@@ -545,7 +545,7 @@ absl::StatusOr<RowFormat> DetectFormat(const RowJson& json) {
 absl::Status ReadJsonLines(
     const std::string& path,
     const std::function<absl::Status(const RowJson& json, const std::string& text)>& on_line) {
-  const auto read = [&on_line](const std::string& line) -> absl::Status {
+  return ForEachGzipRecord(path, [&on_line](const std::string& line) -> absl::Status {
     JsonDepthLimit limit;
     RowJson json;
     try {
@@ -563,13 +563,6 @@ absl::Status ReadJsonLines(
           absl::StrCat("values within values, more than ", kMaxJsonDepth, " deep"));
     }
     return on_line(json, line);
-  };
-  return ForEachGzipLine(path, [&](int64_t number, const std::string& line) -> absl::Status {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) return absl::OkStatus();
-    const absl::Status status = read(line);
-    if (status.ok()) return status;
-    return absl::Status(status.code(),
-                        absl::StrCat(path, ":", number, ": ", std::string(status.message())));
   });
 }
 

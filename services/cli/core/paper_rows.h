@@ -168,7 +168,7 @@ RowJson ToJson(const SearchEventRow& row);
 
 // Calls `on_line` with each non-blank line and its text. INVALID_ARGUMENT and errors of `on_line`
 // are prefixed with "FILE:LINE: ". The file may be compressed with gzip. Errors and limits as of
-// ForEachGzipLine.
+// ForEachGzipRecord.
 [[nodiscard]] absl::Status ReadJsonLines(
     const std::string& path,
     const std::function<absl::Status(const RowJson& json, const std::string& text)>& on_line);

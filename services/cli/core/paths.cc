@@ -1,20 +1,13 @@
 #include "services/cli/core/paths.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
-#include "common/base/utf8.h"
 #include "common/domain/task_files.h"
 #include "common/domain/text.h"
 
@@ -26,20 +19,6 @@ namespace fs = std::filesystem;
 bool HoldsProblem(const fs::path& folder) {
   std::error_code error;
   return fs::is_regular_file(folder / "problem.yaml", error);
-}
-
-absl::Status FileError(int code, const std::string& what) {
-  const std::string message = absl::StrCat(what, ": ", std::strerror(code));
-  switch (code) {
-    case ENOENT:
-    case ENOTDIR: return absl::NotFoundError(message);
-    case EACCES:
-    case EPERM:
-    case EROFS: return absl::PermissionDeniedError(message);
-    case ENOSPC:
-    case EDQUOT: return absl::ResourceExhaustedError(message);
-    default: return absl::InternalError(message);
-  }
 }
 
 }  // namespace
@@ -149,65 +128,6 @@ std::vector<std::string> ListProblems(const std::string& folder) {
   }
   std::sort(names.begin(), names.end());
   return names;
-}
-
-absl::Status MakeFolders(const std::string& folder) {
-  if (folder.empty()) return absl::OkStatus();
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) return FileError(error.value(), absl::StrCat("cannot make the folder ", folder));
-  return absl::OkStatus();
-}
-
-absl::Status WriteFileAtomically(const std::string& path, std::string_view content) {
-  KC_RETURN_IF_ERROR(MakeFolders(fs::path(path).parent_path().string()));
-  const std::string temporary = absl::StrCat(path, ".", static_cast<int>(getpid()), ".partial");
-  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return FileError(errno, absl::StrCat("cannot write ", path));
-  while (!content.empty()) {
-    const ssize_t written = write(file, content.data(), content.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      const int code = errno;
-      close(file);
-      unlink(temporary.c_str());
-      return FileError(code, absl::StrCat("cannot write ", path));
-    }
-    content.remove_prefix(static_cast<size_t>(written));
-  }
-  close(file);
-  if (rename(temporary.c_str(), path.c_str()) != 0) {
-    const int code = errno;
-    unlink(temporary.c_str());
-    return FileError(code, absl::StrCat("cannot write ", path));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return FileError(errno, absl::StrCat("cannot read ", path));
-  std::string content;
-  std::string buffer(64 << 10, '\0');
-  for (;;) {
-    const ssize_t count = read(file, buffer.data(), buffer.size());
-    if (count < 0) {
-      if (errno == EINTR) continue;
-      const int code = errno;
-      close(file);
-      return FileError(code, absl::StrCat("cannot read ", path));
-    }
-    if (count == 0) break;
-    content.append(buffer, 0, static_cast<size_t>(count));
-    if (static_cast<int64_t>(content.size()) > max_bytes) {
-      close(file);
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": larger than ", max_bytes, " bytes, the most that is allowed"));
-    }
-  }
-  close(file);
-  DropByteOrderMark(content);
-  return content;
 }
 
 }  // namespace kernelcast::cli

@@ -42,16 +42,6 @@ std::string FileNameFor(const std::string& name);
 // Returns the subfolders of `folder` that contain a problem.yaml, sorted by name.
 std::vector<std::string> ListProblems(const std::string& folder);
 
-[[nodiscard]] absl::Status MakeFolders(const std::string& folder);
-
-// Writes a temporary file in the same folder and renames it, so that readers never see a partial
-// file.
-[[nodiscard]] absl::Status WriteFileAtomically(const std::string& path, std::string_view content);
-
-// Returns a text without a byte order mark. NOT_FOUND, or INVALID_ARGUMENT if larger than
-// `max_bytes`.
-[[nodiscard]] absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes);
-
 }  // namespace kernelcast::cli
 
 #endif  // KERNELCAST_SERVICES_CLI_CORE_PATHS_H_

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
 #include "common/base/status.h"
 #include "common/domain/bins.h"
 #include "common/domain/text.h"
@@ -46,12 +47,6 @@ absl::Status Fill(const PredictionRow& row, const BinScheme& scheme, ForecastOut
   forecast.expected_log2_speedup =
       row.expected_log2_speedup.value_or(ExpectedLog2(scheme, forecast.bin_probabilities));
   return absl::OkStatus();
-}
-
-// Returns "" if the payload has no such text.
-std::string TextOf(const RowJson& payload, const char* field) {
-  const auto found = payload.find(field);
-  return found != payload.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 }  // namespace
@@ -145,7 +140,7 @@ absl::StatusOr<std::vector<NamedOutcome>> EventOutcomes(const std::vector<Search
     const auto speedup = event.payload.find("aggregated_speedup");
     if (event.event_kind == "evaluation_completed" && speedup != event.payload.end() &&
         speedup->is_number() && speedup->get<double>() > 0) {
-      speedups.emplace(TextOf(event.payload, "candidate_id"), speedup->get<double>());
+      speedups.emplace(StringAt(event.payload, "candidate_id"), speedup->get<double>());
     }
   }
   std::map<std::string, NamedOutcome> waiting;
@@ -154,10 +149,10 @@ absl::StatusOr<std::vector<NamedOutcome>> EventOutcomes(const std::vector<Search
   std::vector<NamedOutcome> outcomes;
   for (const SearchEventRow& event : events) {
     const RowJson& payload = event.payload;
-    const std::string candidate = TextOf(payload, "candidate_id");
+    const std::string candidate = StringAt(payload, "candidate_id");
     if (event.event_kind == "search_initialized") {
-      problem = TextOf(payload, "problem");
-      search = TextOf(payload, "search_id");
+      problem = StringAt(payload, "problem");
+      search = StringAt(payload, "search_id");
     } else if (event.event_kind == "forecast_completed" && !candidate.empty() &&
                payload.contains("bin_probabilities")) {
       RowJson row = payload;
@@ -179,13 +174,13 @@ absl::StatusOr<std::vector<NamedOutcome>> EventOutcomes(const std::vector<Search
                           SchemeOf(bin_scheme_id, prediction->bin_scheme_id));
       NamedOutcome named{{}, problem, prediction->surrogate_label, search};
       KC_RETURN_IF_ERROR(Fill(*prediction, *scheme, named.outcome));
-      named.outcome.forecast.baseline_candidate_id = TextOf(payload, "baseline_candidate_id");
+      named.outcome.forecast.baseline_candidate_id = StringAt(payload, "baseline_candidate_id");
       named.outcome.pool = absl::StrCat(problem, "\n", search);
       named.outcome.cluster = candidate;
       waiting.insert_or_assign(candidate, std::move(named));
     } else if (event.event_kind == "candidate_selected" &&
-               (TextOf(payload, "reason") == "audit" ||
-                TextOf(payload, "reason") == "no_forecast")) {
+               (StringAt(payload, "reason") == "audit" ||
+                StringAt(payload, "reason") == "no_forecast")) {
       const auto forecast = waiting.find(candidate);
       const RowJson propensity = payload.value("audit_propensity", RowJson(nullptr));
       if (forecast != waiting.end() && propensity.is_number() && propensity.get<double>() > 0) {

@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <ctime>
 
+#include "absl/time/time.h"
 #include "common/base/utf8.h"
 
 namespace kernelcast::cli {
@@ -152,13 +152,8 @@ std::string FormatBytes(double bytes) {
 
 std::string FormatUtc(int64_t wall_ns) {
   if (wall_ns == 0) return "";
-  const std::time_t seconds = static_cast<std::time_t>(wall_ns / 1'000'000'000);
-  std::tm parts{};
-  if (gmtime_r(&seconds, &parts) == nullptr) return "";
-  std::array<char, 64> buffer;
-  const size_t length =
-      std::strftime(buffer.data(), buffer.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);
-  return std::string(buffer.data(), length);
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixNanos(wall_ns),
+                          absl::UTCTimeZone());
 }
 
 std::string FormatAxes(const AxisValues& axes) {

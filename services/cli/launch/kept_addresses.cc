@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/bounded_json.h"
+#include "common/base/file.h"
 #include "services/cli/core/paths.h"
 
 namespace kernelcast::cli {
@@ -45,7 +46,7 @@ bool CanListen(int port) {
 }
 
 KeptAddresses::KeptAddresses(const std::string& state_dir) : path_(state_dir + "/ports.json") {
-  const absl::StatusOr<std::string> text = ReadFile(path_, 1 << 16);
+  const absl::StatusOr<std::string> text = ReadTextFile(path_, 1 << 16);
   if (!text.ok()) return;
   const nlohmann::json json = ParseBoundedJson(*text);
   if (!json.is_object()) return;

@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/bounded_json.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "services/cli/core/paths.h"
 #include "services/cli/core/text.h"
@@ -90,7 +91,7 @@ struct ReadyFile {
 
 // Returns nullopt until the service has written the file.
 std::optional<ReadyFile> ReadReadyFile(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path, 1 << 16);
+  const absl::StatusOr<std::string> text = ReadTextFile(path, 1 << 16);
   if (!text.ok()) return std::nullopt;
   const nlohmann::json json = ParseBoundedJson(*text);
   if (!json.is_object()) return std::nullopt;

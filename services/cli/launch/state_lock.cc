@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/bounded_json.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "services/cli/core/paths.h"
 
@@ -56,16 +57,8 @@ StateLock::~StateLock() { close(fd_); }
 
 absl::Status WriteServiceAddresses(const std::string& state_dir,
                                    const ServiceAddresses& addresses) {
-  const nlohmann::ordered_json json = {{"pid", addresses.supervisor},
-                                       {"orchestrator", addresses.orchestrator},
-                                       {"worker", addresses.worker},
-                                       {"forecaster", addresses.forecaster},
-                                       {"orchestrator_metrics", addresses.orchestrator_metrics},
-                                       {"worker_metrics", addresses.worker_metrics},
-                                       {"forecaster_metrics", addresses.forecaster_metrics},
-                                       {"orchestrator_status", addresses.orchestrator_status},
-                                       {"gateway", addresses.gateway},
-                                       {"gateway_metrics", addresses.gateway_metrics}};
+  nlohmann::ordered_json json = {{"pid", addresses.supervisor}};
+  for (const auto& [name, address] : kAddressFields) json[name] = addresses.*address;
   return WriteFileAtomically(AddressesPath(state_dir), json.dump() + "\n");
 }
 
@@ -74,28 +67,16 @@ void RemoveServiceAddresses(const std::string& state_dir) {
 }
 
 absl::StatusOr<ServiceAddresses> ReadServiceAddresses(const std::string& state_dir) {
-  KC_ASSIGN_OR_RETURN(const std::string text, ReadFile(AddressesPath(state_dir), 1 << 16));
+  KC_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(AddressesPath(state_dir), 1 << 16));
   const nlohmann::json json = ParseBoundedJson(text);
   if (!json.is_object()) {
     return absl::NotFoundError(absl::StrCat(AddressesPath(state_dir), " is damaged"));
   }
   ServiceAddresses addresses;
-  const auto text_of = [&](const char* key) {
-    const auto found = json.find(key);
-    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
-  };
   if (const auto pid = json.find("pid"); pid != json.end() && pid->is_number_integer()) {
     addresses.supervisor = pid->get<pid_t>();
   }
-  addresses.orchestrator = text_of("orchestrator");
-  addresses.worker = text_of("worker");
-  addresses.forecaster = text_of("forecaster");
-  addresses.orchestrator_metrics = text_of("orchestrator_metrics");
-  addresses.worker_metrics = text_of("worker_metrics");
-  addresses.forecaster_metrics = text_of("forecaster_metrics");
-  addresses.orchestrator_status = text_of("orchestrator_status");
-  addresses.gateway = text_of("gateway");
-  addresses.gateway_metrics = text_of("gateway_metrics");
+  for (const auto& [name, address] : kAddressFields) addresses.*address = StringAt(json, name);
   if (addresses.orchestrator.empty()) {
     return absl::NotFoundError(absl::StrCat(AddressesPath(state_dir), " names no orchestrator"));
   }

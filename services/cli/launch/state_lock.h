@@ -45,6 +45,23 @@ struct ServiceAddresses {
   std::string gateway_metrics;
 };
 
+// All addresses with their names in JSON.
+struct AddressField {
+  const char* name;
+  std::string ServiceAddresses::*address;
+};
+inline constexpr AddressField kAddressFields[] = {
+    {"orchestrator", &ServiceAddresses::orchestrator},
+    {"worker", &ServiceAddresses::worker},
+    {"forecaster", &ServiceAddresses::forecaster},
+    {"orchestrator_metrics", &ServiceAddresses::orchestrator_metrics},
+    {"worker_metrics", &ServiceAddresses::worker_metrics},
+    {"forecaster_metrics", &ServiceAddresses::forecaster_metrics},
+    {"orchestrator_status", &ServiceAddresses::orchestrator_status},
+    {"gateway", &ServiceAddresses::gateway},
+    {"gateway_metrics", &ServiceAddresses::gateway_metrics},
+};
+
 [[nodiscard]] absl::Status WriteServiceAddresses(const std::string& state_dir,
                                                  const ServiceAddresses& addresses);
 void RemoveServiceAddresses(const std::string& state_dir);

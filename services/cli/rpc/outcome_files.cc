@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/convert/finite_numbers.h"
+#include "common/convert/proto_json.h"
 #include "common/domain/measurement_check.h"
 #include "services/cli/core/text.h"
 #include "services/cli/report/analysis.h"
-#include "services/cli/rpc/proto_json.h"
 #include "services/cli/rpc/records.h"
 
 namespace kernelcast::cli {
@@ -157,22 +157,20 @@ absl::StatusOr<OutcomeFiles> ReadOutcomes(const std::vector<std::string>& files,
       result.labels.push_back({file, *own, std::move(counts)});
     }
     if (!events.empty()) {
-      absl::StatusOr<std::vector<NamedOutcome>> outcomes = EventOutcomes(events, bin_scheme_id);
-      if (!outcomes.ok()) {
-        return absl::Status(outcomes.status().code(),
-                            absl::StrCat(file, ": ", std::string(outcomes.status().message())));
-      }
+      KC_ASSIGN_OR_RETURN(
+          std::vector<NamedOutcome> outcomes,
+          WithPrefix(absl::StrCat(file, ": "), EventOutcomes(events, bin_scheme_id)));
       std::map<std::string, uint64_t> kinds;
       for (const SearchEventRow& event : events) ++kinds[event.event_kind];
       std::string note = absl::StrCat(file, ": ", Rows(events.size(), "event"));
       for (const auto& [kind, count] : kinds) {
         absl::StrAppend(&note, ", ", FormatCount(count), " ", kind);
       }
-      if (outcomes->empty()) {
+      if (outcomes.empty()) {
         note += "; no payload holds a forecast with bin_probabilities and what was measured";
       }
       result.notes.push_back(std::move(note));
-      std::move(outcomes->begin(), outcomes->end(), std::back_inserter(result.outcomes));
+      std::move(outcomes.begin(), outcomes.end(), std::back_inserter(result.outcomes));
     }
   }
   records.Outcomes(result);

@@ -7,18 +7,11 @@
 #include "common/base/gzip_file.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
-#include "common/convert/finite_numbers.h"
+#include "common/convert/proto_json.h"
 #include "services/cli/core/text.h"
-#include "services/cli/rpc/proto_json.h"
 
 namespace kernelcast::cli {
 namespace {
-
-absl::Status InRecord(const std::string& request_id, const absl::Status& status) {
-  if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat("evaluation ", request_id, ": ", std::string(status.message())));
-}
 
 std::string RejectionText(const v1::Rejection& rejection) {
   switch (rejection.cause_case()) {
@@ -73,40 +66,34 @@ absl::StatusOr<ReportCandidate> ReportCandidateFromProto(const v1::Evaluation& e
                                                          const v1::Candidate& candidate) {
   ReportCandidate row;
   row.request_id = evaluation.request_id();
+  const std::string where = absl::StrCat("evaluation ", row.request_id, ": ");
   if (candidate.ByteSizeLong() > 0) {
     v1::Candidate known = candidate;
     if (known.kind() == v1::CANDIDATE_KIND_UNSPECIFIED) {
       known.set_kind(v1::CANDIDATE_KIND_HOST_NATIVE);
     }
-    absl::StatusOr<Candidate> converted = FromProto(known);
-    if (!converted.ok()) return InRecord(row.request_id, converted.status());
-    row.candidate = *std::move(converted);
+    KC_ASSIGN_OR_RETURN(row.candidate, WithPrefix(where, FromProto(known)));
   }
   if (row.candidate.candidate_id.empty()) row.candidate.candidate_id = evaluation.candidate_id();
   if (evaluation.has_decision()) {
-    absl::StatusOr<Decision> decision = FromProto(evaluation.decision());
-    if (!decision.ok()) return InRecord(row.request_id, decision.status());
-    row.decision = *std::move(decision);
+    KC_ASSIGN_OR_RETURN(row.decision, WithPrefix(where, FromProto(evaluation.decision())));
   }
   if (evaluation.has_decided_on()) row.forecast = FromProto(evaluation.decided_on());
   switch (evaluation.result_case()) {
     case v1::Evaluation::kMeasured: {
-      absl::StatusOr<Measurement> measurement = FromProto(evaluation.measured());
-      if (!measurement.ok()) return InRecord(row.request_id, measurement.status());
-      row.measurement = *std::move(measurement);
+      KC_ASSIGN_OR_RETURN(row.measurement, WithPrefix(where, FromProto(evaluation.measured())));
       break;
     }
     case v1::Evaluation::kForecast: row.forecast = FromProto(evaluation.forecast()); break;
     case v1::Evaluation::kRejected:
       if (evaluation.rejected().has_compile_error()) {
-        absl::StatusOr<CompileError> error = FromProto(evaluation.rejected().compile_error());
-        if (!error.ok()) return InRecord(row.request_id, error.status());
-        row.compile_error = *std::move(error);
+        KC_ASSIGN_OR_RETURN(row.compile_error,
+                            WithPrefix(where, FromProto(evaluation.rejected().compile_error())));
       } else {
         row.rejection = RejectionText(evaluation.rejected());
       }
       break;
-    default: return InRecord(row.request_id, absl::InvalidArgumentError("holds no result"));
+    default: return WithPrefix(where, absl::InvalidArgumentError("holds no result"));
   }
   row.reused = evaluation.reused();
   row.unstable_seconds = Seconds(evaluation.unstable_device_time());
@@ -274,15 +261,10 @@ void UpdateProgress(const v1::Search& search, SearchProgress& progress) {
 
 absl::Status ReadRecords(const std::string& path,
                          const std::function<absl::Status(const v1::ExportRecord&)>& on_record) {
-  return ForEachGzipLine(path, [&](int64_t number, const std::string& line) -> absl::Status {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) return absl::OkStatus();
+  return ForEachGzipRecord(path, [&](const std::string& line) -> absl::Status {
     v1::ExportRecord record;
-    absl::Status status = ProtoFromJson(line, &record);
-    if (status.ok()) status = CheckFiniteNumbers(record);
-    if (status.ok()) status = on_record(record);
-    if (status.ok()) return status;
-    return absl::Status(status.code(),
-                        absl::StrCat(path, ":", number, ": ", std::string(status.message())));
+    KC_RETURN_IF_ERROR(RecordFromJson(line, &record));
+    return on_record(record);
   });
 }
 

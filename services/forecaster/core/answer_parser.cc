@@ -7,6 +7,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
+#include "common/base/strings.h"
 #include "common/base/utf8.h"
 #include "common/domain/text.h"
 #include "nlohmann/json.hpp"
@@ -80,20 +82,13 @@ ParsedAnswer Finish(const BinScheme& scheme, std::vector<double> probabilities, 
   return result;
 }
 
-std::string_view Trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  const size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
-}
-
 // A number, or a string that is exactly a number. NaN and infinities are rejected.
 std::optional<double> NumberOf(const json& value) {
   double number = 0;
   if (value.is_number()) {
     number = value.get<double>();
   } else if (value.is_string()) {
-    const std::string_view text = Trimmed(value.get_ref<const std::string&>());
+    const std::string_view text = Trim(value.get_ref<const std::string&>());
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   } else {
@@ -112,7 +107,7 @@ int NamedBin(const BinScheme& scheme, const json& object) {
                : -1;
   }
   if (found->is_string()) {
-    const std::string_view text = Trimmed(found->get_ref<const std::string&>());
+    const std::string_view text = Trim(found->get_ref<const std::string&>());
     for (int bin = 1; bin <= scheme.size(); ++bin) {
       if (text == scheme.name(bin)) return bin;
     }
@@ -121,10 +116,7 @@ int NamedBin(const BinScheme& scheme, const json& object) {
 }
 
 std::string TextOf(const json& object, const char* key) {
-  const auto found = object.find(key);
-  if (found == object.end() || !found->is_string()) return "";
-  const std::string_view text = found->get_ref<const std::string&>();
-  return std::string(TruncateUtf8(text, kMaxRationaleBytes));
+  return std::string(TruncateUtf8(StringAt(object, key), kMaxRationaleBytes));
 }
 
 bool SaysDefer(const json& object) {
@@ -231,7 +223,7 @@ const json* AnswerIn(const BinScheme& scheme, const json& object, std::string& t
 
 // The last answer in a text, or a fault.
 ParsedAnswer ParseText(const BinScheme& scheme, std::string_view text) {
-  text = Trimmed(text);
+  text = Trim(text);
   if (text.empty()) return Unparsable(AnswerFault::kEmpty, "the answer is empty");
   if (text.size() > kMaxAnswerBytes) {
     return Unparsable(AnswerFault::kTooLong,
@@ -327,7 +319,7 @@ ParsedAnswer ParseAnswer(const BinScheme& scheme, std::string_view answer) {
     return Unparsable(AnswerFault::kTooLong,
                       absl::StrCat("longer than ", kMaxAnswerBytes, " bytes"));
   }
-  if (Trimmed(answer).empty()) return Unparsable(AnswerFault::kEmpty, "not JSON");
+  if (IsBlank(answer)) return Unparsable(AnswerFault::kEmpty, "not JSON");
   // The library keeps the last of two equal keys. Here repeated keys are an error.
   std::set<std::string> keys;
   std::string repeated;
@@ -414,7 +406,7 @@ ParsedAnswer ParseReply(const BinScheme& scheme, const ModelReply& reply) {
     answer = ParseToolCalls(scheme, reply.tool_calls);
     // If the call is unusable, an answer in the content is used, except after calls of both tools.
     if (answer.status == ParseStatus::kUnparsable && answer.fault != AnswerFault::kBothTools &&
-        !Trimmed(reply.content).empty()) {
+        !IsBlank(reply.content)) {
       ParsedAnswer in_text = ParseText(scheme, reply.content);
       if (in_text.status != ParseStatus::kUnparsable) answer = std::move(in_text);
     }

@@ -7,15 +7,6 @@
 #include "common/base/utf8.h"
 
 namespace kernelcast::forecaster {
-namespace {
-
-absl::Status AtField(std::string_view field, const absl::Status& status) {
-  if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(std::string(field), ": ", status.message()));
-}
-
-}  // namespace
-
 std::string_view Name(FailureKind kind) {
   switch (kind) {
     case FailureKind::kCompileError: return "compile_error";
@@ -38,7 +29,7 @@ std::string_view OutcomeName(const Truth& truth) {
 
 absl::Status ValidateOptionalFacts(std::string_view field, const CompileFacts& facts) {
   if (facts.schema.empty() && facts.values.empty()) return absl::OkStatus();
-  return AtField(field, ValidateFacts(facts));
+  return WithPrefix(absl::StrCat(std::string(field), ": "), ValidateFacts(facts));
 }
 
 absl::Status ValidateDeviceModel(std::string_view field, std::string_view model) {
@@ -56,7 +47,7 @@ absl::Status ValidateLabel(const Label& label) {
     return absl::InvalidArgumentError(absl::StrCat("label_id: must have 1 to ", kMaxLabelIdBytes,
                                                    " bytes of UTF-8, has ", label.label_id.size()));
   }
-  KC_RETURN_IF_ERROR(AtField("candidate", ValidateCandidate(label.candidate)));
+  KC_RETURN_IF_ERROR(WithPrefix("candidate: ", ValidateCandidate(label.candidate)));
   KC_RETURN_IF_ERROR(ValidateOptionalFacts("facts", label.facts));
   KC_RETURN_IF_ERROR(ValidateOptionalFacts("reference_facts", label.reference_facts));
   if (const auto* speedup = std::get_if<Ratio>(&label.truth)) {

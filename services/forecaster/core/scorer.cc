@@ -13,8 +13,7 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 absl::Status ItemError(size_t index, std::string_view field, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat("items[", index, "].", std::string(field), ": ",
-                                                  status.message()));
+  return WithPrefix(absl::StrCat("items[", index, "].", std::string(field), ": "), status);
 }
 
 // Scores a binary event that happened and had forecast probability `p`.

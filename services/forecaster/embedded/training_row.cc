@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/fnv.h"
 #include "services/forecaster/core/failure_features.h"
 #include "services/forecaster/core/feature_schema.h"
 #include "services/forecaster/core/simulation_features.h"
@@ -74,9 +75,9 @@ bool HasOwnFeatures(const CandidateFeatures& features) {
 }
 
 std::string EvidenceId(const CandidateFeatures& features) {
-  // FNV-1a over words. A ranking forecasts thousands of candidates, so this must be fast.
-  uint64_t hash = 14695981039346656037u;
-  const auto add = [&hash](uint32_t word) { hash = (hash ^ word) * 1099511628211u; };
+  // A ranking forecasts thousands of candidates, so this must be fast.
+  uint64_t hash = kFnvBasis;
+  const auto add = [&hash](uint32_t word) { hash = FnvStep(hash, word); };
   add(static_cast<uint32_t>(features.template_index));
   add((features.is_recorded ? 1 : 0) + (features.has_findings ? 2 : 0) +
       (features.leaves_outputs_unwritten ? 4 : 0));

@@ -6,6 +6,7 @@
 #include "common/base/bounded_json.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
+#include "common/base/strings.h"
 #include "common/domain/text.h"
 #include "common/prompt/prompt_files.h"
 #include "services/forecaster/core/answer_parser.h"
@@ -95,7 +96,7 @@ absl::StatusOr<ForecastPrompt> ForecastPrompt::Parse(const std::string& where,
                                                      std::string_view system,
                                                      std::string_view user) {
   const auto at = [&where](const char* file, const absl::Status& status) {
-    return absl::Status(status.code(), absl::StrCat(where, file, ": ", status.message()));
+    return WithPrefix(absl::StrCat(where, file, ": "), status);
   };
   ForecastPrompt prompt;
   absl::StatusOr<Description> parsed = ParseDescription(description);
@@ -113,7 +114,7 @@ absl::StatusOr<ForecastPrompt> ForecastPrompt::Parse(const std::string& where,
   prompt.user_ = *std::move(user_template);
   const std::vector<std::string>& names = prompt.user_.names();
   if (std::ranges::count(names, "candidate") != 1 || names.back() != "candidate" ||
-      prompt.user_.tail().find_first_not_of(" \n") != std::string::npos) {
+      !IsBlank(prompt.user_.tail())) {
     return at("user.txt", absl::InvalidArgumentError("{{candidate}} must be in it once, and last"));
   }
 

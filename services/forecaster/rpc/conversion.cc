@@ -15,10 +15,6 @@ namespace {
 
 constexpr size_t kMaxRequestIdBytes = 256;
 
-absl::Status AtField(std::string_view field, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(std::string(field), ": ", status.message()));
-}
-
 absl::StatusOr<FailureKind> FromProto(v1::FailureLabel failure) {
   switch (failure) {
     case v1::FAILURE_LABEL_COMPILE_ERROR: return FailureKind::kCompileError;
@@ -33,11 +29,8 @@ absl::StatusOr<FailureKind> FromProto(v1::FailureLabel failure) {
 }
 
 absl::StatusOr<Candidate> ValidCandidate(const v1::Candidate& proto) {
-  absl::StatusOr<Candidate> candidate = kernelcast::FromProto(proto);
-  if (!candidate.ok()) return AtField("candidate", candidate.status());
-  if (const absl::Status status = ValidateCandidate(*candidate); !status.ok()) {
-    return AtField("candidate", status);
-  }
+  KC_ASSIGN_OR_RETURN(Candidate candidate, WithPrefix("candidate: ", kernelcast::FromProto(proto)));
+  KC_RETURN_IF_ERROR(WithPrefix("candidate: ", ValidateCandidate(candidate)));
   return candidate;
 }
 
@@ -111,11 +104,10 @@ absl::StatusOr<ForecastInput> FromProto(const v1::ForecastRequest& request) {
       return absl::InvalidArgumentError(
           "anchor: is not allowed with a baseline other than the reference");
     }
-    absl::StatusOr<AnchorKernel> anchor = kernelcast::FromProto(request.anchor());
-    if (!anchor.ok()) return AtField("anchor", anchor.status());
-    if (const absl::Status valid = ValidateCandidate(anchor->candidate); !valid.ok()) {
-      return AtField("anchor.candidate", valid);
-    }
+    absl::StatusOr<AnchorKernel> anchor =
+        WithPrefix("anchor: ", kernelcast::FromProto(request.anchor()));
+    KC_RETURN_IF_ERROR(anchor.status());
+    KC_RETURN_IF_ERROR(WithPrefix("anchor.candidate: ", ValidateCandidate(anchor->candidate)));
     KC_RETURN_IF_ERROR(ValidateOptionalFacts("anchor.facts", anchor->facts));
     const double speedup = anchor->speedup.value;
     if (!(speedup > 0) || !std::isfinite(speedup)) {

@@ -1,7 +1,5 @@
 #include "services/forecaster/rpc/forecast_records.h"
 
-#include <google/protobuf/util/json_util.h>
-
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -13,7 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
-#include "common/convert/finite_numbers.h"
+#include "common/convert/proto_json.h"
 #include "kernelcast/v1/forecaster.pb.h"
 #include "kernelcast/v1/orchestrator.pb.h"
 #include "nlohmann/json.hpp"
@@ -21,17 +19,9 @@
 namespace kernelcast::forecaster {
 namespace {
 
-absl::Status ParseJson(const std::string& line, google::protobuf::Message& message) {
-  google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;  // for files of later versions
-  const auto parsed = google::protobuf::util::JsonStringToMessage(line, &message, options);
-  if (parsed.ok()) return CheckFiniteNumbers(message);
-  return absl::InvalidArgumentError(parsed.ToString());
-}
-
 absl::StatusOr<RecordedForecast> FromRecord(const std::string& line) {
   v1::ForecastRecord message;
-  KC_RETURN_IF_ERROR(ParseJson(line, message));
+  KC_RETURN_IF_ERROR(RecordFromJson(line, &message));
   RecordedForecast record;
   record.problem_id = message.problem_id();
   record.target = message.target();
@@ -53,7 +43,7 @@ absl::StatusOr<RecordedForecast> FromRecord(const std::string& line) {
 // Empty if the decision was made without a forecast.
 absl::StatusOr<std::vector<RecordedForecast>> FromExport(const std::string& line) {
   v1::ExportRecord message;
-  KC_RETURN_IF_ERROR(ParseJson(line, message));
+  KC_RETURN_IF_ERROR(RecordFromJson(line, &message));
   const v1::Evaluation& evaluation = message.evaluation();
   if (!evaluation.has_decided_on() && !evaluation.has_forecast()) {
     return std::vector<RecordedForecast>();
@@ -113,20 +103,14 @@ absl::StatusOr<std::vector<RecordedForecast>> ReadForecastRecords(const std::str
   // An exported forecast has no request count; its position in the file is used instead.
   std::map<std::string, uint64_t> exported;
   std::vector<RecordedForecast> records;
-  KC_RETURN_IF_ERROR(
-      ForEachGzipLine(path, [&](int64_t number, const std::string& line) -> absl::Status {
-        if (line.find_first_not_of(" \t\r") == std::string::npos) return absl::OkStatus();
-        absl::StatusOr<std::vector<RecordedForecast>> read = FromLine(line);
-        if (!read.ok()) {
-          return absl::InvalidArgumentError(
-              absl::StrCat(path, ":", number, ": ", read.status().message()));
-        }
-        for (RecordedForecast& record : *read) {
-          if (record.time == 0) record.time = ++exported[NameOf(record)];
-          records.push_back(std::move(record));
-        }
-        return absl::OkStatus();
-      }));
+  KC_RETURN_IF_ERROR(ForEachGzipRecord(path, [&](const std::string& line) -> absl::Status {
+    KC_ASSIGN_OR_RETURN(std::vector<RecordedForecast> read, FromLine(line));
+    for (RecordedForecast& record : read) {
+      if (record.time == 0) record.time = ++exported[NameOf(record)];
+      records.push_back(std::move(record));
+    }
+    return absl::OkStatus();
+  }));
   return records;
 }
 
@@ -177,11 +161,7 @@ void ForecastRecorder::Record(const RecordedForecast& record) {
   // Answers may arrive in a different order than the requests.
   if (last.hash == hash && record.time > last.time) return;
   last = {std::move(hash), record.time};
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  std::string line;
-  if (!google::protobuf::util::MessageToJsonString(message, &line, options).ok()) return;
-  file_ << line << '\n' << std::flush;
+  file_ << ProtoToJson(message) << '\n' << std::flush;
   if (file_.good() || broken_) return;
   broken_ = true;
   Log(LogLevel::kError, "forecasts are no longer recorded", {{"file", path_}});

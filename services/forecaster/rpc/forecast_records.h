@@ -19,7 +19,7 @@ namespace kernelcast::forecaster {
 // Reads a file with one JSON object per line: a ForecastRecord, as written by ForecastRecorder, or
 // an ExportRecord, as written by `kernelcast export`. From the latter it takes the forecasts that
 // decisions were based on; other forecasts are not in them. The file may be compressed with gzip.
-// Errors as of ForEachGzipLine, and INVALID_ARGUMENT: "FILE:LINE: what is wrong".
+// Errors as of ForEachGzipRecord; INVALID_ARGUMENT: a line is wrong.
 [[nodiscard]] absl::StatusOr<std::vector<RecordedForecast>> ReadForecastRecords(
     const std::string& path);
 

@@ -326,12 +326,9 @@ grpc::ServerUnaryReactor* ForecasterService::Observe(grpc::CallbackServerContext
   std::vector<LabelToKeep> labels;
   labels.reserve(request->labels_size());
   for (int i = 0; i < request->labels_size(); ++i) {
-    absl::StatusOr<Label> label = FromProto(request->labels(i));
-    if (!label.ok()) {
-      return FinishNow(context,
-                       absl::Status(label.status().code(),
-                                    absl::StrCat("labels[", i, "].", label.status().message())));
-    }
+    absl::StatusOr<Label> label =
+        WithPrefix(absl::StrCat("labels[", i, "]."), FromProto(request->labels(i)));
+    if (!label.ok()) return FinishNow(context, label.status());
     labels.push_back({*std::move(label), request->labels(i).SerializeAsString()});
   }
   auto* call = new AsyncUnary<v1::ObserveReply>(context, response);
@@ -361,12 +358,8 @@ grpc::ServerUnaryReactor* ForecasterService::Score(grpc::CallbackServerContext* 
       std::vector<ScoreItem> items;
       items.reserve(copy.items_size());
       for (int i = 0; i < copy.items_size(); ++i) {
-        absl::StatusOr<ScoreItem> item = FromProto(copy.items(i));
-        if (!item.ok()) {
-          return absl::Status(item.status().code(),
-                              absl::StrCat("items[", i, "].", item.status().message()));
-        }
-        items.push_back(*std::move(item));
+        KC_ASSIGN_OR_RETURN(items.emplace_back(),
+                            WithPrefix(absl::StrCat("items[", i, "]."), FromProto(copy.items(i))));
       }
       KC_ASSIGN_OR_RETURN(const Scores scores,
                           forecaster::Score(*scheme, FromProto(copy.reward()), items));

@@ -1,7 +1,5 @@
 #include "services/forecaster/rpc/question_file.h"
 
-#include <google/protobuf/util/json_util.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <cstdio>
@@ -18,6 +16,7 @@
 #include "common/base/gzip_file.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
+#include "common/convert/proto_json.h"
 #include "services/forecaster/llm/request_shape.h"
 #include "services/forecaster/rpc/conversion.h"
 
@@ -58,19 +57,8 @@ class LineWriter {
   bool written_ = true;
 };
 
-absl::Status ReadMessage(const OrderedJson& json, google::protobuf::Message* message) {
-  google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;
-  const auto parsed = google::protobuf::util::JsonStringToMessage(json.dump(), message, options);
-  return parsed.ok() ? absl::OkStatus() : absl::InvalidArgumentError(parsed.ToString());
-}
-
 OrderedJson MessageJson(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  std::string text;
-  const auto printed = google::protobuf::util::MessageToJsonString(message, &text, options);
-  return printed.ok() ? ParseBoundedJson<OrderedJson>(text) : OrderedJson::object();
+  return ParseBoundedJson<OrderedJson>(ProtoToJson(message));
 }
 
 absl::StatusOr<std::string> TextOf(const OrderedJson& object, const char* field) {
@@ -157,7 +145,7 @@ absl::StatusOr<ForecastInput> InputOfPair(const OrderedJson& pair, const Problem
 
 absl::StatusOr<ForecastInput> InputOfRequest(const OrderedJson& json, const Problems& problems) {
   v1::ForecastRequest request;
-  KC_RETURN_IF_ERROR(ReadMessage(json, &request));
+  KC_RETURN_IF_ERROR(ProtoFromJson(json.dump(), &request));
   KC_ASSIGN_OR_RETURN(ForecastInput input, forecaster::FromProto(request));
   const auto found = problems.find(input.candidate.problem_id);
   if (found == problems.end()) {
@@ -174,7 +162,7 @@ absl::Status ReadLine(const std::string& text, Problems& problems,
   if (!line.is_object()) return absl::InvalidArgumentError("no JSON object");
   if (line.contains("problem")) {
     v1::Problem proto;
-    KC_RETURN_IF_ERROR(ReadMessage(line["problem"], &proto));
+    KC_RETURN_IF_ERROR(ProtoFromJson(line["problem"].dump(), &proto));
     KC_ASSIGN_OR_RETURN(Problem problem, ProblemFromProto(proto));
     const std::string id = problem.problem_id;
     problems[id] = std::make_shared<const ProblemContext>(std::move(problem));
@@ -208,13 +196,8 @@ OrderedJson AnswerLine(const std::string& id, const ForecastResult& result) {
 absl::StatusOr<std::vector<Question>> ReadQuestions(const std::string& path) {
   Problems problems;
   std::vector<Question> questions;
-  KC_RETURN_IF_ERROR(
-      ForEachGzipLine(path, [&](int64_t number, const std::string& line) -> absl::Status {
-        const absl::Status read = ReadLine(line, problems, questions);
-        if (read.ok()) return read;
-        return absl::Status(read.code(),
-                            absl::StrCat(path, ":", number, ": ", std::string(read.message())));
-      }));
+  KC_RETURN_IF_ERROR(ForEachGzipRecord(
+      path, [&](const std::string& line) { return ReadLine(line, problems, questions); }));
   return questions;
 }
 

@@ -1,20 +1,16 @@
 #include "services/forecaster/rpc/training_records.h"
 
-#include <google/protobuf/util/json_util.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <set>
-#include <sstream>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/gzip_file.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
-#include "common/convert/finite_numbers.h"
+#include "common/convert/proto_json.h"
 #include "common/domain/device_model.h"
 #include "kernelcast/v1/orchestrator.pb.h"
 
@@ -25,13 +21,7 @@ namespace fs = std::filesystem;
 
 absl::Status AddRecord(const std::string& line, MeasuredProblem& problem) {
   v1::ExportRecord record;
-  google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;  // for files of later versions
-  if (const auto parsed = google::protobuf::util::JsonStringToMessage(line, &record, options);
-      !parsed.ok()) {
-    return absl::InvalidArgumentError(parsed.ToString());
-  }
-  KC_RETURN_IF_ERROR(CheckFiniteNumbers(record));
+  KC_RETURN_IF_ERROR(RecordFromJson(line, &record));
   if (!record.evaluation().has_measured()) return absl::OkStatus();
   KC_ASSIGN_OR_RETURN(const Candidate candidate, kernelcast::FromProto(record.candidate()));
   if (problem.target.empty()) problem.target = candidate.target;
@@ -71,17 +61,8 @@ absl::StatusOr<MeasuredProblem> ReadMeasuredProblem(const std::string& path,
   KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(std::move(files)));
   measured.family = problem.family;
   measured.context = std::make_shared<const ProblemContext>(std::move(problem));
-  KC_ASSIGN_OR_RETURN(const std::string content, ReadGzipFile(path));
-  std::istringstream lines(content);
-  size_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    const absl::Status added = AddRecord(line, measured);
-    if (!added.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ":", number, ": ", std::string(added.message())));
-    }
-  }
+  KC_RETURN_IF_ERROR(
+      ForEachGzipRecord(path, [&](const std::string& line) { return AddRecord(line, measured); }));
   return measured;
 }
 
@@ -91,7 +72,7 @@ absl::StatusOr<std::vector<MeasuredProblem>> ReadMeasuredProblems(const std::str
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string path = entry.path().string();
-    if (absl::EndsWith(path, ".jsonl") || absl::EndsWith(path, ".jsonl.gz")) paths.insert(path);
+    if (IsRecordFile(path)) paths.insert(path);
   }
   if (error) return absl::NotFoundError(absl::StrCat(folder, ": ", error.message()));
   std::vector<MeasuredProblem> all;

@@ -9,21 +9,19 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
+#include "common/sqlite/exclusive_file.h"
 #include "kernelcast/v1/forecaster.pb.h"
 
 namespace kernelcast::forecaster {
 namespace {
 
-// "KcFa".
-constexpr int64_t kApplicationId = 0x4b634661;
-constexpr int64_t kSchemaVersion = 1;
 constexpr int64_t kHourNs = 3'600'000'000'000;
 // Overhead of a row besides content and key.
 constexpr int64_t kRowBytes = 64;
 // Share that is removed when the limit is exceeded.
 constexpr double kEvictedShare = 0.1;
 
-constexpr char kSchema[] = R"(
+constexpr char kAnswerSchema[] = R"(
   CREATE TABLE answers (
     ordinal INTEGER PRIMARY KEY,
     key TEXT NOT NULL UNIQUE,
@@ -34,6 +32,13 @@ constexpr char kSchema[] = R"(
   CREATE INDEX answers_by_use ON answers (used_hour, ordinal);
 )";
 
+constexpr sqlite::FileLayout kAnswerLayout = {
+    .application_id = 0x4b634661,  // "KcFa"
+    .version = 1,
+    .schema = kAnswerSchema,
+    .synchronous = "OFF",
+};
+
 int64_t Hour() { return Clock::Real().WallNs() / kHourNs; }
 
 void Complain(const char* what, const absl::Status& status) {
@@ -43,27 +48,6 @@ void Complain(const char* what, const absl::Status& status) {
 }  // namespace
 
 absl::Status ForecastCacheFile::Prepare() {
-  // Used by one process. A crash of the machine may lose the newest entries.
-  KC_RETURN_IF_ERROR(database_.Execute("PRAGMA locking_mode = EXCLUSIVE"));
-  KC_RETURN_IF_ERROR(database_.Execute("PRAGMA journal_mode = WAL"));
-  KC_RETURN_IF_ERROR(database_.Execute("PRAGMA synchronous = OFF"));
-  KC_RETURN_IF_ERROR(database_.Execute("BEGIN EXCLUSIVE; COMMIT"));
-  KC_ASSIGN_OR_RETURN(const int64_t tables,
-                      database_.QueryInteger("SELECT count(*) FROM sqlite_schema"));
-  KC_ASSIGN_OR_RETURN(const int64_t application_id,
-                      database_.QueryInteger("PRAGMA application_id"));
-  KC_ASSIGN_OR_RETURN(const int64_t version, database_.QueryInteger("PRAGMA user_version"));
-  if (tables == 0) {
-    KC_RETURN_IF_ERROR(database_.Execute(kSchema));
-    KC_RETURN_IF_ERROR(
-        database_.Execute(absl::StrCat("PRAGMA application_id = ", kApplicationId).c_str()));
-    KC_RETURN_IF_ERROR(
-        database_.Execute(absl::StrCat("PRAGMA user_version = ", kSchemaVersion).c_str()));
-  } else if (application_id != kApplicationId || version != kSchemaVersion) {
-    return absl::DataLossError(absl::StrCat(database_.path(), ": of another layout"));
-  }
-  KC_ASSIGN_OR_RETURN(const std::string check, database_.QueryText("PRAGMA quick_check(1)"));
-  if (check != "ok") return absl::DataLossError(absl::StrCat(database_.path(), ": ", check));
   KC_RETURN_IF_ERROR(
       find_.Prepare(database_, "SELECT ordinal, used_hour, content FROM answers WHERE key = ?"));
   KC_RETURN_IF_ERROR(
@@ -82,26 +66,20 @@ absl::Status ForecastCacheFile::Prepare() {
 
 absl::StatusOr<std::unique_ptr<ForecastCacheFile>> ForecastCacheFile::Open(
     const std::string& directory, int64_t max_bytes) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(directory, ": cannot be made: ", error.message()));
-  }
-  const std::string path = absl::StrCat(directory, "/", kFileName);
   for (bool again = false;; again = true) {
     auto cache = std::unique_ptr<ForecastCacheFile>(new ForecastCacheFile());
     cache->max_bytes_ = max_bytes;
-    absl::Status status = cache->database_.Open(path);
+    absl::Status status =
+        sqlite::OpenExclusively(directory, kFileName, kAnswerLayout, cache->database_);
     if (status.ok()) status = cache->Prepare();
     if (status.ok()) return cache;
-    if (absl::IsUnavailable(status)) {
-      return absl::UnavailableError(absl::StrCat(path, ": in use by another process"));
-    }
-    if (again || !absl::IsDataLoss(status)) return status;
+    if (again || (!absl::IsDataLoss(status) && !absl::IsFailedPrecondition(status))) return status;
     Complain("the cache of answers is recreated", status);
     cache.reset();
-    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path + suffix, error);
+    for (const char* suffix : {"", "-wal", "-shm"}) {
+      std::error_code ignored;
+      std::filesystem::remove(absl::StrCat(directory, "/", kFileName, suffix), ignored);
+    }
   }
 }
 

@@ -1,18 +1,11 @@
 #include "services/forecaster/store/label_store.h"
 
-#include <filesystem>
-#include <system_error>
-
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/sqlite/exclusive_file.h"
 
 namespace kernelcast::forecaster {
 namespace {
-
-// "KcFc".
-constexpr int64_t kLabelApplicationId = 0x4b634663;
-constexpr int64_t kLabelSchemaVersion = 2;
-constexpr int kBusyTimeoutMs = 2000;
 
 constexpr char kLabelSchema[] = R"(
   CREATE TABLE labels (
@@ -38,80 +31,26 @@ constexpr char kLabelSchema[] = R"(
   ) WITHOUT ROWID;
 )";
 
-// Upgrade from layout 1, whose labels had no device model.
-constexpr char kFromLayout1[] = R"(
+// Labels of layout 1 had no device model.
+constexpr char kLabelUpgrade[] = R"(
   ALTER TABLE labels ADD COLUMN device_model TEXT NOT NULL DEFAULT 'unknown';
   DROP INDEX labels_by_problem;
   CREATE INDEX labels_by_problem ON labels (problem_id, target, device_model);
 )";
 
-absl::Status Prepared(sqlite::Database& database) {
-  KC_ASSIGN_OR_RETURN(const int64_t application_id, database.QueryInteger("PRAGMA application_id"));
-  KC_ASSIGN_OR_RETURN(const int64_t version, database.QueryInteger("PRAGMA user_version"));
-  KC_ASSIGN_OR_RETURN(const int64_t tables,
-                      database.QueryInteger("SELECT count(*) FROM sqlite_schema"));
-  if (tables == 0 && application_id == 0) {
-    sqlite::Transaction transaction(database);
-    KC_RETURN_IF_ERROR(transaction.Begin());
-    KC_RETURN_IF_ERROR(database.Execute(kLabelSchema));
-    KC_RETURN_IF_ERROR(
-        database.Execute(absl::StrCat("PRAGMA application_id = ", kLabelApplicationId).c_str()));
-    KC_RETURN_IF_ERROR(
-        database.Execute(absl::StrCat("PRAGMA user_version = ", kLabelSchemaVersion).c_str()));
-    return transaction.Commit();
-  }
-  if (application_id != kLabelApplicationId) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(database.path(), ": a database, but not one of a forecaster"));
-  }
-  if (version == 1) {
-    sqlite::Transaction transaction(database);
-    KC_RETURN_IF_ERROR(transaction.Begin());
-    KC_RETURN_IF_ERROR(database.Execute(kFromLayout1));
-    KC_RETURN_IF_ERROR(
-        database.Execute(absl::StrCat("PRAGMA user_version = ", kLabelSchemaVersion).c_str()));
-    return transaction.Commit();
-  }
-  if (version != kLabelSchemaVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        database.path(), ": has layout ", version, ", this program knows ", kLabelSchemaVersion));
-  }
-  return absl::OkStatus();
-}
+constexpr sqlite::FileLayout kLabelLayout = {
+    .application_id = 0x4b634663,  // "KcFc"
+    .version = 2,
+    .schema = kLabelSchema,
+    .upgrade = kLabelUpgrade,
+};
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LabelStore>> LabelStore::Open(const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(directory, ": cannot be made: ", error.message()));
-  }
   auto store = std::unique_ptr<LabelStore>(new LabelStore());
   sqlite::Database& database = store->database_;
-  const std::string path = absl::StrCat(directory, "/", kFileName);
-  const auto open = [&]() -> absl::Status {
-    KC_RETURN_IF_ERROR(database.Open(path));
-    sqlite3_busy_timeout(database.get(), kBusyTimeoutMs);
-    // Exclusive before the first access, so that nobody else can access the file while it is open
-    // and no shared-memory file is needed.
-    KC_RETURN_IF_ERROR(database.Execute("PRAGMA locking_mode = EXCLUSIVE"));
-    KC_RETURN_IF_ERROR(database.Execute("PRAGMA journal_mode = WAL"));
-    KC_RETURN_IF_ERROR(database.Execute("PRAGMA synchronous = FULL"));
-    // Takes the lock even if nothing is written now.
-    KC_RETURN_IF_ERROR(database.Execute("BEGIN EXCLUSIVE; COMMIT"));
-    KC_ASSIGN_OR_RETURN(const std::string check, database.QueryText("PRAGMA quick_check(1)"));
-    if (check != "ok") return absl::DataLossError(absl::StrCat(path, ": damaged: ", check));
-    return Prepared(database);
-  };
-  if (const absl::Status status = open(); !status.ok()) {
-    if (absl::IsUnavailable(status)) {
-      return absl::UnavailableError(
-          absl::StrCat(path, ": in use by another process (", status.message(), ")"));
-    }
-    return status;
-  }
+  KC_RETURN_IF_ERROR(sqlite::OpenExclusively(directory, kFileName, kLabelLayout, database));
   KC_RETURN_IF_ERROR(store->append_label_.Prepare(
       database,
       "INSERT INTO labels (label_id, problem_id, target, device_model, content) "

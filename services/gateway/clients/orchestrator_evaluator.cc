@@ -130,14 +130,15 @@ bool OrchestratorEvaluator::healthy() const {
   return channel_->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY;
 }
 
-absl::Status OrchestratorEvaluator::PutProblem(const std::vector<ProblemFile>& files,
-                                               absl::Duration timeout) {
+absl::StatusOr<std::string> OrchestratorEvaluator::PutProblem(const std::vector<ProblemFile>& files,
+                                                              absl::Duration timeout) {
   grpc::ClientContext context;
   SetTimeout(context, timeout);
   context.set_wait_for_ready(true);
   v1::PutProblemReply reply;
   const grpc::Status status = stub_->PutProblem(&context, ProblemRequest(files), &reply);
-  return FromGrpc(status, context);
+  KC_RETURN_IF_ERROR(FromGrpc(status, context));
+  return reply.default_target();
 }
 
 void OrchestratorEvaluator::Evaluate(const std::string& request_id,

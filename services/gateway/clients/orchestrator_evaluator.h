@@ -57,9 +57,10 @@ class OrchestratorEvaluator final : public Evaluator {
   // Cancels all calls. Returns when no callback runs any more; some never run. Idempotent.
   void Stop();
 
-  // Puts a problem, and waits for the answer. For the start.
-  [[nodiscard]] absl::Status PutProblem(const std::vector<ProblemFile>& files,
-                                        absl::Duration timeout);
+  // Puts a problem, waits for the answer, and returns the target of candidates that name none. For
+  // the start.
+  [[nodiscard]] absl::StatusOr<std::string> PutProblem(const std::vector<ProblemFile>& files,
+                                                       absl::Duration timeout);
 
  private:
   struct Call {

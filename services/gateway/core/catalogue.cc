@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/file.h"
 #include "common/base/status.h"
+#include "common/base/strings.h"
 #include "common/domain/python_task.h"
 #include "common/domain/yaml_cursor.h"
 
@@ -25,8 +26,6 @@ constexpr size_t kMaxServed = 1000;
 constexpr size_t kMaxDeviceModels = 32;
 constexpr size_t kMaxText = 4096;
 constexpr int64_t kMaxEvaluations = 1'000'000'000;
-
-absl::string_view AsAbsl(std::string_view text) { return {text.data(), text.size()}; }
 
 // Names are parts of URLs.
 absl::Status CheckName(const std::string& name) {
@@ -42,12 +41,6 @@ absl::Status CheckName(const std::string& name) {
 absl::StatusOr<Problem> ReadProblemAt(const fs::path& place) {
   KC_ASSIGN_OR_RETURN(std::vector<ProblemFile> files, ReadProblemFolder(place.string()));
   return ParseProblem(std::move(files));
-}
-
-// The target of candidates by default.
-std::string DefaultTarget(const Problem& problem) {
-  return problem.targets.contains(kCpuTargetName) ? std::string(kCpuTargetName)
-                                                  : problem.targets.begin()->first;
 }
 
 absl::StatusOr<Problem> ReadProblem(const Cursor& at, const std::string& named,
@@ -89,11 +82,12 @@ absl::StatusOr<Served> ReadServed(const Cursor& at, const fs::path& beside,
   KC_ASSIGN_OR_RETURN(const std::string named, ReadText(at.At("problem"), kMaxText));
   KC_ASSIGN_OR_RETURN(served.problem, ReadProblem(at.At("problem"), named, beside, folders));
   served.target = DefaultTarget(served.problem);
-  if (at.Has("target")) {
+  served.names_target = at.Has("target");
+  if (served.names_target) {
     KC_ASSIGN_OR_RETURN(served.target, ReadText(at.At("target"), kMaxText));
   }
   if (!served.problem.targets.contains(served.target)) {
-    return Error(at.Has("target") ? at.At("target") : at,
+    return Error(served.names_target ? at.At("target") : at,
                  absl::StrCat(served.problem.name, " has no reference for '", served.target, "'"));
   }
   if (at.Has("device_models")) {
@@ -186,9 +180,14 @@ absl::StatusOr<Catalogue> Catalogue::ReadFolders(const std::vector<std::string>&
   return Catalogue(std::move(all), Site());
 }
 
+void Catalogue::SetDefaultTarget(size_t index, const std::string& target) {
+  Served& served = served_[index];
+  if (!served.names_target && served.problem.targets.contains(target)) served.target = target;
+}
+
 const Served* Catalogue::Find(std::string_view name) const {
   const auto found = std::find_if(served_.begin(), served_.end(), [name](const Served& served) {
-    return absl::EqualsIgnoreCase(served.name, AsAbsl(name));
+    return absl::EqualsIgnoreCase(served.name, AbslView(name));
   });
   return found == served_.end() ? nullptr : &*found;
 }
@@ -205,7 +204,7 @@ absl::StatusOr<Candidate> MakeCandidate(const Problem& problem, const std::strin
   if (problem.task.has_value() && language != Language::kPython) {
     return absl::InvalidArgumentError(
         absl::StrCat(problem.name, " is a task in Python: its candidates are Python that defines ",
-                     AsAbsl(CandidateName(problem.task->format))));
+                     AbslView(CandidateName(problem.task->format))));
   }
   if (!problem.task.has_value() && language != Language::kNative) {
     return absl::InvalidArgumentError(

@@ -27,6 +27,7 @@ struct Served {
   std::string description;
   Problem problem;
   std::string target;
+  bool names_target = false;  // false: the target is the default one
   // Where it may be measured, the default first. Empty: the orchestrator chooses.
   std::vector<std::string> device_models;
   // Different candidates that GEPA's clients may evaluate. Empty: any number.
@@ -37,7 +38,7 @@ struct Served {
   }
 };
 
-// What a gateway serves. Immutable.
+// What a gateway serves. Constant once it serves.
 class Catalogue {
  public:
   Catalogue(std::vector<Served> served, Site own_references);
@@ -55,6 +56,9 @@ class Catalogue {
       const std::vector<std::string>& problem_folders);
 
   const std::vector<Served>& served() const { return served_; }
+  // Replaces the target of a problem of the catalogue for which none is named. Nothing happens if
+  // the problem has no such target.
+  void SetDefaultTarget(size_t index, const std::string& target);
   // By name, without regard to upper and lower case. Null: not served.
   const Served* Find(std::string_view name) const;
   // The files of a served problem. Null: not served.

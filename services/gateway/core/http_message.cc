@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/base/bounded_json.h"
 #include "common/base/status.h"
+#include "common/base/strings.h"
 
 namespace kernelcast::gateway {
 namespace {
@@ -18,8 +19,6 @@ using nlohmann::json;
 
 constexpr size_t kMaxParts = 64;
 constexpr std::string_view kBasic = "Basic ";
-
-absl::string_view Abseil(std::string_view text) { return {text.data(), text.size()}; }
 
 int HexDigit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -45,11 +44,11 @@ absl::StatusOr<std::string> PercentDecoded(std::string_view text, bool plus_is_s
 
 // The value of a parameter of a header, as in `form-data; name="file"`. Empty: there is none.
 std::string Parameter(std::string_view header, std::string_view name) {
-  for (absl::string_view part : absl::StrSplit(Abseil(header), ';')) {
+  for (absl::string_view part : absl::StrSplit(AbslView(header), ';')) {
     part = absl::StripAsciiWhitespace(part);
     const size_t equals = part.find('=');
     if (equals == absl::string_view::npos ||
-        !absl::EqualsIgnoreCase(part.substr(0, equals), Abseil(name))) {
+        !absl::EqualsIgnoreCase(part.substr(0, equals), AbslView(name))) {
       continue;
     }
     absl::string_view value = part.substr(equals + 1);
@@ -63,7 +62,7 @@ std::string Parameter(std::string_view header, std::string_view name) {
 
 // The header `content-disposition` of a part's head.
 std::string Disposition(std::string_view head) {
-  for (const absl::string_view line : absl::StrSplit(Abseil(head), "\r\n")) {
+  for (const absl::string_view line : absl::StrSplit(AbslView(head), "\r\n")) {
     if (absl::StartsWithIgnoreCase(line, "content-disposition:")) {
       return std::string(line.substr(line.find(':') + 1));
     }
@@ -80,10 +79,10 @@ absl::Status Expected(const std::string& field, const char* what) {
 absl::Status ParseTarget(std::string_view target, HttpRequest& request) {
   const size_t mark = target.find('?');
   const std::vector<absl::string_view> segments =
-      absl::StrSplit(Abseil(target.substr(0, mark)), '/', absl::SkipEmpty());
+      absl::StrSplit(AbslView(target.substr(0, mark)), '/', absl::SkipEmpty());
   std::vector<absl::string_view> parameters;
   if (mark != std::string_view::npos) {
-    parameters = absl::StrSplit(Abseil(target.substr(mark + 1)), '&', absl::SkipEmpty());
+    parameters = absl::StrSplit(AbslView(target.substr(mark + 1)), '&', absl::SkipEmpty());
   }
   if (segments.size() > kMaxParts || parameters.size() > kMaxParts) {
     return absl::InvalidArgumentError("the URL has too many parts");
@@ -103,12 +102,12 @@ absl::Status ParseTarget(std::string_view target, HttpRequest& request) {
 }
 
 std::string BearerFromHeader(std::string_view authorization) {
-  if (!absl::StartsWithIgnoreCase(Abseil(authorization), Abseil(kBasic))) {
+  if (!absl::StartsWithIgnoreCase(AbslView(authorization), AbslView(kBasic))) {
     return std::string(authorization);
   }
   std::string decoded;
   const absl::string_view encoded =
-      absl::StripAsciiWhitespace(Abseil(authorization.substr(kBasic.size())));
+      absl::StripAsciiWhitespace(AbslView(authorization.substr(kBasic.size())));
   if (!absl::Base64Unescape(encoded, &decoded)) return std::string(authorization);
   const size_t colon = decoded.find(':');
   if (colon == std::string::npos) return std::string(authorization);
@@ -118,7 +117,7 @@ std::string BearerFromHeader(std::string_view authorization) {
 absl::StatusOr<UploadedFile> FindUpload(std::string_view content_type, std::string_view body,
                                         std::string_view name) {
   const std::string boundary = Parameter(content_type, "boundary");
-  if (!absl::StartsWithIgnoreCase(Abseil(content_type), "multipart/form-data") ||
+  if (!absl::StartsWithIgnoreCase(AbslView(content_type), "multipart/form-data") ||
       boundary.empty()) {
     return absl::InvalidArgumentError("expected multipart/form-data with a boundary");
   }
@@ -140,7 +139,7 @@ absl::StatusOr<UploadedFile> FindUpload(std::string_view content_type, std::stri
     at = end + 2;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("the form has no complete part '", Abseil(name), "'"));
+      absl::StrCat("the form has no complete part '", AbslView(name), "'"));
 }
 
 absl::StatusOr<json> ParseJsonBody(const HttpRequest& request) {

@@ -1,22 +1,17 @@
 #include "services/gateway/store/task_file.h"
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/bounded_json.h"
 #include "common/base/status.h"
+#include "common/sqlite/exclusive_file.h"
 
 namespace kernelcast::gateway {
 namespace {
 
 using nlohmann::json;
-
-// "KcGw".
-constexpr int64_t kGatewayApplicationId = 0x4b634777;
-constexpr int64_t kGatewaySchemaVersion = 1;
 
 constexpr char kGatewaySchema[] = R"(
   CREATE TABLE tasks (
@@ -37,6 +32,14 @@ constexpr char kGatewaySchema[] = R"(
     PRIMARY KEY (dialect, name)
   );
 )";
+
+constexpr sqlite::FileLayout kGatewayLayout = {
+    .application_id = 0x4b634777,  // "KcGw"
+    .version = 1,
+    .schema = kGatewaySchema,
+    .synchronous = "NORMAL",
+    .check = false,
+};
 
 std::string Encode(const Submission& submission) {
   const Candidate& candidate = submission.candidate;
@@ -82,44 +85,16 @@ absl::Status Decode(std::string_view content, Submission& submission) {
 
 absl::StatusOr<std::unique_ptr<TaskFile>> TaskFile::Open(const std::string& directory,
                                                          int64_t max_bytes) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(directory, ": cannot be made: ", error.message()));
-  }
-  const std::string path = absl::StrCat(directory, "/", kFileName);
   auto file = std::unique_ptr<TaskFile>(new TaskFile());
   file->max_bytes_ = max_bytes;
   const std::lock_guard lock(file->mutex_);
-  absl::Status status = file->database_.Open(path);
-  if (status.ok()) status = file->Prepare();
-  if (absl::IsUnavailable(status)) {
-    return absl::UnavailableError(absl::StrCat(path, ": in use by another process"));
-  }
-  if (!status.ok()) return status;
+  KC_RETURN_IF_ERROR(
+      sqlite::OpenExclusively(directory, kFileName, kGatewayLayout, file->database_));
+  KC_RETURN_IF_ERROR(file->Prepare());
   return file;
 }
 
 absl::Status TaskFile::Prepare() {
-  KC_RETURN_IF_ERROR(database_.Execute("PRAGMA locking_mode = EXCLUSIVE"));
-  KC_RETURN_IF_ERROR(database_.Execute("PRAGMA journal_mode = WAL"));
-  KC_RETURN_IF_ERROR(database_.Execute("PRAGMA synchronous = NORMAL"));
-  KC_RETURN_IF_ERROR(database_.Execute("BEGIN EXCLUSIVE; COMMIT"));
-  KC_ASSIGN_OR_RETURN(const int64_t tables,
-                      database_.QueryInteger("SELECT count(*) FROM sqlite_schema"));
-  KC_ASSIGN_OR_RETURN(const int64_t application_id,
-                      database_.QueryInteger("PRAGMA application_id"));
-  KC_ASSIGN_OR_RETURN(const int64_t version, database_.QueryInteger("PRAGMA user_version"));
-  if (tables == 0) {
-    KC_RETURN_IF_ERROR(database_.Execute(kGatewaySchema));
-    KC_RETURN_IF_ERROR(
-        database_.Execute(absl::StrCat("PRAGMA application_id = ", kGatewayApplicationId).c_str()));
-    KC_RETURN_IF_ERROR(
-        database_.Execute(absl::StrCat("PRAGMA user_version = ", kGatewaySchemaVersion).c_str()));
-  } else if (application_id != kGatewayApplicationId || version != kGatewaySchemaVersion) {
-    return absl::DataLossError(absl::StrCat(database_.path(), ": of another layout"));
-  }
   KC_RETURN_IF_ERROR(find_.Prepare(
       database_, "SELECT dialect, owner, name, created_ns, content FROM tasks WHERE task_id = ?"));
   KC_RETURN_IF_ERROR(

@@ -20,7 +20,7 @@ class TaskFile final : public TaskArchive {
   static constexpr char kFileName[] = "gateway.db";
 
   // Creates folder and file if they are missing. UNAVAILABLE: another process has the file open.
-  // DATA_LOSS: the file is damaged or has another layout.
+  // DATA_LOSS: it is damaged. FAILED_PRECONDITION: it has another layout.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<TaskFile>> Open(const std::string& directory,
                                                                       int64_t max_bytes);
 

@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/host_and_port.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 
@@ -22,12 +23,7 @@ namespace {
 constexpr std::chrono::seconds kPatience{2};
 constexpr std::string_view kDnsScheme = "dns:";
 
-struct DnsName {
-  std::string host;
-  int port = 0;
-};
-
-absl::StatusOr<DnsName> ParseDnsName(const std::string& address) {
+absl::StatusOr<HostAndPort> ParseDnsName(const std::string& address) {
   const auto bad = [&address](const char* what) {
     return absl::InvalidArgumentError(absl::StrCat("address '", address, "' ", what));
   };
@@ -38,16 +34,9 @@ absl::StatusOr<DnsName> ParseDnsName(const std::string& address) {
       return bad("names a DNS server, which is not supported");
     rest.remove_prefix(1);
   }
-  const size_t colon = rest.rfind(':');
-  DnsName name;
-  if (colon == std::string_view::npos || colon == 0 ||
-      !absl::SimpleAtoi(absl::string_view(rest.data() + colon + 1, rest.size() - colon - 1),
-                        &name.port) ||
-      name.port <= 0 || name.port > 65535) {
-    return bad("is not dns:///NAME:PORT");
-  }
-  name.host = rest.substr(0, colon);
-  return name;
+  std::optional<HostAndPort> name = SplitHostAndPort(rest);
+  if (!name.has_value() || name->port == 0) return bad("is not dns:///NAME:PORT");
+  return *std::move(name);
 }
 
 std::string Join(const std::string& ip, int port) {
@@ -83,7 +72,7 @@ absl::StatusOr<std::vector<std::string>> LookUpHost(const std::string& host) {
 struct AddressWatch::Shared {
   struct Name {
     std::string authority;
-    DnsName name;
+    HostAndPort name;
     std::vector<PeerAddress> peers;
     bool asked = false;   // another look-up was requested
     bool failed = false;  // the last look-up failed, and that has been logged
@@ -176,7 +165,7 @@ void AddressWatch::LookAgain() {
 void AddressWatch::Follow(const std::shared_ptr<Shared>& shared, size_t index) {
   const auto wait = [](absl::Duration duration) { return absl::ToChronoNanoseconds(duration); };
   std::unique_lock lock(shared->mutex);
-  const DnsName name = shared->names[index].name;
+  const HostAndPort name = shared->names[index].name;
   while (!shared->stopping) {
     shared->names[index].asked = false;
     lock.unlock();

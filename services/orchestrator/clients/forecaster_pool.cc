@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "common/base/fnv.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
 #include "common/convert/convert_anchor.h"
@@ -15,14 +16,6 @@ namespace {
 // Smaller differences are not significant, because descriptions are seconds old.
 constexpr uint64_t kFewLabels = 64;
 
-// FNV-1a with a final mix that spreads differences in a few bits.
-uint64_t Hash(std::string_view text, uint64_t hash = 0xcbf29ce484222325) {
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  }
-  return hash;
-}
-
 const ForecasterPeer& AsForecaster(const Peer& peer) {
   return static_cast<const ForecasterPeer&>(peer);
 }
@@ -31,7 +24,8 @@ ForecasterPeer& AsForecaster(Peer& peer) { return static_cast<ForecasterPeer&>(p
 }  // namespace
 
 uint64_t RendezvousWeight(std::string_view key, std::string_view peer) {
-  uint64_t hash = Hash(peer, Hash("/", Hash(key)));
+  uint64_t hash = FnvHash(peer, FnvHash("/", FnvHash(key)));
+  // Spreads differences in a few bits.
   hash = (hash ^ (hash >> 33)) * 0xff51afd7ed558ccd;
   hash = (hash ^ (hash >> 33)) * 0xc4ceb9fe1a85ec53;
   return hash ^ (hash >> 33);

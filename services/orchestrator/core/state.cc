@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/status.h"
+#include "common/base/strings.h"
 #include "services/orchestrator/core/decision_order.h"
 #include "services/orchestrator/core/novelty.h"
 #include "services/orchestrator/core/search_budget.h"
@@ -123,7 +124,7 @@ std::vector<std::string> State::EvaluationIds() const {
 }
 
 const Evaluation* State::FindEvaluation(std::string_view request_id) const {
-  const auto found = evaluations_.find(absl::string_view(request_id.data(), request_id.size()));
+  const auto found = evaluations_.find(AbslView(request_id));
   return found == evaluations_.end() ? nullptr : &found->second;
 }
 

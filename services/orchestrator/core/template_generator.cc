@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/split_mix.h"
 #include "services/orchestrator/core/draws.h"
 
 namespace kernelcast::orchestrator {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/bounded_json.h"
+#include "common/base/strings.h"
 #include "common/base/utf8.h"
 #include "common/domain/candidate_json.h"
 #include "common/domain/text.h"
@@ -45,17 +46,7 @@ constexpr std::pair<const char*, const char*> kLaunchSynonyms[] = {
 constexpr const char* kLaunchKeys[] = {"kernel",    "grid",   "block", "shared_memory_bytes",
                                        "arguments", "cluster"};
 
-bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
-std::string_view Trim(std::string_view text) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())) != 0) {
-    text.remove_prefix(1);
-  }
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) {
-    text.remove_suffix(1);
-  }
-  return text;
-}
+bool IsIndent(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 template <class Words>
 bool IsOneOf(std::string_view word, const Words& words) {
@@ -112,7 +103,7 @@ struct Fence {
 // The fence on this line, opening or closing.
 std::optional<Fence> FenceOf(std::string_view line) {
   Fence fence;
-  while (fence.indent < line.size() && IsBlank(line[fence.indent])) ++fence.indent;
+  while (fence.indent < line.size() && IsIndent(line[fence.indent])) ++fence.indent;
   size_t at = fence.indent;
   if (at == line.size() || (line[at] != '`' && line[at] != '~')) return std::nullopt;
   fence.mark = line[at];
@@ -142,21 +133,21 @@ std::vector<Block> ReadBlocks(std::string_view text) {
         block.at = at;
         ReadInfo(fence->info, block);
         if (block.file.empty()) block.file = NameOnLine(last_line);
-      } else if (!Trim(line).empty()) {
+      } else if (!IsBlank(line)) {
         last_line = line;
       }
       continue;
     }
     Block& block = blocks.back();
     if (fence.has_value() && fence->mark == open->mark && fence->count >= open->count &&
-        Trim(fence->info).empty()) {
+        IsBlank(fence->info)) {
       block.closed = true;
       open.reset();
       last_line = {};
       continue;
     }
     size_t indent = 0;
-    while (indent < open->indent && indent < line.size() && IsBlank(line[indent])) ++indent;
+    while (indent < open->indent && indent < line.size() && IsIndent(line[indent])) ++indent;
     block.text.append(line.substr(indent)).push_back('\n');
   }
   return blocks;
@@ -349,7 +340,7 @@ class Reader {
     }
     const Block* main = nullptr;
     for (const Block& block : blocks_) {
-      if (!IsCode(block) || Trim(block.text).empty()) continue;
+      if (!IsCode(block) || IsBlank(block.text)) continue;
       if (edits_.any() && ReadEditBlocks(block.text).any()) continue;
       if (!block.closed && cut_off_) {
         cut_code_ = true;

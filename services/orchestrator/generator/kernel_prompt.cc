@@ -273,7 +273,7 @@ PromptTemplate::Values UserValues(const GenerationQuery& query, const KernelSite
 absl::StatusOr<KernelPrompt> KernelPrompt::Parse(const std::string& where,
                                                  const PromptFiles& files) {
   const auto at = [&where](const std::string& file, const absl::Status& status) {
-    return absl::Status(status.code(), absl::StrCat(where, file, ": ", status.message()));
+    return WithPrefix(absl::StrCat(where, file, ": "), status);
   };
   KernelPrompt prompt;
   absl::StatusOr<std::string> version = ParseVersion(files.Text("prompt.json"));

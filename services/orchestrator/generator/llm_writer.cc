@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/base/strings.h"
 #include "common/base/utf8.h"
 #include "common/domain/problem.h"
 
@@ -32,7 +33,7 @@ constexpr std::string_view kSetAside =
 
 // Some servers report the whole answer as reasoning.
 const std::string& TextOf(const llm::ChatAnswer& answer) {
-  const bool silent = answer.content.find_first_not_of(" \n\r\t") == std::string::npos;
+  const bool silent = IsBlank(answer.content);
   return silent ? answer.reasoning : answer.content;
 }
 

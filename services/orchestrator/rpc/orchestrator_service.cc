@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
+#include "common/convert/default_target.h"
 #include "common/rpc/batch_stream.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_writer.h"
@@ -190,6 +191,9 @@ grpc::ServerUnaryReactor* OrchestratorService::PutProblem(grpc::CallbackServerCo
     }
     v1::PutProblemReply put;
     *put.mutable_definition() = ToProto(*problem);
+    std::vector<v1::WorkerDescription> workers;
+    for (WorkerView& view : workers_->View()) workers.push_back(std::move(view.description));
+    SetDefaultTarget(*problem, workers, put);
     engines_->PutProblem(*std::move(problem),
                          [reply, put = std::move(put)](const absl::Status& stored) {
                            stored.ok() ? reply.Send(put) : reply.Fail(stored);

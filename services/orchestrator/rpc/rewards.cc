@@ -104,9 +104,8 @@ absl::StatusOr<KernelRewardSpec> FromProto(const v1::KernelRewardSpec& proto) {
   spec.correctness = proto.correctness();
   for (const auto& [rule, penalty] : proto.penalties()) spec.penalties.emplace(rule, penalty);
   spec.accept_forecasts = proto.accept_forecasts();
-  const absl::Status valid = ValidateRewardSpec(spec);
-  if (valid.ok()) return spec;
-  return absl::Status(valid.code(), absl::StrCat("reward.", std::string(valid.message())));
+  KC_RETURN_IF_ERROR(WithPrefix("reward.", ValidateRewardSpec(spec)));
+  return spec;
 }
 
 void AddRewards(const KernelRewardSpec& spec, v1::EvaluateReply& reply) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/strings.h"
 #include "common/base/utf8.h"
 #include "common/base/version.h"
 #include "common/domain/decision.h"
@@ -261,7 +262,7 @@ std::string DecisionsByTarget(const StatusView& view) {
     std::vector<std::string> reasons;
     for (const auto& [reason, count] : decisions) {
       const std::string_view name = Name(reason);
-      reasons.push_back(absl::StrCat(absl::string_view(name.data(), name.size()), "&nbsp;", count));
+      reasons.push_back(absl::StrCat(AbslView(name), "&nbsp;", count));
     }
     table.Row({EscapedForPage(target), absl::StrCat(total), Bar(routes),
                Share(CountOf(routes, Route::kDeferred), candidates),

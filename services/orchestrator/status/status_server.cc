@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/host_and_port.h"
+#include "common/base/strings.h"
 #include "services/orchestrator/status/status_page.h"
 
 namespace kernelcast::orchestrator {
@@ -137,11 +138,9 @@ class StatusServer::Impl {
 
   static void Answer(mg_connection* connection, bool head, std::string_view status,
                      std::string_view type, std::string_view body, std::string_view headers = {}) {
-    std::string answer =
-        absl::StrCat("HTTP/1.1 ", absl::string_view(status.data(), status.size()),
-                     "\r\nContent-Type: ", absl::string_view(type.data(), type.size()),
-                     "\r\nContent-Length: ", body.size(), "\r\n", kSecurityHeaders,
-                     absl::string_view(headers.data(), headers.size()), "\r\n");
+    std::string answer = absl::StrCat(
+        "HTTP/1.1 ", AbslView(status), "\r\nContent-Type: ", AbslView(type),
+        "\r\nContent-Length: ", body.size(), "\r\n", kSecurityHeaders, AbslView(headers), "\r\n");
     if (!head) answer.append(body);
     mg_write(connection, answer.data(), answer.size());
   }

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <numbers>
 
+#include "common/base/split_mix.h"
+
 namespace kernelcast::worker {
 
 // xoshiro256** seeded through splitmix64. The same seed gives the same values on every machine.
@@ -14,13 +16,7 @@ namespace kernelcast::worker {
 class Random {
  public:
   explicit Random(uint64_t seed) {
-    for (uint64_t& word : state_) {
-      seed += 0x9e3779b97f4a7c15u;
-      uint64_t z = seed;
-      z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-      z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-      word = z ^ (z >> 31);
-    }
+    for (uint64_t& word : state_) word = SplitMix64(seed);
   }
 
   uint64_t Next() {

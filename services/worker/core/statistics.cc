@@ -14,37 +14,7 @@ constexpr size_t kValuesPerOutlier = 64;
 // Time that the first of several calls may take to wake a process.
 constexpr double kWakingNs = 200'000;
 
-// Reorders `values`.
-double MedianInPlace(std::vector<double>& values) {
-  const size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle), values.end());
-  const double upper = values[middle];
-  if (values.size() % 2 == 1) {
-    return upper;
-  }
-  return 0.5 * (upper +
-                *std::max_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle)));
-}
-
 }  // namespace
-
-double Quantile(std::span<const double> values, double q) {
-  std::vector<double> sorted(values.begin(), values.end());
-  std::sort(sorted.begin(), sorted.end());
-  const double position = q * static_cast<double>(sorted.size() - 1);
-  const auto low = static_cast<size_t>(position);
-  const size_t high = std::min(low + 1, sorted.size() - 1);
-  return sorted[low] + (position - static_cast<double>(low)) * (sorted[high] - sorted[low]);
-}
-
-double Median(std::span<const double> values) {
-  std::vector<double> copy(values.begin(), values.end());
-  return MedianInPlace(copy);
-}
-
-double Mean(std::span<const double> values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
 
 double TrimmedMean(std::span<const double> values) {
   std::vector<double> kept(values.begin(), values.end());

@@ -6,18 +6,19 @@
 #include <span>
 #include <vector>
 
+#include "common/base/statistics.h"
 #include "common/domain/measurement.h"
 
 namespace kernelcast::worker {
 
 // All functions are deterministic; bootstraps use a fixed seed.
 
-// Linear interpolation between order statistics; q is in [0, 1]. `values` must not be empty, here
-// and below.
-double Quantile(std::span<const double> values, double q);
-double Median(std::span<const double> values);
-double Mean(std::span<const double> values);
-// Mean without the largest value of every 64: the times of a block are averaged like this.
+using kernelcast::Mean;
+using kernelcast::Median;
+using kernelcast::Quantile;
+
+// Mean without the largest value of every 64: the times of a block are averaged like this. `values`
+// must not be empty, here and below.
 double TrimmedMean(std::span<const double> values);
 
 // Times are in nanoseconds. The statistics of an empty list are zero.

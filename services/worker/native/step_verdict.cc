@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/base/strings.h"
 #include "common/base/utf8.h"
 
 namespace kernelcast::worker {
@@ -92,8 +93,7 @@ bool HasFatalDiagnostic(std::string_view log) {
       HasAtLine(log, ": sorry, unimplemented: ") || HasAtLine(log, ": catastrophic error: ")) {
     return true;
   }
-  for (const absl::string_view line :
-       absl::StrSplit(absl::string_view(log.data(), log.size()), '\n')) {
+  for (const absl::string_view line : absl::StrSplit(AbslView(log), '\n')) {
     // GCC's compiler proper. What its driver says is about programs.
     if (absl::StartsWith(line, "cc1plus: error: ") ||
         absl::StartsWith(line, "cc1plus: fatal error: ")) {

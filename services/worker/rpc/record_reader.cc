@@ -1,14 +1,11 @@
 #include "services/worker/rpc/record_reader.h"
 
-#include <google/protobuf/util/json_util.h>
-
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/gzip_file.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
-#include "common/convert/finite_numbers.h"
+#include "common/convert/proto_json.h"
 #include "kernelcast/v1/orchestrator.pb.h"
 
 namespace kernelcast::worker {
@@ -16,13 +13,7 @@ namespace {
 
 absl::StatusOr<ReplayRecord> FromLine(const std::string& line) {
   v1::ExportRecord message;
-  google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;  // a later version may have added fields
-  const auto parsed = google::protobuf::util::JsonStringToMessage(line, &message, options);
-  if (!parsed.ok()) {
-    return absl::InvalidArgumentError(parsed.ToString());
-  }
-  KC_RETURN_IF_ERROR(CheckFiniteNumbers(message));
+  KC_RETURN_IF_ERROR(RecordFromJson(line, &message));
   ReplayRecord record;
   record.candidate_id = message.evaluation().candidate_id();
   if (record.candidate_id.empty()) {
@@ -58,17 +49,10 @@ absl::StatusOr<ReplayRecord> FromLine(const std::string& line) {
 
 absl::StatusOr<std::vector<ReplayRecord>> ReadRecords(const std::string& path) {
   std::vector<ReplayRecord> records;
-  KC_RETURN_IF_ERROR(
-      ForEachGzipLine(path, [&](int64_t number, const std::string& line) -> absl::Status {
-        if (line.find_first_not_of(" \t\r") == std::string::npos) return absl::OkStatus();
-        auto record = FromLine(line);
-        if (!record.ok()) {
-          return absl::InvalidArgumentError(
-              absl::StrCat(path, ":", number, ": ", record.status().message()));
-        }
-        records.push_back(*std::move(record));
-        return absl::OkStatus();
-      }));
+  KC_RETURN_IF_ERROR(ForEachGzipRecord(path, [&](const std::string& line) -> absl::Status {
+    KC_ASSIGN_OR_RETURN(records.emplace_back(), FromLine(line));
+    return absl::OkStatus();
+  }));
   return records;
 }
 

@@ -1,5 +1,6 @@
 #include "services/worker/rpc/target_messages.h"
 
+#include <set>
 #include <variant>
 
 #include "common/convert/convert.h"
@@ -57,6 +58,16 @@ v1::TargetDescription DescribeTarget(const TargetInfo& info) {
   }
   for (const std::string& tool : info.missing_tools) description.add_missing_tools(tool);
   return description;
+}
+
+void DescribeTargets(const std::map<std::string, Target*>& targets, v1::WorkerDescription& worker) {
+  std::set<std::string> missing;
+  for (const auto& [name, target] : targets) {
+    const TargetInfo info = target->Describe();
+    *worker.add_targets() = DescribeTarget(info);
+    missing.insert(info.missing_protections.begin(), info.missing_protections.end());
+  }
+  worker.mutable_missing_protections()->Assign(missing.begin(), missing.end());
 }
 
 v1::CompileReply CompileReplyOf(const std::string& request_id, const CompileResult& compiled,

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +14,7 @@
 #include "common/base/version.h"
 #include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
+#include "common/convert/default_target.h"
 #include "common/rpc/batch_stream.h"
 #include "common/rpc/call_trace.h"
 #include "common/rpc/protocol_version.h"
@@ -206,14 +206,7 @@ grpc::ServerUnaryReactor* WorkerService::Describe(grpc::CallbackServerContext* c
                                                   v1::WorkerDescription* response) {
   response->set_worker_id(options_.worker_id);
   response->set_version(std::string(Version()));
-  std::set<std::string> missing_protections;
-  for (const auto& [name, target] : targets_) {
-    const TargetInfo info = target->Describe();
-    *response->add_targets() = DescribeTarget(info);
-    missing_protections.insert(info.missing_protections.begin(), info.missing_protections.end());
-  }
-  response->mutable_missing_protections()->Assign(missing_protections.begin(),
-                                                  missing_protections.end());
+  DescribeTargets(targets_, *response);
   response->set_compile_credits(compile_credits_.limit());
   response->set_measure_credits(measure_credits_.limit());
   response->set_compiles_in_flight(compile_credits_.in_flight());
@@ -230,6 +223,9 @@ grpc::ServerUnaryReactor* WorkerService::PutProblem(grpc::CallbackServerContext*
     KC_RETURN_IF_ERROR(Available());
     KC_ASSIGN_OR_RETURN(Problem problem, ProblemFromProto(request->problem()));
     *response->mutable_definition() = ToProto(problem);
+    v1::WorkerDescription described;
+    DescribeTargets(targets_, described);
+    SetDefaultTarget(problem, {described}, *response);
     const std::string id = problem.problem_id;
     problems_.Put(id, std::make_shared<const Problem>(std::move(problem)),
                   request->problem().ByteSizeLong());

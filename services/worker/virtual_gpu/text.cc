@@ -4,12 +4,6 @@
 
 namespace kernelcast::worker::virtual_gpu {
 
-std::string_view Trim(std::string_view text) {
-  while (!text.empty() && IsSpace(text.front())) text.remove_prefix(1);
-  while (!text.empty() && IsSpace(text.back())) text.remove_suffix(1);
-  return text;
-}
-
 std::string WithoutComments(std::string_view ptx) {
   std::string stripped;
   stripped.reserve(ptx.size());

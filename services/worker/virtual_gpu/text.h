@@ -13,8 +13,6 @@ inline bool IsName(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
          c == '$' || c == '%';
 }
-// Removes leading and trailing space.
-std::string_view Trim(std::string_view text);
 
 // Replaces each line comment by a line break, and each block comment, closed or not, by a space.
 std::string WithoutComments(std::string_view ptx);

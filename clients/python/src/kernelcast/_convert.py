@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping
+from typing import Any, Mapping
 
 from kernelcast import errors
 from kernelcast._types import (Candidate, Estimator, Evaluation, Forecast, Kind, Launch, Measurement, Mode, Problem,
                                Rejection, RewardSpec, Shape)
-from kernelcast.v1 import kernel_pb2, orchestrator_pb2, worker_pb2
+from kernelcast.v1 import kernel_pb2, orchestrator_pb2
 
 MAX_SOURCE_BYTES = 1 << 20
 MODES: Mapping[Mode, Any] = {
@@ -41,17 +41,9 @@ def one_of(field: str, value: Any, allowed: Mapping[Any, Any]) -> Any:
     return allowed[value]
 
 
-def _judges_tasks_on_gpu(worker: worker_pb2.WorkerDescription) -> bool:
-    return any(of.target == "cuda" and of.can_measure and kernel_pb2.CANDIDATE_KIND_PYTHON in of.candidate_kinds
-               for of in worker.targets)
-
-
-def problem(definition: kernel_pb2.ProblemDefinition, workers: Iterable[worker_pb2.WorkerDescription] = ()) -> Problem:
-    targets = tuple(definition.targets)
-    default = "cpu" if "cpu" in targets else targets[0]
-    if definition.task_format and any(map(_judges_tasks_on_gpu, workers)):
-        default = "cuda"
-    return Problem(definition.problem_id, definition.name, definition.title, targets, definition, default)
+def problem(reply: kernel_pb2.PutProblemReply) -> Problem:
+    of = reply.definition
+    return Problem(of.problem_id, of.name, of.title, tuple(of.targets), of, reply.default_target)
 
 
 def target(asked: str, of: Problem) -> str:

@@ -73,9 +73,7 @@ class Core:
     async def put_problem(self, path: Path_) -> Problem:
         """Stores the problem at a path. InvalidArgument names file, line and field."""
         request = _rpc.PUT_PROBLEM.request(problem=read_problem(path))
-        definition = (await self._call(_rpc.PUT_PROBLEM, request)).definition
-        workers = (await self.describe()).workers if definition.task_format else ()
-        return _convert.problem(definition, [worker.description for worker in workers])
+        return _convert.problem(await self._call(_rpc.PUT_PROBLEM, request))
 
     async def evaluate(self, problem: Problem, candidate: Candidate | str, *, mode: Mode = "route", search: str = "",
                        device_model: str = "", request_id: str = "", timeout: float = 600,

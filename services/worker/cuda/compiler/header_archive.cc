@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/file.h"
 #include "common/base/hash.h"
+#include "common/base/strings.h"
 #include "services/worker/cuda/compiler/standard_headers.h"
 
 namespace kernelcast::worker {
@@ -40,7 +41,7 @@ bool IsForHosts(std::string_view name) {
 // CUB's header of everything without its algorithms that a host launches, which NVRTC refuses.
 std::string ForDevices(std::string_view cub) {
   std::string text;
-  for (const auto line : absl::StrSplit(absl::string_view(cub.data(), cub.size()), '\n')) {
+  for (const auto line : absl::StrSplit(AbslView(cub), '\n')) {
     const bool for_hosts = absl::StrContains(line, "<cub/device/") ||
                            absl::StrContains(line, "<cub/util_allocator.cuh>");
     absl::StrAppend(&text, for_hosts ? "" : line, "\n");

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/checked_math.h"
+#include "common/base/strings.h"
 #include "common/domain/text.h"
 
 namespace kernelcast::worker {
@@ -14,15 +15,8 @@ namespace {
 
 constexpr std::string_view kEntry = ".entry";
 
-constexpr std::string_view kBlanks = " \t\r\n";
 // Of a parameter that declares as much or more: no argument is as large. Its bits can be counted.
 constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max() / 8;
-
-std::string_view Trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
 
 // Parses ".param .u64 .ptr .align 1 name" or ".param .align 4 .b8 name[12]".
 KernelParameter ReadParameter(std::string_view text) {
@@ -106,12 +100,12 @@ std::vector<KernelSignature> ReadSignatures(std::string_view ptx) {
     const size_t open = rest.find_first_of("({");
     if (open == std::string_view::npos) break;
     KernelSignature& signature = signatures.emplace_back();
-    signature.name = std::string(Trimmed(rest.substr(0, open)));
+    signature.name = std::string(Trim(rest.substr(0, open)));
     if (rest[open] != '(') continue;
     std::string_view list = rest.substr(open + 1, rest.find(')', open) - open - 1);
-    while (!Trimmed(list).empty()) {
+    while (!IsBlank(list)) {
       const size_t comma = std::min(list.find(','), list.size());
-      signature.parameters.push_back(ReadParameter(Trimmed(list.substr(0, comma))));
+      signature.parameters.push_back(ReadParameter(Trim(list.substr(0, comma))));
       list.remove_prefix(std::min(comma + 1, list.size()));
     }
   }

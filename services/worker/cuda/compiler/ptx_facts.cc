@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "common/base/strings.h"
 #include "common/domain/launch_geometry.h"
 #include "services/worker/core/control_flow.h"
 #include "services/worker/cuda/compiler/occupancy.h"
@@ -19,7 +20,6 @@ namespace {
 
 using virtual_gpu::IsName;
 using virtual_gpu::IsSpace;
-using virtual_gpu::Trim;
 using Counts = std::unordered_map<std::string_view, double>;
 
 int64_t NumberAt(std::string_view text) {

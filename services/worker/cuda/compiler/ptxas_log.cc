@@ -5,6 +5,7 @@
 #include <charconv>
 #include <utility>
 
+#include "common/base/strings.h"
 #include "services/worker/virtual_gpu/text.h"
 
 namespace kernelcast::worker {
@@ -60,7 +61,7 @@ std::vector<PtxasFunction> ReadPtxasInfo(std::string_view log) {
     } else if (const size_t at = line.find("Function properties for ");
                at != std::string_view::npos) {
       PtxasFunction function;
-      const std::string_view properties_of = virtual_gpu::Trim(line.substr(at + 24));
+      const std::string_view properties_of = Trim(line.substr(at + 24));
       function.name = std::string(properties_of);
       function.is_kernel = properties_of == kernel;
       functions.push_back(std::move(function));

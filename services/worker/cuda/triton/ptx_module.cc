@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/base/strings.h"
 #include "common/domain/text.h"
 
 namespace kernelcast::worker {
@@ -21,12 +22,6 @@ constexpr int64_t kMaxBlockThreads = 1024;
 bool IsNameCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
          c == '$' || c == '%';
-}
-
-std::string_view Trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
 bool IsDirective(std::string_view line, std::string_view name) {
@@ -61,7 +56,7 @@ std::vector<std::string_view> CodeLines(std::string_view text) {
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     line = line.substr(0, line.find("//"));
-    if (IsDirective(Trimmed(line), ".section")) break;
+    if (IsDirective(Trim(line), ".section")) break;
     lines.push_back(line);
   }
   return lines;
@@ -71,7 +66,7 @@ std::vector<std::string_view> CodeLines(std::string_view text) {
 std::string_view FileNumber(std::span<const std::string_view> lines, std::string_view source_name) {
   const std::string ending = absl::StrCat(std::string(source_name), "\"");
   for (const std::string_view line : lines) {
-    const std::string_view text = Trimmed(line);
+    const std::string_view text = Trim(line);
     if (!IsDirective(text, ".file") || !text.ends_with(ending)) continue;
     const std::vector<std::string_view> words = Words(text);
     if (words.size() >= 3) return words[1];
@@ -150,10 +145,10 @@ absl::StatusOr<Text> ReadText(std::string_view content, std::string_view archite
   bool in_header = false;  // of the kernel
   bool in_list = false;    // of its parameters
   for (const std::string_view line : lines) {
-    const std::string_view trimmed = Trimmed(line);
+    const std::string_view trimmed = Trim(line);
     if (IsDirective(trimmed, ".file") || IsDirective(trimmed, ".address_size")) continue;
     if (IsDirective(trimmed, ".version")) {
-      const std::string_view version = Trimmed(trimmed.substr(8));
+      const std::string_view version = Trim(trimmed.substr(8));
       if (version.empty() || version.size() > 8 ||
           version.find_first_not_of("0123456789.") != std::string_view::npos) {
         return Invalid("has no version");
@@ -260,7 +255,7 @@ absl::StatusOr<PtxModule> MergePtx(std::span<const std::string> texts,
       if (unique != name) renamed[name] = unique;
     }
     for (const std::string_view line : text.lines) {
-      const std::string_view trimmed = Trimmed(line);
+      const std::string_view trimmed = Trim(line);
       if (trimmed.starts_with(".extern") && !external.emplace(trimmed).second) continue;
       if (IsDirective(trimmed, ".loc")) {
         const std::vector<std::string_view> words = Words(trimmed);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "common/base/strings.h"
 #include "services/worker/virtual_gpu/execute/launch.h"
 #include "services/worker/virtual_gpu/execute/warp.h"
 #include "services/worker/virtual_gpu/text.h"

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "common/base/split_mix.h"
+
 namespace kernelcast::worker::virtual_gpu {
 namespace {
 
@@ -12,14 +14,6 @@ constexpr uint64_t kBufferBase = 0x0000'2000'0000'0000;
 constexpr int kBufferShift = 36;
 constexpr size_t kMaxPages = 1 << 14;
 constexpr size_t kFirstTableSize = 1 << 7;
-
-uint64_t MixBits(uint64_t x) {
-  x ^= x >> 30;
-  x *= 0xbf58476d1ce4e5b9;
-  x ^= x >> 27;
-  x *= 0x94d049bb133111eb;
-  return x ^ x >> 31;
-}
 
 uint64_t LowBits(uint64_t value, int bytes) {
   return bytes >= 8 ? value : value & ((uint64_t{1} << (8 * bytes)) - 1);

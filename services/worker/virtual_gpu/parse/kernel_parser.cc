@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/strings.h"
 #include "services/worker/virtual_gpu/bind/instructions.h"
 #include "services/worker/virtual_gpu/parse/control_flow.h"
 #include "services/worker/virtual_gpu/text.h"
@@ -108,7 +109,7 @@ size_t KernelParser::Body(size_t i) {
       Statement(Trim(text.substr(start, i - start)));
       start = i + 1;
     } else if (c == '{') {
-      if (operand == 0 && Trim(text.substr(start, i - start)).empty()) {
+      if (operand == 0 && IsBlank(text.substr(start, i - start))) {
         OpenScope();
         ++braces;
         start = i + 1;

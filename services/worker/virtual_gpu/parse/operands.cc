@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/strings.h"
 #include "services/worker/virtual_gpu/parse/kernel_parser.h"
 #include "services/worker/virtual_gpu/text.h"
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/strings.h"
 #include "services/worker/virtual_gpu/parse/kernel_parser.h"
 #include "services/worker/virtual_gpu/parse/syntax.h"
 #include "services/worker/virtual_gpu/text.h"

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 
+#include "common/base/strings.h"
 #include "services/worker/virtual_gpu/text.h"
 
 namespace kernelcast::worker::virtual_gpu {

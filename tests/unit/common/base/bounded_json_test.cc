@@ -46,6 +46,15 @@ TEST_CASE("Unclosed JSON is refused at any depth", "[base]") {
   }
 }
 
+TEST_CASE("A string of an object is empty where there is none") {
+  const auto object = ParseBoundedJson(R"({"a": "x", "b": 1})");
+  CHECK(StringAt(object, "a") == "x");
+  CHECK(StringAt(object, "b").empty());
+  CHECK(StringAt(object, "c").empty());
+  CHECK(StringAt(ParseBoundedJson("[1]"), "a").empty());
+  CHECK(StringAt(ParseBoundedJson("{"), "a").empty());
+}
+
 TEST_CASE("A number that no type holds is found with its field") {
   for (const auto& [text, field, number] : std::vector<std::array<const char*, 3>>{
            {"1e999", "", "1e999"},

@@ -50,14 +50,42 @@ TEST_CASE("A file is read verbatim") {
 TEST_CASE("Read errors name the path") {
   const testing::TemporaryFolder folder("file");
   using Read = absl::StatusOr<std::string> (*)(const std::string&);
-  for (const Read read :
-       {Read(&ReadFile), Read([](const std::string& path) { return ReadGzipFile(path); })}) {
+  for (const Read read : {Read([](const std::string& path) { return ReadFile(path); }),
+                          Read([](const std::string& path) { return ReadGzipFile(path); })}) {
     const auto none = read(folder.File("none"));
     CHECK(absl::IsNotFound(none.status()));
     CHECK_THAT(std::string(none.status().message()),
                Catch::Contains("cannot read " + folder.File("none")));
     CHECK_FALSE(read(folder.path().string()).ok());
   }
+}
+
+TEST_CASE("A file is written atomically, with its folders") {
+  const testing::TemporaryFolder folder("file");
+  const std::string path = folder.File("a/b/file");
+  REQUIRE(WriteFileAtomically(path, "one").ok());
+  REQUIRE(WriteFileAtomically(path, "two").ok());
+  CHECK(ReadFile(path).value() == "two");
+  const std::filesystem::directory_iterator files(folder.File("a/b"));
+  CHECK(std::distance(begin(files), end(files)) == 1);
+  CHECK_FALSE(WriteFileAtomically(path + "/below", "x").ok());
+  // A folder cannot be replaced by a file, and nothing is left next to it.
+  CHECK_FALSE(WriteFileAtomically(folder.File("a/b"), "x").ok());
+  CHECK_FALSE(WriteFileAtomically("/proc/none/file", "x").ok());
+  CHECK(absl::IsNotFound(ReplaceFile(folder.File("none/file"), "x")));
+  const std::filesystem::directory_iterator above(folder.File("a"));
+  CHECK(std::distance(begin(above), end(above)) == 1);
+}
+
+TEST_CASE("A text has no byte order mark and is bounded") {
+  const testing::TemporaryFolder folder("file");
+  const std::string path = folder.File("a");
+  Write(path, "\xef\xbb\xbftwo");
+  CHECK(ReadTextFile(path, 6).value() == "two");
+  const absl::Status larger = ReadTextFile(path, 5).status();
+  CHECK(absl::IsInvalidArgument(larger));
+  CHECK_THAT(std::string(larger.message()), Catch::StartsWith(path + ": larger than 5 bytes"));
+  CHECK(absl::IsNotFound(ReadTextFile(folder.File("none"), 5).status()));
 }
 
 TEST_CASE("A compressed file is decompressed, and a damaged one is an error") {
@@ -125,6 +153,28 @@ TEST_CASE("Lines are read one by one, from a compressed file too") {
   CHECK(absl::IsDataLoss(
       ForEachGzipLine(path, [](int64_t, const std::string&) { return absl::OkStatus(); })));
   CHECK(absl::IsNotFound(ForEachGzipLine(folder.File("none"), nullptr)));
+}
+
+TEST_CASE("Records are the lines that are not blank, and their errors say where they are") {
+  const testing::TemporaryFolder folder("file");
+  const std::string path = folder.File("records.jsonl");
+  Write(path, "one\n\n \t\r\ntwo\r\nbad\nnever\n");
+  std::vector<std::string> read;
+  const absl::Status status = ForEachGzipRecord(path, [&read](const std::string& line) {
+    if (line == "bad") return absl::NotFoundError("no such thing");
+    read.push_back(line);
+    return absl::OkStatus();
+  });
+  CHECK(status == absl::NotFoundError(path + ":5: no such thing"));
+  CHECK(read == std::vector<std::string>{"one", "two\r"});
+}
+
+TEST_CASE("Files of records are known by their names") {
+  CHECK(IsRecordFile("a/b.jsonl"));
+  CHECK(IsRecordFile("b.jsonl.gz"));
+  CHECK_FALSE(IsRecordFile("b.json"));
+  CHECK_FALSE(IsRecordFile("b.gz"));
+  CHECK_FALSE(IsRecordFile("b.jsonl.zip"));
 }
 
 }  // namespace

@@ -24,5 +24,17 @@ TEST_CASE("An address of another form is refused", "[base][address]") {
   }
 }
 
+TEST_CASE("An address is split at its last colon, whatever the host is", "[base][address]") {
+  const auto split = SplitHostAndPort("ipv6:[::1]:50051");
+  REQUIRE(split.has_value());
+  CHECK(split->host == "ipv6:[::1]");
+  CHECK(split->port == 50051);
+  CHECK(SplitHostAndPort("*:0")->host == "*");
+  for (const char* address : {"", "localhost", ":80", "a:", "a:65536", "a:-1"}) {
+    INFO(address);
+    CHECK_FALSE(SplitHostAndPort(address).has_value());
+  }
+}
+
 }  // namespace
 }  // namespace kernelcast

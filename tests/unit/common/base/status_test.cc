@@ -33,4 +33,11 @@ TEST_CASE("The status macros pass values through and return the first error", "[
   CHECK(CheckSum(-1, 2) == absl::OutOfRangeError("negative"));
 }
 
+TEST_CASE("An error gets a prefix, and a value stays as it is", "[status]") {
+  CHECK(WithPrefix("a: ", absl::OkStatus()).ok());
+  CHECK(WithPrefix("a: ", absl::NotFoundError("b")) == absl::NotFoundError("a: b"));
+  CHECK(WithPrefix("a: ", Sum(1, 2)).value() == 3);
+  CHECK(WithPrefix("a: ", Sum(1, -2)).status() == absl::OutOfRangeError("a: negative"));
+}
+
 }  // namespace kernelcast

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/base/bounded_json.h"
 #include "common/base/utf8.h"
 #include "tests/support/deep_json.h"
 

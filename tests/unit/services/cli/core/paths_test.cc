@@ -104,17 +104,5 @@ TEST_CASE("Tasks of other projects are found by their paths") {
              Catch::Contains("there is no file"));
 }
 
-TEST_CASE("A file is written atomically, with its folders") {
-  const PathsFolder folder;
-  const std::string path = folder.path + "/a/b/file";
-  REQUIRE(WriteFileAtomically(path, "one").ok());
-  REQUIRE(WriteFileAtomically(path, "two").ok());
-  CHECK(*ReadFile(path, 10) == "two");
-  CHECK(std::distance(fs::directory_iterator(folder.path + "/a/b"), fs::directory_iterator()) == 1);
-  CHECK_FALSE(WriteFileAtomically(path + "/below", "x").ok());
-  CHECK(ReadFile(path, 2).status().code() == absl::StatusCode::kInvalidArgument);
-  CHECK(ReadFile(folder.path + "/none", 2).status().code() == absl::StatusCode::kNotFound);
-}
-
 }  // namespace
 }  // namespace kernelcast::cli

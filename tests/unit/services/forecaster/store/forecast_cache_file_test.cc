@@ -133,5 +133,16 @@ TEST_CASE("A damaged file is recreated", "[forecaster][cache]") {
   CHECK(cache->Find("a").has_value());
 }
 
+TEST_CASE("A file of another layout is recreated", "[forecaster][cache]") {
+  const Folder folder;
+  { Open(folder)->Put("a", MakeForecast("x")); }
+  {
+    sqlite::Database database;
+    REQUIRE(database.Open(folder.file()).ok());
+    REQUIRE(database.Execute("PRAGMA user_version = 99").ok());
+  }
+  CHECK_FALSE(Open(folder)->Find("a").has_value());
+}
+
 }  // namespace
 }  // namespace kernelcast::forecaster

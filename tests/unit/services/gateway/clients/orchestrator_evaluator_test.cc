@@ -46,9 +46,10 @@ class ScriptedOrchestrator final : public v1::Orchestrator::Service {
     return grpc::Status::OK;
   }
   grpc::Status PutProblem(grpc::ServerContext*, const v1::PutProblemRequest* request,
-                          v1::PutProblemReply*) override {
+                          v1::PutProblemReply* reply) override {
     const std::lock_guard lock(mutex_);
     put.push_back(*request);
+    reply->set_default_target("cuda");
     return grpc::Status::OK;
   }
 
@@ -125,6 +126,17 @@ TEST_CASE("A problem that the orchestrator does not know is put", "[gateway][cli
   ScriptedOrchestrator orchestrator;
   orchestrator.errors = {grpc::Status(grpc::StatusCode::NOT_FOUND, "no such problem")};
   CHECK(Ask(orchestrator).ok() != nullptr);
+  REQUIRE(orchestrator.put.size() == 1);
+  CHECK(orchestrator.put[0].problem().files(0).content() == "small");
+}
+
+TEST_CASE("Putting a problem returns its default target", "[gateway][clients]") {
+  ScriptedOrchestrator orchestrator;
+  OrchestratorEvaluatorOptions options;
+  options.address = orchestrator.address();
+  const auto evaluator = OrchestratorEvaluator::Create(options);
+  REQUIRE(evaluator.ok());
+  CHECK((*evaluator)->PutProblem({{"task.py", "small"}}, absl::Seconds(30)).value() == "cuda");
   REQUIRE(orchestrator.put.size() == 1);
   CHECK(orchestrator.put[0].problem().files(0).content() == "small");
 }

@@ -64,6 +64,23 @@ TEST_CASE("Problems are served by path and by name", "[gateway][catalogue]") {
   CHECK(catalogue->own_references().device_model == "AMD EPYC");
 }
 
+TEST_CASE("A default target replaces one that the file does not name", "[gateway][catalogue]") {
+  const Folder folder;
+  auto catalogue = folder.Read(
+      "serve:\n"
+      "  - {name: default, problem: relu.py}\n"
+      "  - {name: named, problem: relu.py, target: cpu}\n"
+      "  - {name: missing, problem: relu.py}\n");
+  REQUIRE(catalogue.ok());
+  for (const Served& served : catalogue->served()) CHECK(served.target == "cpu");
+  catalogue->SetDefaultTarget(0, "cuda");
+  catalogue->SetDefaultTarget(1, "cuda");
+  catalogue->SetDefaultTarget(2, "tpu");
+  CHECK(catalogue->Find("default")->target == "cuda");
+  CHECK(catalogue->Find("named")->target == "cpu");
+  CHECK(catalogue->Find("missing")->target == "cpu");
+}
+
 TEST_CASE("A wrong list of problems is refused with line and field", "[gateway][catalogue]") {
   const Folder folder;
   const std::pair<const char*, const char*> wrong[] = {

@@ -106,5 +106,16 @@ TEST_CASE("A file is used by one gateway at a time", "[gateway][store]") {
   CHECK(absl::IsUnavailable(TaskFile::Open(directory.path, kPlenty).status()));
 }
 
+TEST_CASE("A file of another layout is refused", "[gateway][store]") {
+  const Directory directory;
+  { directory.Open(); }
+  {
+    sqlite::Database database;
+    REQUIRE(database.Open(directory.path + "/" + TaskFile::kFileName).ok());
+    REQUIRE(database.Execute("PRAGMA user_version = 99").ok());
+  }
+  CHECK(absl::IsFailedPrecondition(TaskFile::Open(directory.path, kPlenty).status()));
+}
+
 }  // namespace
 }  // namespace kernelcast::gateway

@@ -21,16 +21,6 @@ std::vector<double> Noisy(double centre, double relative_noise, int count, uint6
 
 Ratio Interval(const std::vector<double>& ratios) { return MedianInterval(ratios, 0.95, 1000); }
 
-TEST_CASE("Quantiles interpolate between order statistics") {
-  const std::vector<double> values = {4, 1, 3, 2};
-  CHECK(Median(values) == 2.5);
-  CHECK(Quantile(values, 0) == 1);
-  CHECK(Quantile(values, 1) == 4);
-  CHECK(Quantile(values, 0.25) == 1.75);
-  CHECK(Median(std::vector<double>{7}) == 7);
-  CHECK(Median(std::vector<double>{3, 1, 2}) == 2);
-}
-
 TEST_CASE("A summary of nothing is zeros and of one value is that value") {
   CHECK(Summarise({}, {}).samples == 0);
   CHECK(Summarise({}, {}).median_ns == 0);

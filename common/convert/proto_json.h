@@ -1,5 +1,5 @@
-#ifndef KERNELCAST_SERVICES_CLI_RPC_PROTO_JSON_H_
-#define KERNELCAST_SERVICES_CLI_RPC_PROTO_JSON_H_
+#ifndef KERNELCAST_COMMON_CONVERT_PROTO_JSON_H_
+#define KERNELCAST_COMMON_CONVERT_PROTO_JSON_H_
 
 #include <google/protobuf/message.h>
 
@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 
-namespace kernelcast::cli {
+namespace kernelcast {
 
 // protobuf's JSON on one line, with the field names of the protos. Default values are left out;
 // bytes are base64 and 64-bit integers are strings, as protobuf defines.
@@ -17,7 +17,10 @@ std::string ProtoToJson(const google::protobuf::Message& message);
 // INVALID_ARGUMENT: protobuf's message. Unknown fields are ignored, so that newer records can be
 // read.
 [[nodiscard]] absl::Status ProtoFromJson(std::string_view json, google::protobuf::Message* message);
+// The same for a record of a file, whose numbers must be finite: see CheckFiniteNumbers.
+[[nodiscard]] absl::Status RecordFromJson(std::string_view json,
+                                          google::protobuf::Message* message);
 
-}  // namespace kernelcast::cli
+}  // namespace kernelcast
 
-#endif  // KERNELCAST_SERVICES_CLI_RPC_PROTO_JSON_H_
+#endif  // KERNELCAST_COMMON_CONVERT_PROTO_JSON_H_

@@ -1,10 +1,12 @@
-#include "services/cli/rpc/proto_json.h"
+#include "common/convert/proto_json.h"
 
 #include <google/protobuf/util/json_util.h>
 
+#include "common/base/status.h"
 #include "common/base/utf8.h"
+#include "common/convert/finite_numbers.h"
 
-namespace kernelcast::cli {
+namespace kernelcast {
 
 std::string ProtoToJson(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
@@ -24,4 +26,9 @@ absl::Status ProtoFromJson(std::string_view json, google::protobuf::Message* mes
   return absl::InvalidArgumentError(SanitizeUtf8(std::string(status.message())));
 }
 
-}  // namespace kernelcast::cli
+absl::Status RecordFromJson(std::string_view json, google::protobuf::Message* message) {
+  KC_RETURN_IF_ERROR(ProtoFromJson(json, message));
+  return CheckFiniteNumbers(*message);
+}
+
+}  // namespace kernelcast
