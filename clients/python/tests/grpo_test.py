@@ -57,11 +57,15 @@ def routing(records, asked, tmp_path):
     with open(path, "w") as file:
         for record in filter(lambda one: one["time"] == "1", map(json.loads, asked[1].read_text().splitlines())):
             candidate_id = record["candidate_id"]
-            guess = asked[0][candidate_id] + 0.5 + random.Random(candidate_id).gauss(0, 0.5)
+            noise = random.Random(candidate_id)
+            guess = asked[0][candidate_id] + 0.5 + noise.gauss(0, 0.5)
             predicted = sum(guess > edge for edge in EDGES)
             weights = [1 / (1 + 9 * (i - predicted) ** 2) for i in range(len(EDGES) + 1)]
             record["forecast"].update(predicted_bin=predicted + 1, bin_probabilities=[w / sum(weights) for w in weights],
                                       basis="FORECAST_BASIS_FACTS", evidence_id=candidate_id)
+            # Within a bin they tell candidates apart, but not which is faster.
+            record["forecast"]["expected_log2_speedup"] = (record["forecast"].get("expected_log2_speedup", 0)
+                                                           + noise.gauss(0, 0.2))
             file.write(json.dumps(record) + "\n")
     with kernelcast.local(replay=records, arguments=["--forecaster", "replay", "--replay-forecasts", path]) as client:
         yield client
