@@ -129,7 +129,7 @@ bool TooNoisyToTell(std::span<const Slowdown> found, const PauseShare& pause) {
          });
 }
 
-double UncalledTime::Charge(double candidate_ns) const {
+double UncalledTime::Worked(double candidate_ns) const {
   // The reference too is held up at times, or is not where the candidate is.
   const double allowed_ns =
       reference_ns_.empty()

@@ -96,14 +96,14 @@ inline constexpr double kUnknownShare = 0.25;
 bool TooNoisyToTell(std::span<const Slowdown> found, const PauseShare& pause);
 
 // Processor time that a process uses in a round beyond its calls: to wake up, and to wait awake
-// between them. What the candidate uses beyond the reference is work of its calls, whatever it
-// claims to do meanwhile.
+// between them. All that the candidate uses beyond what the reference needs for this is work of its
+// calls, whatever it claims to do meanwhile.
 class UncalledTime {
  public:
-  // What the reference has used in the round.
+  // What the reference has used in the round besides its calls.
   void AddReference(double ns) { reference_ns_.push_back(ns); }
-  // How much of what the candidate has used in the round counts as work.
-  double Charge(double candidate_ns) const;
+  // How much counts as work of all that the candidate has used in the round.
+  double Worked(double candidate_ns) const;
 
  private:
   std::vector<double> reference_ns_;

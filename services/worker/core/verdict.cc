@@ -179,7 +179,8 @@ MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions
     return unstable;
   }
   // A wide interval still tells that a kernel is much slower.
-  const bool surely_slow = ok.speedup.value > 0 && ok.speedup.high < options.screen.slow_ratio;
+  const bool surely_slow =
+      ok.speedup.value > 0 && discarded < blocks && ok.speedup.high < options.screen.slow_ratio;
   if (noisy && !surely_slow && discarded > options.max_discarded_share * blocks) {
     unstable.reason = absl::StrCat(discarded, " of ", blocks,
                                    " blocks were disturbed by other processes, and the interval "

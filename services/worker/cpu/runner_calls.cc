@@ -186,6 +186,7 @@ bool RunnerCalls::RunBurst(const BenchShape& shape, Side side, std::span<const s
 bool RunnerCalls::RunMeteredBurst(const BenchShape& shape, Side side, std::span<const size_t> slots,
                                   Burst& burst) {
   burst = Burst();
+  const int64_t ran_ns = Process(side).RanNs();
   double quickest_ns = 0;  // of the calls that nobody held up
   std::vector<double> least_ns;
   for (const size_t& slot : slots) {
@@ -207,6 +208,7 @@ bool RunnerCalls::RunMeteredBurst(const BenchShape& shape, Side side, std::span<
   for (const double ns : least_ns) burst.least_ns += std::max({1.0, quickest_ns, ns});
   burst.least_ns = std::min(burst.least_ns, burst.most_ns) / static_cast<double>(slots.size());
   burst.most_ns /= static_cast<double>(slots.size());
+  burst.ran_ns = Process(side).RanNs() - ran_ns;
   return true;
 }
 
@@ -354,16 +356,17 @@ bool RunnerCalls::EndRound(Side side, UncalledTime& uncalled, Burst& burst) {
     return false;
   }
   const int64_t ran_ns = Process(side).RanNs() - ran_before_round_ns_[Index(side)];
-  const int64_t called_ns = burst.wall_ns - burst.waited_ns;
-  const auto uncalled_ns = static_cast<double>(std::max<int64_t>(0, ran_ns - called_ns));
   if (side == Side::kReference) {
-    uncalled.AddReference(uncalled_ns);
+    uncalled.AddReference(static_cast<double>(ran_ns - burst.ran_ns));
     return true;
   }
-  const double each_ns = uncalled.Charge(uncalled_ns) / static_cast<double>(burst.calls_ns.size());
-  for (double& call_ns : burst.calls_ns) call_ns += each_ns;
-  burst.least_ns += each_ns;
-  burst.most_ns += each_ns;
+  // The clock says how long it has worked, also where it shares a core with this thread.
+  const double each_ns =
+      uncalled.Worked(static_cast<double>(ran_ns)) / static_cast<double>(burst.calls_ns.size());
+  const double missing_ns = std::max(0.0, each_ns - Mean(burst.calls_ns));
+  for (double& call_ns : burst.calls_ns) call_ns += missing_ns;
+  burst.least_ns = std::max(burst.least_ns, each_ns);
+  burst.most_ns = std::max(burst.most_ns, each_ns);
   return true;
 }
 

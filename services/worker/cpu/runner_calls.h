@@ -68,6 +68,8 @@ class RunnerCalls {
     // How long the process or this thread, whichever waited longer, had to wait for a core.
     int64_t waited_ns = 0;
     int64_t waited_sum_ns = 0;  // of both
+    // Processor time of the process meanwhile, where that was asked.
+    int64_t ran_ns = 0;
     bool disturbed() const { return waited_ns > 0; }
     // The mean call without the waiting, where that was asked of each: both of the process and of
     // this thread, as if they had waited one after the other; or at the same time.
@@ -108,8 +110,8 @@ class RunnerCalls {
   void MarkAtRest() { ran_when_idle_ns_ = MarkRound(Side::kCandidate); }
   int64_t MarkRound(Side side) { return ran_before_round_ns_[Index(side)] = Process(side).RanNs(); }
   // Waits until the side's process sleeps after its burst. All processor time that it has used
-  // since its round began, to wake up too, belongs to the burst. The candidate's calls become
-  // longer by what it used beyond its calls and beyond the reference.
+  // since its round began, to wake up too, belongs to the burst. The candidate's calls take at
+  // least what it used beyond what the reference uses besides its calls.
   bool EndRound(Side side, UncalledTime& uncalled, Burst& burst);
   // Waits until the side's process sleeps.
   bool AwaitSleep(Side side);

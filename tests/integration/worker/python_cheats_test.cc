@@ -437,7 +437,8 @@ TEST_CASE("Python candidates that do their work later or once are found out", "[
        "        key = x[::16, ::64].sum().item()\n"
        "        if key not in SEEN: SEEN[key] = torch.relu(x) * n\n        return SEEN[key]",
        "SEEN = {}",
-       {"cached_output", "wrong_result"}},
+       // A sum of few values may also be too slow to gain.
+       {"cached_output", "wrong_result", "charged"}},
       {"the result of the call before",
        "        global LAST\n        last, LAST = LAST, torch.relu(x) * n\n        return LAST if "
        "last is None else last",
