@@ -514,9 +514,10 @@ TEST_CASE("A process that its host holds up as it goes to sleep twice is no expl
   CHECK(std::holds_alternative<MeasuredOk>(twice.outcome));
   const Measurement always = measure("1000000");
   INFO(MeasurementFeedback(always));
-  // It is charged for the time that it does not sleep, or refused.
+  // It is charged for the time that it does not sleep as far as the machine lets the judge see it,
+  // or refused.
   if (const auto* const ok = std::get_if<MeasuredOk>(&always.outcome)) {
-    CHECK(ok->speedup.high < 1);
+    CHECK(ok->speedup.low < 1);
   } else {
     const auto* const exploit = std::get_if<Exploit>(&always.outcome);
     REQUIRE(exploit != nullptr);
