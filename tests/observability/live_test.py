@@ -264,15 +264,19 @@ class Stack:
                           self.orchestrator["grpc"], "--no-report", "--quiet", "--json", "--state-dir", self.path("cli"))
 
     def evaluate(self, name, count):
-        """Candidates as fast as the reference, one after the other. Once a few have labels, the others are deferred,
-        because no forecast says whether they are faster."""
+        """Candidates one after the other, of several kinds. Once a few have labels, others are deferred, because no
+        forecast says whether they are faster."""
         candidates = self.path(name)
         os.mkdir(candidates)
-        with open(os.path.join(ROOT, "examples/problems/row_softmax/reference.cc"), encoding="utf-8") as file:
-            reference = file.read()
+        kinds = [os.path.join(ROOT, "examples/problems/row_softmax/reference.cc"),
+                 *sorted(glob.glob(os.path.join(ROOT, "examples/candidates/row_softmax/*.cc")))]
         for number in range(count):
-            with open(os.path.join(candidates, f"copy{number}.cc"), "w", encoding="utf-8") as file:
-                file.write(f"// Copy {number} of {name}.\n{reference}")
+            kind = kinds[number % len(kinds)]
+            copy = os.path.join(candidates, f"copy{number}")
+            with open(kind, encoding="utf-8") as file, open(f"{copy}.cc", "w", encoding="utf-8") as to:
+                to.write(f"// Copy {number} of {name}.\n{file.read()}")
+            if os.path.exists(kind.replace(".cc", ".json")):
+                shutil.copy(kind.replace(".cc", ".json"), f"{copy}.json")
         return self.spawn(name, self.program("kernelcast"), "evaluate", "row_softmax", "--candidates", candidates,
                           "--mode", "route", "--in-flight", "1", "--orchestrator", self.orchestrator["grpc"], "--quiet",
                           "--json", "--state-dir", self.path("cli"))
