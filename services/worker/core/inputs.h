@@ -50,8 +50,8 @@ bool CanAlter(const Problem& problem);
 void AlterInputs(const std::vector<TensorSpec>& tensors, const std::vector<std::string>& other,
                  Random& random, std::vector<std::string>& inputs);
 
-// A factor near 1 for one draw of a problem whose inputs are constants and files only, so that its
-// draws differ where that keeps masks, counts and positions. 1 for other problems.
+// A factor between 0.5 and 1 for one draw of a problem whose inputs are constants and files only,
+// so that its draws differ where that keeps masks, counts and positions. 1 for other problems.
 double InputFactor(const Problem& problem, SecretRandom& random);
 // What the declared inputs of the bench shapes mean for a result.
 std::vector<MeasurementNote> InputNotes(const Problem& problem, const ProblemTarget& target);

@@ -17,7 +17,7 @@ import time
 
 # What a draw says about its case. The same numbers are in task_programs.h.
 NEVER_CHANGES, FEW_VALUES, ONLY_SCALED = 1, 2, 4
-LEAST_FACTOR, MOST_FACTOR = 0.75, 0.95
+LOW_FACTORS, HIGH_FACTORS = (0.5, 0.55), (0.9, 0.95)
 # Draws that are compared: two, and more where they are quick.
 MOST_COMPARED, MOST_COUNTED, COMPARING_SECONDS = 12, 256, 0.1
 # Of the worker (kTaskSeeds), PyTorch and NumPy.
@@ -234,7 +234,9 @@ class Draws:
         return scaled(made, self.factor(seed)) if not changes else made, flags
 
     def factor(self, seed):
-        return random.Random(f"factor {seed}").uniform(LEAST_FACTOR, MOST_FACTOR)
+        # No answer is close to those of both ranges, however wide the tolerance is.
+        chance = random.Random(f"factor {seed}")
+        return chance.uniform(*chance.choice((LOW_FACTORS, HIGH_FACTORS)))
 
     def drawn(self, seed, case, reseeded, fresh=False):
         if not (reseeded or fresh):
@@ -271,7 +273,7 @@ class Draws:
                 pass  # the task's code depends on its seeds
         if not any(varies):
             made = self.drawn(seed, case, False)
-            changed = [*map(fingerprint, tensors(scaled(made, MOST_FACTOR)))] != [*map(fingerprint, tensors(made))]
+            changed = [*map(fingerprint, tensors(scaled(made, HIGH_FACTORS[1])))] != [*map(fingerprint, tensors(made))]
             return (False, False), ONLY_SCALED if changed else NEVER_CHANGES
         seen = list(found)
         while len(set(seen)) == len(seen) < MOST_COUNTED and clock.seconds() < 3 * COMPARING_SECONDS:
