@@ -344,7 +344,7 @@ absl::Status CudaPreparedProblem::PutBank(const BenchShape& shape, Bank bank) {
       KC_RETURN_IF_ERROR(device_.Check(
           device_.api().MemcpyDtoDAsync(to, from, at.inputs[i].bytes, device_.stream()),
           "copying inputs"));
-      if (alters && ElementsAreIndependent(problem_.inputs[i])) {
+      if (alters && CanAlter(problem_) && ElementsAreIndependent(problem_.inputs[i])) {
         const DataType dtype = problem_.inputs[i].dtype;
         KC_RETURN_IF_ERROR(
             kernels_.Alter(dtype, sets[kAltered].seeds[i], sets[kOther].inputs[i], to,

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "tests/fakes/cuda/fake_cuda.h"
 #include "tests/unit/services/worker/cuda/target/task_subject.h"
 
@@ -265,6 +266,22 @@ def calls_up():
   CheckRight(subject.Measure(right));
   CheckRight(subject.MeasureLoaded(right));
   CheckRight(subject.MeasureLoaded(right));
+}
+
+TEST_CASE("Inputs keep their order where altered ones do not fit the device", "[slow]") {
+  if (!testing::HaveTaskPython()) return;
+  TaskSubject subject;
+  // A tensor has 64 MiB: all banks but the altered one take 12 of these, and all of them 13.
+  FakeCuda::Instance().set_memory_bytes(uint64_t{830} << 20);
+  REQUIRE(subject
+              .Take(MakeTask(absl::StrReplaceAll(
+                  kLargeTask, {{"torch.randn(1024, 1024)",
+                                "(torch.rand(1) + torch.arange(2.0**24)).view(4096, 4096)"}})))
+              .ok());
+  CheckRight(subject.Measure(
+      LargeModelNew("        values = x.view(-1)\n"
+                    "        assert bool((values[1:] >= values[:-1]).all()), 'not in order'\n"
+                    "        return x.clamp(min=0)")));
 }
 
 TEST_CASE("A candidate that lacks device memory may take that of other problems", "[slow]") {
