@@ -15,8 +15,8 @@ constexpr double kSure = 4;
 constexpr double kLoneCertain = 4;
 constexpr double kPausesForgiven = 2;
 constexpr double kPauseSlackShare = 0.05;
-// What an honest process uses beyond its calls varies by this between rounds.
-constexpr double kUncalledFactor = 1.25;
+// The overhead of an honest process varies by this factor between rounds.
+constexpr double kOverheadFactor = 1.25;
 // A block is uneven if its mean exceeds its median by this factor more than in a typical block of
 // the reference. On a busy machine honest kernels of 10 us have reached a factor of 2.1, since
 // calls after an interruption find cold caches.
@@ -129,12 +129,12 @@ bool TooNoisyToTell(std::span<const Slowdown> found, const PauseShare& pause) {
          });
 }
 
-double UncalledTime::Worked(double candidate_ns) const {
+double RoundOverhead::WorkNs(double candidate_ns) const {
   // The reference too is held up at times, or is not where the candidate is.
   const double allowed_ns =
       reference_ns_.empty()
           ? 0
-          : kUncalledFactor * std::max(reference_ns_.back(), Median(reference_ns_));
+          : kOverheadFactor * std::max(reference_ns_.back(), Median(reference_ns_));
   return std::max(0.0, candidate_ns - allowed_ns);
 }
 

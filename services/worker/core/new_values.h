@@ -95,15 +95,15 @@ inline constexpr double kUnknownShare = 0.25;
 // or be honest.
 bool TooNoisyToTell(std::span<const Slowdown> found, const PauseShare& pause);
 
-// Processor time that a process uses in a round beyond its calls: to wake up, and to wait awake
-// between them. All that the candidate uses beyond what the reference needs for this is work of its
-// calls, whatever it claims to do meanwhile.
-class UncalledTime {
+// Splits the processor time of a candidate's round into overhead and work. The overhead of waking
+// up and of polling between calls is at most what the reference needs for it. The rest is work of
+// the calls, wherever the candidate did it.
+class RoundOverhead {
  public:
-  // What the reference has used in the round besides its calls.
+  // Adds the processor time that the reference used in a round outside its calls.
   void AddReference(double ns) { reference_ns_.push_back(ns); }
-  // How much counts as work of all that the candidate has used in the round.
-  double Worked(double candidate_ns) const;
+  // Returns the work in a round in which the candidate used `candidate_ns` of processor time.
+  double WorkNs(double candidate_ns) const;
 
  private:
   std::vector<double> reference_ns_;

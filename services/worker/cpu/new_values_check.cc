@@ -152,7 +152,7 @@ bool NewValuesCheck::Round(const PreparedProblem::BenchShape& shape, const Plan&
   calls_.MarkRound(Side::kReference);
   if (!calls_.Wake(Side::kReference) ||
       !calls_.RunMeteredBurst(shape, Side::kReference, slots, bursts.reference) ||
-      !calls_.EndRound(Side::kReference, uncalled_, bursts.reference)) {
+      !calls_.EndRound(Side::kReference, overhead_, bursts.reference)) {
     return false;
   }
   // Also where the plan has them: the time until the candidate's calls is the same in every round.
@@ -182,7 +182,7 @@ bool NewValuesCheck::Round(const PreparedProblem::BenchShape& shape, const Plan&
       return false;
     }
   }
-  if (!calls_.EndRound(Side::kCandidate, uncalled_, bursts.candidate)) {
+  if (!calls_.EndRound(Side::kCandidate, overhead_, bursts.candidate)) {
     return false;
   }
   for (const size_t slot : slots) prepared_.Put(shape, slot, shape.current()[slot].inputs);

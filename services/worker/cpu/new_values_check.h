@@ -111,7 +111,7 @@ class NewValuesCheck {
 
   Rounds known_;
   bool brief_ = false;  // see TooSlowForAllRounds
-  UncalledTime uncalled_;
+  RoundOverhead overhead_;
   int rounds_ = 0;           // of each kind, those that do not count included
   int restless_rounds_ = 0;  // of all kinds
 };

@@ -127,9 +127,12 @@ RunnerCalls::Waited RunnerCalls::WaitedNow(Side side) {
   const int64_t own_ns = own_waits_.WaitedNs();
   const int64_t its_wait_ns = its_ns - std::exchange(waited_ns_[Index(side)], its_ns);
   const int64_t own_wait_ns = own_ns - std::exchange(own_waited_ns_, own_ns);
-  const Waited waited{std::max(its_wait_ns, own_wait_ns), its_wait_ns + own_wait_ns};
+  const int64_t most_ns = std::max(its_wait_ns, own_wait_ns);
   const int64_t usual_ns = prepared_.placement().alone() ? kSharedCoreWaitNs : 0;
-  return waited.most_ns > usual_ns ? waited : Waited();
+  if (most_ns <= usual_ns) {
+    return {.its_ns = its_wait_ns};
+  }
+  return {most_ns, its_wait_ns + own_wait_ns, its_wait_ns};
 }
 
 bool RunnerCalls::EntrySucceeded(const RunnerProcess::Result& result) {
@@ -159,7 +162,6 @@ bool RunnerCalls::RunBurst(const BenchShape& shape, Side side, std::span<const s
                            bool linger, Burst& burst) {
   const int64_t limit_ns = prepared_.CallLimitNs(shape.reference_ns);
   burst.calls_ns.clear();
-  burst.wall_ns = 0;
   WaitedNow(side);
   int64_t before_ns = 0;
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -172,7 +174,6 @@ bool RunnerCalls::RunBurst(const BenchShape& shape, Side side, std::span<const s
     const int64_t from_ns = i == 0 ? result.start_ns : before_ns;
     burst.calls_ns.push_back(std::max(1.0, static_cast<double>(end_ns - from_ns) - Overhead(side)));
     before_ns = end_ns;
-    burst.wall_ns += end_ns - from_ns;
     if (side == Side::kCandidate && !EntrySucceeded(result)) {
       return false;
     }
@@ -180,13 +181,13 @@ bool RunnerCalls::RunBurst(const BenchShape& shape, Side side, std::span<const s
   const Waited waited = WaitedNow(side);
   burst.waited_ns = waited.most_ns;
   burst.waited_sum_ns = waited.sum_ns;
+  burst.its_wait_ns = waited.its_ns;
   return true;
 }
 
 bool RunnerCalls::RunMeteredBurst(const BenchShape& shape, Side side, std::span<const size_t> slots,
                                   Burst& burst) {
   burst = Burst();
-  const int64_t ran_ns = Process(side).RanNs();
   double quickest_ns = 0;  // of the calls that nobody held up
   std::vector<double> least_ns;
   for (const size_t& slot : slots) {
@@ -196,9 +197,9 @@ bool RunnerCalls::RunMeteredBurst(const BenchShape& shape, Side side, std::span<
     }
     const double ns = call.calls_ns[0];
     burst.calls_ns.push_back(ns);
-    burst.wall_ns += call.wall_ns;
     burst.waited_ns += call.waited_ns;
     burst.waited_sum_ns += call.waited_sum_ns;
+    burst.its_wait_ns += call.its_wait_ns;
     burst.most_ns += std::max(1.0, ns - static_cast<double>(call.waited_ns));
     least_ns.push_back(ns - static_cast<double>(call.waited_sum_ns));
     if (!call.disturbed()) {
@@ -208,7 +209,6 @@ bool RunnerCalls::RunMeteredBurst(const BenchShape& shape, Side side, std::span<
   for (const double ns : least_ns) burst.least_ns += std::max({1.0, quickest_ns, ns});
   burst.least_ns = std::min(burst.least_ns, burst.most_ns) / static_cast<double>(slots.size());
   burst.most_ns /= static_cast<double>(slots.size());
-  burst.ran_ns = Process(side).RanNs() - ran_ns;
   return true;
 }
 
@@ -351,18 +351,22 @@ bool RunnerCalls::AwaitSleep(Side side) {
                             "its process did not rest when it had nothing to do"));
 }
 
-bool RunnerCalls::EndRound(Side side, UncalledTime& uncalled, Burst& burst) {
+bool RunnerCalls::EndRound(Side side, RoundOverhead& overhead, Burst& burst) {
   if (!AwaitSleep(side)) {
     return false;
   }
-  const int64_t ran_ns = Process(side).RanNs() - ran_before_round_ns_[Index(side)];
+  const auto ran_ns =
+      static_cast<double>(Process(side).RanNs() - ran_before_round_ns_[Index(side)]);
+  const auto calls = static_cast<double>(burst.calls_ns.size());
   if (side == Side::kReference) {
-    uncalled.AddReference(static_cast<double>(ran_ns - burst.ran_ns));
+    // The clock of a process that is awake is up to a tick late. The time of the reference's calls
+    // can be trusted instead.
+    const double work_ns = calls * Mean(burst.calls_ns) - static_cast<double>(burst.its_wait_ns);
+    overhead.AddReference(std::clamp(ran_ns - work_ns, 0.0, ran_ns));
     return true;
   }
-  // The clock says how long it has worked, also where it shares a core with this thread.
-  const double each_ns =
-      uncalled.Worked(static_cast<double>(ran_ns)) / static_cast<double>(burst.calls_ns.size());
+  // The candidate's cannot: it may work outside its calls.
+  const double each_ns = overhead.WorkNs(ran_ns) / calls;
   const double missing_ns = std::max(0.0, each_ns - Mean(burst.calls_ns));
   for (double& call_ns : burst.calls_ns) call_ns += missing_ns;
   burst.least_ns = std::max(burst.least_ns, each_ns);

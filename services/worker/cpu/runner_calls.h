@@ -63,13 +63,10 @@ class RunnerCalls {
   // kernel still does after its end lengthens the next. Verified by what was planted.
   struct Burst {
     std::vector<double> calls_ns;
-    // Of all calls, with the cost of a call without the kernel.
-    int64_t wall_ns = 0;
     // How long the process or this thread, whichever waited longer, had to wait for a core.
     int64_t waited_ns = 0;
     int64_t waited_sum_ns = 0;  // of both
-    // Processor time of the process meanwhile, where that was asked.
-    int64_t ran_ns = 0;
+    int64_t its_wait_ns = 0;    // of the process
     bool disturbed() const { return waited_ns > 0; }
     // The mean call without the waiting, where that was asked of each: both of the process and of
     // this thread, as if they had waited one after the other; or at the same time.
@@ -109,10 +106,10 @@ class RunnerCalls {
   // Marks again, once the process surely sleeps. Also where the round of a side begins.
   void MarkAtRest() { ran_when_idle_ns_ = MarkRound(Side::kCandidate); }
   int64_t MarkRound(Side side) { return ran_before_round_ns_[Index(side)] = Process(side).RanNs(); }
-  // Waits until the side's process sleeps after its burst. All processor time that it has used
-  // since its round began, to wake up too, belongs to the burst. The candidate's calls take at
-  // least what it used beyond what the reference uses besides its calls.
-  bool EndRound(Side side, UncalledTime& uncalled, Burst& burst);
+  // Waits until the side's process sleeps after its burst. The reference's processor time outside
+  // its calls is added to `overhead`. The candidate's calls become as long as all processor time
+  // that it has used since its round began, without the overhead.
+  bool EndRound(Side side, RoundOverhead& overhead, Burst& burst);
   // Waits until the side's process sleeps.
   bool AwaitSleep(Side side);
   void ForgetIdle() { ran_when_idle_ns_.reset(); }
@@ -152,6 +149,7 @@ class RunnerCalls {
   struct Waited {
     int64_t most_ns = 0;  // of the two
     int64_t sum_ns = 0;
+    int64_t its_ns = 0;  // of the process
   };
   Waited WaitedNow(Side side);
   // Whether outputs that differ from the reference's in some elements may be right.

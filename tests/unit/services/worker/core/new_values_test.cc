@@ -134,14 +134,14 @@ TEST_CASE("Slowness after most but not all pauses leaves no valid measurement") 
 }
 
 TEST_CASE("Processor time beyond the reference's is charged, and a reference held up less is not") {
-  UncalledTime uncalled;
-  CHECK(uncalled.Worked(500) == 500);
-  for (const double ns : {50, 40, 60}) uncalled.AddReference(ns);
-  CHECK(uncalled.Worked(1000) == 1000 - 1.25 * 60);
-  CHECK(uncalled.Worked(70) == 0);
-  uncalled.AddReference(0);
-  CHECK(uncalled.Worked(1000) == 1000 - 1.25 * 45);
-  CHECK(uncalled.Worked(0) == 0);
+  RoundOverhead overhead;
+  CHECK(overhead.WorkNs(500) == 500);
+  for (const double ns : {50, 40, 60}) overhead.AddReference(ns);
+  CHECK(overhead.WorkNs(1000) == 1000 - 1.25 * 60);
+  CHECK(overhead.WorkNs(70) == 0);
+  overhead.AddReference(0);
+  CHECK(overhead.WorkNs(1000) == 1000 - 1.25 * 45);
+  CHECK(overhead.WorkNs(0) == 0);
 }
 
 std::vector<RelativeTimes> Blocks(const RelativeTimes& block, size_t count) {
