@@ -13,7 +13,7 @@ inline constexpr uint64_t kFnvBasis = 0xcbf29ce484222325;
 // Adds a byte or a word to a hash.
 constexpr uint64_t FnvStep(uint64_t hash, uint64_t value) { return (hash ^ value) * 0x100000001b3; }
 
-// `hash` continues an earlier hash.
+// To hash several texts, pass the hash of those before as `hash`.
 constexpr uint64_t FnvHash(std::string_view text, uint64_t hash = kFnvBasis) {
   for (const char c : text) hash = FnvStep(hash, static_cast<unsigned char>(c));
   return hash;

@@ -28,12 +28,12 @@ inline constexpr int64_t kMaxGzipLineBytes = int64_t{64} << 20;
                                            int64_t max_bytes = kMaxGzipBytes,
                                            int64_t max_line_bytes = kMaxGzipLineBytes);
 
-// Calls `on_record` with each line that is not blank, for files with one record per line. Its
-// errors get "PATH:LINE: " in front. Otherwise as ForEachGzipLine.
+// Reads a file with one record per line: calls `on_record` with each line that is not blank, and
+// puts "PATH:LINE: " in front of its errors. Other errors as ForEachGzipLine.
 [[nodiscard]] absl::Status ForEachGzipRecord(
     const std::string& path, const std::function<absl::Status(const std::string& line)>& on_record);
 
-// Whether the name is that of a file with one record per line: NAME.jsonl or NAME.jsonl.gz.
+// Returns whether the name ends with .jsonl or .jsonl.gz.
 [[nodiscard]] bool IsRecordFile(std::string_view path);
 
 }  // namespace kernelcast

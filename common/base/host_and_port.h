@@ -14,10 +14,10 @@ struct HostAndPort {
   int port = 0;
 };
 
-// The parts of "host:port" at the last colon. Empty: no host, or no port from 0 to 65535.
+// Splits "host:port" at the last colon. Returns nullopt without a host or a port from 0 to 65535.
 [[nodiscard]] std::optional<HostAndPort> SplitHostAndPort(std::string_view address);
 
-// The same. INVALID_ARGUMENT: another form, or characters that no host has.
+// As SplitHostAndPort. INVALID_ARGUMENT: another form, or invalid characters in the host.
 [[nodiscard]] absl::StatusOr<HostAndPort> ParseHostAndPort(const std::string& address);
 
 }  // namespace kernelcast

@@ -5,11 +5,11 @@
 
 namespace kernelcast {
 
-// SplitMix64 (Steele, Lea and Flood 2014): random numbers that follow from a seed alone, with every
-// standard library, unlike the distributions of <random>. It must not change, because recorded
-// forecasts, searches and inputs of kernels depend on it.
+// SplitMix64 (Steele, Lea and Flood 2014). It gives the same numbers with every standard library,
+// unlike the distributions of <random>. It must not change, because recorded forecasts, searches
+// and inputs of kernels depend on it.
 
-// The finalizer: spreads differences between numbers over all bits.
+// The finalizer: every input bit affects all output bits.
 constexpr uint64_t MixBits(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;

@@ -6,13 +6,12 @@
 
 namespace kernelcast {
 
-// Statistics of numbers without NaN, in any order. NaN if there are none.
+// Values may be in any order and must not contain NaN. All functions return NaN if there are none.
 
-// Interpolates between neighbours: 0 is the least value, 1 the largest.
+// The q-quantile, with linear interpolation between neighbours. `q` is in [0, 1].
 double Quantile(std::span<const double> values, double q);
-// Of an even number of values, the mean of the middle two.
 double Median(std::span<const double> values);
-// The same. Reorders the values.
+// As Median, but reorders the values.
 double MedianInPlace(std::vector<double>& values);
 double Mean(std::span<const double> values);
 

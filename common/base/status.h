@@ -33,8 +33,8 @@
 
 namespace kernelcast {
 
-// The error with the prefix, such as "FILE: ", in front of its message, without its payloads. OK
-// stays as it is.
+// Puts a prefix, such as "FILE: ", in front of the message of an error, and drops its payloads.
+// Returns OK unchanged.
 [[nodiscard]] inline absl::Status WithPrefix(std::string_view prefix, const absl::Status& status) {
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat(AbslView(prefix), status.message()));

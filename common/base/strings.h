@@ -8,10 +8,10 @@
 
 namespace kernelcast {
 
-// Abseil's functions take its own type of view, which is not the one of the standard library.
+// Converts to the view type that Abseil's functions take.
 inline absl::string_view AbslView(std::string_view text) { return {text.data(), text.size()}; }
 
-// The text without ASCII white space at both ends, or at the end.
+// Return the text without ASCII white space at both ends, or only at the end.
 inline std::string_view Trim(std::string_view text) {
   const absl::string_view trimmed = absl::StripAsciiWhitespace(AbslView(text));
   return {trimmed.data(), trimmed.size()};
@@ -20,7 +20,7 @@ inline std::string_view TrimEnd(std::string_view text) {
   return text.substr(0, absl::StripTrailingAsciiWhitespace(AbslView(text)).size());
 }
 
-// Whether the text is empty or only white space.
+// Returns whether the text is empty or only white space.
 inline bool IsBlank(std::string_view text) { return Trim(text).empty(); }
 
 }  // namespace kernelcast

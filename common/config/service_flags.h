@@ -36,9 +36,9 @@ void AddHttpServiceFlags(CLI::App& app, ServiceFlags& flags);
 // (0 after help or version, 2 for bad usage). Prints help, version and errors itself.
 int ParseServiceFlags(CLI::App& app, int argc, char** argv);
 
-// Runs the main function of a service, whose name its log lines have: raises the limit of file
-// descriptors and returns the exit code that `run` returns. An error of `run`, and an exception
-// that escapes from it, are logged; the exit code is then 1.
+// Runs the main function of a service: sets the service's name in log lines, raises the limit of
+// file descriptors, and returns the exit code of `run`. Logs an error or an exception of `run` and
+// returns 1.
 int RunService(std::string_view name, absl::StatusOr<int> (*run)(int argc, char** argv), int argc,
                char** argv);
 

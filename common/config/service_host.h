@@ -17,12 +17,12 @@
 
 namespace kernelcast {
 
-// What every service does around its own work: signals, metrics, tracing, the ready file and the
-// end. Make it before any thread starts, and destroy it after all that it serves. Not thread-safe.
+// Handles signals, metrics, tracing, the ready file and shutdown of a service. Create it before any
+// thread starts, and destroy it after everything that it serves. Not thread-safe.
 class ServiceHost {
  public:
   // `name` is the service in traces, such as "kernelcast-worker", and `instance` this process.
-  // `flags` must outlive the result. Errors as of ProcessTracing::Start.
+  // `flags` must outlive the result. Errors as ProcessTracing::Start.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<ServiceHost>> Start(
       const ServiceFlags& flags, const std::string& name, const std::string& instance);
   ServiceHost(const ServiceHost&) = delete;
@@ -32,15 +32,15 @@ class ServiceHost {
   TerminationSignal& termination() { return termination_; }
 
   // Serves metrics, writes the ready file and logs "serving" with `fields`. Call it when the
-  // service answers at these addresses; the one of metrics is added. Errors as of
+  // service accepts requests at these addresses. Adds the address of metrics. Errors as
   // MetricsRegistry::Serve and WriteReadyFile.
   [[nodiscard]] absl::Status AnnounceReady(ServedAddresses served,
                                            std::vector<LogField> fields = {});
 
-  // Waits for a signal to end.
+  // Waits for a termination signal.
   void Wait();
 
-  // Ends a gRPC server with its service: new calls are refused, those in flight get `grace`.
+  // Shuts down a gRPC server: refuses new calls, and gives those in flight this time to finish.
   template <class Service>
   void Drain(RpcServer& server, Service& service, absl::Duration grace) {
     server.BeginDrain();
@@ -49,7 +49,7 @@ class ServiceHost {
   }
   absl::Duration grace() const { return absl::Seconds(flags_.drain_seconds); }
 
-  // Serves gRPC until a signal, and drains.
+  // Serves gRPC until a termination signal, then drains.
   template <class Service>
   [[nodiscard]] absl::Status Serve(Service& service, std::vector<LogField> fields) {
     KC_ASSIGN_OR_RETURN(const auto server, RpcServer::Start(flags_.server, {&service}, &metrics_));

@@ -9,8 +9,8 @@
 
 namespace kernelcast {
 
-// Sets `default_target` and `task_gpus` of the reply to PutProblem, by what the workers say of
-// themselves. Clients use the answer and have no rule of their own.
+// Sets `default_target` and `task_gpus` of the reply to PutProblem, from the descriptions of the
+// workers. Clients take the default target from the reply.
 void SetDefaultTarget(const Problem& problem, const std::vector<v1::WorkerDescription>& workers,
                       v1::PutProblemReply& reply);
 

@@ -17,7 +17,7 @@ std::string ProtoToJson(const google::protobuf::Message& message);
 // INVALID_ARGUMENT: protobuf's message. Unknown fields are ignored, so that newer records can be
 // read.
 [[nodiscard]] absl::Status ProtoFromJson(std::string_view json, google::protobuf::Message* message);
-// The same for a record of a file, whose numbers must be finite: see CheckFiniteNumbers.
+// As ProtoFromJson, for a record of a file. Its numbers must be finite: see CheckFiniteNumbers.
 [[nodiscard]] absl::Status RecordFromJson(std::string_view json,
                                           google::protobuf::Message* message);
 

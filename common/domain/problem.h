@@ -118,7 +118,7 @@ struct Tolerance {
   // Infinities that agree with the same infinity.
   enum class Infinities { kBoth, kNegative, kNone };
   Infinities infinities = Infinities::kBoth;
-  // Whether NaN agrees with an expected NaN. Only where a task's own code decides in the end.
+  // Whether NaN agrees with an expected NaN. For tasks with a checker of their own.
   bool nan_agrees = false;
   // Whether an output of zeros is wrong where not all expected values are zero.
   bool not_all_zero = false;
@@ -278,8 +278,8 @@ struct Problem {
   std::vector<ProblemFile> files;
 };
 
-// The target of candidates that name none, without regard to workers: cpu, or the first target of a
-// problem without it.
+// The target of candidates that name none, if no workers are known: cpu, or the first target of a
+// problem without cpu.
 const std::string& DefaultTarget(const Problem& problem);
 
 // Bounds of a declared weight of a bench shape.

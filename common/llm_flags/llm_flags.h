@@ -36,9 +36,9 @@ std::vector<std::string> LlmArguments(const LlmFlags& flags);
 // names them. Other errors as ListModels.
 [[nodiscard]] absl::StatusOr<LlmConfig> ConfigFromFlags(const LlmFlags& flags, int64_t timeout_ns);
 
-// The same for a service at its start, which also asks each endpoint for its model, as
-// CheckEndpoint. An endpoint that is unavailable may come back, so that is only logged. Asks for at
-// most three seconds each time.
+// As ConfigFromFlags, and checks each endpoint with CheckEndpoint. For the start of a service. Only
+// logs that an endpoint is unavailable, because it may come back. Each request takes at most three
+// seconds.
 [[nodiscard]] absl::StatusOr<LlmConfig> CheckedConfigFromFlags(const LlmFlags& flags);
 
 }  // namespace kernelcast::llm

@@ -18,7 +18,7 @@ struct FileLayout {
   // SQLite's levels. FULL: a commit survives a crash of the machine. NORMAL: it may lose the newest
   // commits. OFF: it may damage the file.
   const char* synchronous = "FULL";
-  // Looks for damage at each start. Reads the whole file.
+  // Whether to check the whole file for damage when it is opened.
   bool check = true;
 };
 

@@ -93,9 +93,8 @@ absl::StatusOr<Catalogue> ReadCatalogue(const Flags& flags) {
   return Catalogue::ReadFolders(flags.problem_folders);
 }
 
-// Puts all problems and takes the default targets from the answers. A problem that is refused is an
-// error of the configuration. An orchestrator that is away may come back; then problems are put
-// when they are needed, and keep their targets.
+// Puts all problems and sets their default targets. A refused problem is a configuration error. If
+// the orchestrator is unavailable, problems keep their targets and are put when they are needed.
 absl::Status PutProblems(OrchestratorEvaluator& evaluator, Catalogue& catalogue) {
   for (size_t i = 0; i < catalogue.served().size(); ++i) {
     const Served& served = catalogue.served()[i];

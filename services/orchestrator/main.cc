@@ -214,7 +214,7 @@ struct Parts {
   CapacityNotifier* notifier = nullptr;
 };
 
-// Starts the servers for gRPC and the status page. Returns the first.
+// Starts the servers for gRPC and the status page. Returns the gRPC server.
 absl::StatusOr<std::unique_ptr<RpcServer>> StartServers(const Parts& parts,
                                                         grpc::Service* service) {
   const Flags& flags = parts.flags;

@@ -27,16 +27,16 @@ struct LoadedProblem {
                                                         const std::string& baseline);
 [[nodiscard]] absl::StatusOr<LoadedProblem> LoadProblemFolder(const std::string& folder);
 
-// Returns the target `asked` for. If it is empty: DefaultTarget, until a service has answered.
+// Returns the target `asked` for, or DefaultTarget if that is empty. See TakeDefaultTarget.
 // INVALID_ARGUMENT: the problem has no reference for it; the message lists its targets.
 [[nodiscard]] absl::StatusOr<std::string> ChooseTarget(const Problem& problem,
                                                        const std::string& asked);
 v1::PutProblemRequest PutRequest(const Problem& problem);
-// Replaces a target that ChooseTarget returned because none was `asked` for by the default target
-// of a service's reply. Returns whether the target changes.
+// If no target was `asked` for, sets `target` to the default target in the reply of a service.
+// Returns whether it changed.
 bool TakeDefaultTarget(const std::string& asked, const v1::PutProblemReply& reply,
                        std::string& target);
-// Says on which GPUs a PyTorch task is judged by default, if it is and no target was `asked` for.
+// If no target was `asked` for, prints the GPUs that judge a PyTorch task by default.
 void NoteTaskGpus(Console& console, const std::string& asked, const v1::PutProblemReply& reply);
 
 // Number of points of the target's space, or 0 if it has none.

@@ -119,7 +119,7 @@ const std::string* TemplateOf(const Candidate& candidate) {
   return &candidate.tunables.front().value;
 }
 
-// The value of FLAGS is the flags themselves, because their numbers differ between templates.
+// For FLAGS, the flags instead of their index, which differs between templates.
 std::string ValueOf(const Candidate& candidate, const Tunable& tunable) {
   if (tunable.name != kFlagsTunable) return tunable.value;
   return candidate.flags.empty() ? "none" : absl::StrJoin(candidate.flags, " ");

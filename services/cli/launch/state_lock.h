@@ -45,7 +45,7 @@ struct ServiceAddresses {
   std::string gateway_metrics;
 };
 
-// All addresses with their names in JSON.
+// The addresses with their names in JSON.
 struct AddressField {
   const char* name;
   std::string ServiceAddresses::*address;

@@ -19,7 +19,7 @@ namespace kernelcast::forecaster {
 // Reads a file with one JSON object per line: a ForecastRecord, as written by ForecastRecorder, or
 // an ExportRecord, as written by `kernelcast export`. From the latter it takes the forecasts that
 // decisions were based on; other forecasts are not in them. The file may be compressed with gzip.
-// Errors as of ForEachGzipRecord; INVALID_ARGUMENT: a line is wrong.
+// Errors as ForEachGzipRecord; INVALID_ARGUMENT: a line is invalid.
 [[nodiscard]] absl::StatusOr<std::vector<RecordedForecast>> ReadForecastRecords(
     const std::string& path);
 

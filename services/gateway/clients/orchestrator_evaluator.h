@@ -57,8 +57,7 @@ class OrchestratorEvaluator final : public Evaluator {
   // Cancels all calls. Returns when no callback runs any more; some never run. Idempotent.
   void Stop();
 
-  // Puts a problem, waits for the answer, and returns the target of candidates that name none. For
-  // the start.
+  // Puts a problem and returns its default target. Blocks. For startup.
   [[nodiscard]] absl::StatusOr<std::string> PutProblem(const std::vector<ProblemFile>& files,
                                                        absl::Duration timeout);
 

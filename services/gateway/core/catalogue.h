@@ -38,7 +38,7 @@ struct Served {
   }
 };
 
-// What a gateway serves. Constant once it serves.
+// The problems that a gateway serves. Constant after startup.
 class Catalogue {
  public:
   Catalogue(std::vector<Served> served, Site own_references);
@@ -56,8 +56,8 @@ class Catalogue {
       const std::vector<std::string>& problem_folders);
 
   const std::vector<Served>& served() const { return served_; }
-  // Replaces the target of a problem of the catalogue for which none is named. Nothing happens if
-  // the problem has no such target.
+  // Sets the target of a problem if its entry names none. Does nothing if the problem has no such
+  // target.
   void SetDefaultTarget(size_t index, const std::string& target);
   // By name, without regard to upper and lower case. Null: not served.
   const Served* Find(std::string_view name) const;

@@ -8,7 +8,7 @@
 
 namespace kernelcast::orchestrator {
 
-// Draws of searches, which follow from a seed alone.
+// Random numbers of searches. They depend only on the seed.
 
 // In [0, bound). Advances the state.
 inline size_t Below(uint64_t& state, size_t bound) {

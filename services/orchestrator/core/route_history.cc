@@ -47,7 +47,7 @@ double ExpectedImprovement(const Forecast& forecast, double best_speedup) {
 }
 
 void RouteHistory::Forecast(std::string_view candidate_id, const kernelcast::Forecast& forecast) {
-  // A candidate that is asked about again is not another one.
+  // Count a candidate once, however often it is requested.
   auto entry = std::ranges::find(known_, candidate_id, &Known::candidate_id);
   if (entry == known_.end()) {
     if (known_.size() == kWindow) known_.pop_front();

@@ -33,7 +33,7 @@ class TemplateGenerator {
   // the generator: a proposal counts only after Accept.
   std::optional<Candidate> Next() const;
 
-  // The same with other rules. A point drawn from all that are left:
+  // As Next, with other rules. A random point that was not proposed yet:
   std::optional<Candidate> Random() const;
   // A mutation of a point, or a crossover with a second one, each given by its candidate. If
   // `first` is not in the space, the next point of the start set. A random point where none of

@@ -98,12 +98,11 @@ double NormwiseLimit(const Tolerance& tolerance, DataType dtype, int64_t element
 // Compares a whole output. An element agrees when |got - expected| <= atol * max(1, rms(expected))
 // + rtol * |expected|; without the factor max(1, rms) if the tolerance is not scaled. NaN agrees
 // with nothing, or with NaN if the tolerance says so; an infinity only with the same infinity. The
-// tensor agrees when all elements do and
-// ||got - expected|| <= NormwiseLimit * ||expected|| over the finite elements; it is not checked
-// if the expected values are within atol of zero. Integers are compared exactly if no tolerance is
-// given. Tolerance has further rules, among them a share of elements that may disagree: a verdict
-// that is ok may then have mismatches. `poison` is what the output held before the call; it
-// distinguishes "not written" from "wrong".
+// tensor agrees when all elements do and ||got - expected|| <= NormwiseLimit * ||expected|| over
+// the finite elements; it is not checked if the expected values are within atol of zero. Integers
+// are compared exactly if no tolerance is given. Tolerance has further rules, among them a share of
+// elements that may disagree: a verdict that is ok may then have mismatches. `poison` is what the
+// output held before the call; it distinguishes "not written" from "wrong".
 TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std::byte> output,
                             std::optional<Poison> poison);
 

@@ -11,7 +11,7 @@ FEWEST_TO_VARY = 5
 
 
 class Generators:
-    """One for each device. A task's own generator has another seed, so that its values do not depend on these."""
+    """Random generators by device. Their seed differs from those of tasks, whose inputs would be the same numbers."""
 
     def __init__(self):
         self.by_device = {}

@@ -6,7 +6,6 @@ dataclass or a named tuple. The worker sees the tensors of a tree in its order.
 """
 
 import dataclasses
-
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -27,7 +26,7 @@ def is_packed(tensor):
 
 
 def field_names(value):
-    """Those of a dataclass or a named tuple; None for other values."""
+    """The names of the fields of a dataclass or a named tuple; None for other values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
     return getattr(type(value), "_fields", None) if isinstance(value, tuple) else None
@@ -41,7 +40,7 @@ def class_named(module, name):
 
 
 def object_of(kind, fields):
-    """An object of a dataclass or a named tuple with these fields. Code of a dataclass's constructor does not run."""
+    """Creates a dataclass or a named tuple with these fields. A dataclass's constructor does not run."""
     if issubclass(kind, tuple):
         return tuple.__new__(kind, fields.values())
     made = object.__new__(kind)
@@ -83,7 +82,7 @@ def children(tree):
 
 
 def classes(trees):
-    """The modules and names of the classes of objects."""
+    """Yields (module, name) of each dataclass and named tuple."""
     for tree in trees:
         if "class" in tree:
             yield tuple(tree["class"])
@@ -126,7 +125,7 @@ def build(tree, given):
 
 
 def mapped(function, value):
-    """A copy of what holds the tensors, with the function's result for each of them."""
+    """Applies the function to each tensor. Copies what holds the tensors."""
     if isinstance(value, torch.Tensor):
         return function(value)
     names = field_names(value)
@@ -150,7 +149,7 @@ class TaskFormat:
     device = "cpu"
     # Whether this process has the code that makes inputs.
     makes_inputs = True
-    # Modules that candidates do not have.
+    # Modules that the process of a candidate cannot import.
     private_modules = ()
 
     def cases(self):

@@ -11,7 +11,7 @@ namespace kernelcast::worker {
 
 // Reads a file with one ExportRecord in JSON per line, as `kernelcast export` writes it. Records
 // that were neither measured nor rejected by the compiler contribute only facts. The file may be
-// compressed with gzip. Errors as of ForEachGzipRecord; INVALID_ARGUMENT: a line is wrong, or has a
+// compressed with gzip. Errors as ForEachGzipRecord; INVALID_ARGUMENT: a line is invalid, or has a
 // number that is not finite.
 [[nodiscard]] absl::StatusOr<std::vector<ReplayRecord>> ReadRecords(const std::string& path);
 

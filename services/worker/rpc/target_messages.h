@@ -14,7 +14,7 @@ namespace kernelcast::worker {
 
 v1::TargetDescription DescribeTarget(const TargetInfo& info);
 
-// Sets the targets of a worker and the protections that any of them misses.
+// Sets the targets of a worker and the protections that are missing in any of them.
 void DescribeTargets(const std::map<std::string, Target*>& targets, v1::WorkerDescription& worker);
 
 // Without `want_artifact` the artefact has no content.

@@ -10,7 +10,7 @@ namespace {
 constexpr double kSlackShare = 0.3;
 constexpr double kSlackUs = 10;
 constexpr double kSlowestFillBytesPerUs = 5e5;
-// The median of fewer requests says little: a host that holds up processes holds up some of them.
+// With fewer requests of the reference, the slowest counts instead of the median.
 constexpr size_t kFewRequests = 5;
 
 }  // namespace

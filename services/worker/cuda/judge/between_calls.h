@@ -46,8 +46,8 @@ class BetweenCalls {
 class BeyondCalls {
  public:
   // `samples`: of the request; requests of a session with as many are alike. `beyond_us`: what it
-  // took beyond its calls. `launching_us`: how much of the request the host took to launch what
-  // lies between calls. Long calls hide it, and those of a faster candidate do not.
+  // took beyond its calls. `launching_us`: host time for launching the work between calls, which
+  // long calls hide and short calls do not.
   void AddReference(size_t samples, double beyond_us, double launching_us);
   // The candidate's next requests are not like those before.
   void BeginCandidate() { candidate_us_.clear(); }

@@ -270,7 +270,7 @@ ShapeTimer::CallTimes ShapeTimer::CallTimesOf(const Timed& timed, const Calls& c
   }
   if (judgement_.hosted()) {
     if (calls.side == Side::kReference) {
-      if (!calls.at_once) {
+      if (!calls.back_to_back) {
         beyond_.AddReference(plan.samples.size(), timed.beyond_us, timed.launching_us);
       }
     } else {
@@ -324,7 +324,7 @@ bool ShapeTimer::WarmUp(size_t shape_index, double& candidate_ns, double& refere
     int64_t spent_ns = 0;
     do {
       const std::optional<CallTimes> times =
-          TimeCalls({shape, side, shape.slots.size(), /*at_once=*/!calls_ns.empty()});
+          TimeCalls({shape, side, shape.slots.size(), /*back_to_back=*/!calls_ns.empty()});
       if (!times) {
         return false;
       }
@@ -356,7 +356,7 @@ bool ShapeTimer::RunBlock(const BenchShape& shape, const TimingSession::Block& b
   while (calls_ns.size() < wanted && times.elapsed_ns < block.max_ns) {
     last = std::min(slots, wanted - calls_ns.size());
     const std::optional<CallTimes> called =
-        TimeCalls({shape, block.side, last, /*at_once=*/!calls_ns.empty()});
+        TimeCalls({shape, block.side, last, /*back_to_back=*/!calls_ns.empty()});
     if (!called) {
       return false;
     }
@@ -444,8 +444,8 @@ std::optional<std::vector<double>> ShapeTimer::TimeReference(
     const std::vector<BenchShape>& requests) {
   std::vector<double> calls_ns;
   for (const BenchShape& request : requests) {
-    const std::optional<CallTimes> times =
-        TimeCalls({request, Side::kReference, request.slots.size(), /*at_once=*/!calls_ns.empty()});
+    const std::optional<CallTimes> times = TimeCalls(
+        {request, Side::kReference, request.slots.size(), /*back_to_back=*/!calls_ns.empty()});
     if (!times) return std::nullopt;
     Append(times->calls_ns, calls_ns);
   }

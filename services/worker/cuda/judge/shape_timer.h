@@ -70,8 +70,8 @@ class ShapeTimer {
     const BenchShape& shape;
     Side side;
     size_t slots;  // called once each; at most all of the shape
-    // Right after another request of the same side, which finds caches warm.
-    bool at_once = false;
+    // Follows another request of the same side, so that it finds warm caches.
+    bool back_to_back = false;
   };
   // What a runner is asked to call, and to write before each call.
   struct Plan {
@@ -107,7 +107,7 @@ class ShapeTimer {
     double explained_us = 0;  // by events of the device
     bool explained = false;   // whether the two agree
     double beyond_us = 0;     // on the host, beyond the calls that are reported
-    double launching_us = 0;  // of the host, without the calls; not to be trusted from a candidate
+    double launching_us = 0;  // host time between calls; only the reference's can be trusted
   };
   // `wake`: see CudaRunner::Wake.
   std::optional<Timed> RunOnce(const Calls& calls, bool wake);

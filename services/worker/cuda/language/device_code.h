@@ -12,17 +12,17 @@
 
 namespace kernelcast::worker {
 
-// What languages share whose candidates are device code with launches.
+// Functions for languages that produce device code with launches.
 
-// A candidate that is refused before it runs.
+// Returns a result that refuses a candidate before it runs.
 CompileResult Refusal(std::string log);
 
-// Why the launches have no plan at some shape of the problem. Nothing if they have.
+// Returns why the launches have no plan at some shape of the problem, or nullopt.
 std::optional<std::string> UnplannedLaunches(const CompileJob& job);
 
 // Checks the arguments of the launches against the signatures in the PTX of `success`, and adds the
-// simulation of `program` at the timed shapes to its facts. Returns why it is refused, if so.
-// Errors as CudaCompiler::Simulate.
+// simulation of `program` at the timed shapes to its facts. Returns why the candidate is refused,
+// or nullopt. Errors as CudaCompiler::Simulate.
 [[nodiscard]] absl::StatusOr<std::optional<std::string>> CheckAndSimulate(
     const CompileJob& job, const SimulatedProgram& program, CudaCompiler& simulator,
     const CancelToken& cancel, CompileSuccess& success);

@@ -13,32 +13,32 @@
 
 namespace kernelcast::worker {
 
-// The GPU for which a candidate is compiled.
-struct GpuModelWanted {
+// The GPU that a candidate is compiled for.
+struct CompileGpu {
   std::string name;
   std::string architecture;
-  // Whether launches of Python candidates are recorded, which takes longer than measuring them.
+  // Whether to record launches of Python candidates. Takes longer than measuring them.
   bool record_launches = false;
 };
 
-// A candidate, and what it is compiled for. `target` is the problem's for GPUs.
+// The input of a compilation. `target` is the problem's cuda target.
 struct CompileJob {
   const Problem& problem;
   const ProblemTarget& target;
   const Candidate& candidate;
-  const GpuModelWanted& gpu;
+  const CompileGpu& gpu;
 };
 
-// A language in which candidates for GPUs are written: how they are compiled, and what is loaded of
-// them. A language is a folder here and a row in CudaCompilers. Thread-safe.
+// Compiles candidates for GPUs that are written in one language, and loads their artefacts. Each
+// language has a folder here and a row in CudaCompilers. Thread-safe.
 class Language {
  public:
   virtual ~Language() = default;
 
-  // The compilers with their versions.
+  // Names and versions of the compilers.
   virtual const std::string& toolchain() const = 0;
 
-  // Which artefact the candidate compiles to: "a_" and 32 hex digits.
+  // Returns the id of the artefact: "a_" and 32 hex digits.
   virtual std::string ArtifactId(const Candidate& candidate,
                                  const std::string& architecture) const = 0;
 
@@ -48,8 +48,8 @@ class Language {
   [[nodiscard]] virtual absl::StatusOr<CompileResult> Compile(const CompileJob& job,
                                                               const CancelToken& cancel) = 0;
 
-  // What runs of an artefact. `task` is null unless the problem is a Python task.
-  // INVALID_ARGUMENT: the artefact is not one of the language, or not the candidate's.
+  // Returns the program in an artefact. `task` is null unless the problem is a Python task.
+  // INVALID_ARGUMENT: the artefact is not of this language, or not of this candidate.
   [[nodiscard]] virtual absl::StatusOr<CudaProgram> Load(const Candidate& candidate,
                                                          const Artifact& artifact,
                                                          const PythonTaskPrograms* task) const = 0;

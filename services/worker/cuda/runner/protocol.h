@@ -162,7 +162,7 @@ struct Reply {
   // kRun: from before the first launch until all have ended. kTime: the same, from when the device
   // has taken up work of the process.
   int64_t wall_ns;
-  // kTime: how much of it the host took to launch what lies between the programs.
+  // kTime: the part of it that the host needed to launch the work between programs.
   int64_t launching_ns;
   uint64_t values;  // kTime: floats that follow, two per sample: flush and program, in microseconds
   char where[64];   // the failed call

@@ -65,15 +65,15 @@ absl::StatusOr<std::unique_ptr<CudaCompilers>> CudaCompilers::Open(
   KC_ASSIGN_OR_RETURN(made->nvrtc_, CudaCompiler::Make(std::move(nvrtc), *made->cache_));
   absl::StatusOr<std::unique_ptr<Language>> triton;
   absl::StatusOr<std::unique_ptr<Language>> host;
-  absl::StatusOr<std::unique_ptr<Language>> python;
+  absl::StatusOr<std::unique_ptr<PytorchLanguage>> python;
   {
     const std::jthread probes_triton([&] { triton = made->ProbeTriton(); });
     const std::jthread probes_python([&] { python = made->ProbePython(); });
     host = made->ProbeNvcc();
   }
   if (python.ok()) {
-    static_cast<PytorchLanguage&>(**python).SetTriton(triton.ok() ? triton->get() : nullptr,
-                                                      std::string(triton.status().message()));
+    (*python)->SetTriton(triton.ok() ? triton->get() : nullptr,
+                         std::string(triton.status().message()));
   }
   const auto add = [&](CandidateKind kind, const char* what,
                        absl::StatusOr<std::unique_ptr<Language>> language) {
@@ -102,7 +102,7 @@ void CudaCompilers::Fill(TargetInfo& info) const {
     if (row.language != nullptr) {
       info.candidate_kinds.push_back(row.kind);
     } else {
-      info.missing_tools.push_back(absl::StrCat("no ", row.what, ": ", row.missing_reason));
+      info.missing_tools.push_back(absl::StrCat("no ", row.candidates, ": ", row.missing_reason));
     }
   }
 }
@@ -136,7 +136,7 @@ absl::StatusOr<std::unique_ptr<Language>> CudaCompilers::ProbeTriton() const {
   return std::make_unique<TritonLanguage>(std::move(compiler), *nvrtc_);
 }
 
-absl::StatusOr<std::unique_ptr<Language>> CudaCompilers::ProbePython() {
+absl::StatusOr<std::unique_ptr<PytorchLanguage>> CudaCompilers::ProbePython() {
   const auto missing = [&](absl::Status status) {
     no_python_reason_ = std::string(status.message());
     return status;
@@ -155,7 +155,7 @@ absl::StatusOr<std::unique_ptr<Language>> CudaCompilers::ProbePython() {
   auto language =
       std::make_unique<PytorchLanguage>(*python, Sandbox(), options_.cache_directory, *cache_);
   Log(LogLevel::kInfo, "takes PyTorch tasks", {{"toolchain", language->toolchain()}});
-  return std::unique_ptr<Language>(std::move(language));
+  return language;
 }
 
 void CudaCompilers::MakeZygote(const PythonInterpreter& python) {
@@ -184,8 +184,8 @@ void CudaCompilers::RequireDevicePython(TargetInfo& info) {
     row.language.reset();
     row.missing_reason = no_python_reason_;
     std::erase(info.candidate_kinds, row.kind);
-    info.missing_tools.push_back(absl::StrCat("no ", row.what, ": ", row.missing_reason));
-    Log(LogLevel::kInfo, absl::StrCat("no ", row.what), {{"reason", row.missing_reason}});
+    info.missing_tools.push_back(absl::StrCat("no ", row.candidates, ": ", row.missing_reason));
+    Log(LogLevel::kInfo, absl::StrCat("no ", row.candidates), {{"reason", row.missing_reason}});
   }
 }
 
@@ -218,14 +218,15 @@ absl::StatusOr<Language*> CudaCompilers::Find(const Candidate& candidate) const 
     return absl::InvalidArgumentError("kind: is not one that the cuda target takes");
   }
   if (row->language == nullptr) {
-    return absl::UnimplementedError(absl::StrCat("no ", row->what, ": ", row->missing_reason));
+    return absl::UnimplementedError(
+        absl::StrCat("no ", row->candidates, ": ", row->missing_reason));
   }
   return row->language.get();
 }
 
 absl::StatusOr<CompileResult> CudaCompilers::Compile(const Problem& problem,
                                                      const Candidate& candidate,
-                                                     const GpuModelWanted& gpu,
+                                                     const CompileGpu& gpu,
                                                      const CancelToken& cancel) {
   KC_ASSIGN_OR_RETURN(Language* const language, Find(candidate));
   const auto target = problem.targets.find(kCudaTargetName);

@@ -22,8 +22,10 @@
 
 namespace kernelcast::worker {
 
-// The languages of the cuda target, as far as this machine has their compilers. They share a
-// toolkit and a cache. Thread-safe.
+class PytorchLanguage;
+
+// The languages of the cuda target. A language is missing if this machine lacks its compiler. They
+// share a toolkit and a cache. Thread-safe.
 class CudaCompilers {
  public:
   // UNAVAILABLE: there is no toolkit, or the cache folder is unusable. `options` must outlive the
@@ -44,14 +46,14 @@ class CudaCompilers {
   // For a candidate that CheckKind accepts. UNIMPLEMENTED: its compiler is missing.
   [[nodiscard]] absl::StatusOr<CompileResult> Compile(const Problem& problem,
                                                       const Candidate& candidate,
-                                                      const GpuModelWanted& gpu,
+                                                      const CompileGpu& gpu,
                                                       const CancelToken& cancel);
 
-  // The language of a candidate. INVALID_ARGUMENT: the target does not take its kind.
+  // Returns the language of a candidate. INVALID_ARGUMENT: the target does not take its kind.
   // UNIMPLEMENTED: its compiler is missing.
   [[nodiscard]] absl::StatusOr<Language*> Find(const Candidate& candidate) const;
 
-  // The artefact in the cache.
+  // Returns the artefact if it is in the cache.
   std::optional<Artifact> FindArtifact(const std::string& artifact_id) {
     return nvrtc_->Find(artifact_id);
   }
@@ -63,12 +65,11 @@ class CudaCompilers {
   const std::string& no_python_reason() const { return no_python_reason_; }
 
  private:
-  // A language, and what its candidates are called where it is missing, for the reason.
   struct Row {
     CandidateKind kind;
-    std::string what;
+    std::string candidates;  // name in messages
     bool takes_tasks;
-    std::unique_ptr<Language> language = nullptr;
+    std::unique_ptr<Language> language = nullptr;  // null: missing, for the reason
     std::string missing_reason = {};
   };
 
@@ -77,10 +78,10 @@ class CudaCompilers {
 
   const Row* FindRow(CandidateKind kind) const;
   CompilerSandbox Sandbox() const;
-  // Each returns the language, or why it is missing.
+  // Return the language. UNAVAILABLE: says what is missing.
   absl::StatusOr<std::unique_ptr<Language>> ProbeNvcc() const;
   absl::StatusOr<std::unique_ptr<Language>> ProbeTriton() const;
-  absl::StatusOr<std::unique_ptr<Language>> ProbePython();
+  absl::StatusOr<std::unique_ptr<PytorchLanguage>> ProbePython();
   void MakeZygote(const PythonInterpreter& python);
 
   // Constant after Open and RequireDevicePython.

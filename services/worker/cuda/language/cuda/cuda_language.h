@@ -11,7 +11,7 @@ namespace kernelcast::worker {
 // CUDA device code with its launches, compiled by NVRTC.
 class CudaLanguage final : public Language {
  public:
-  // `compiler` must outlive it.
+  // `compiler` must outlive this.
   explicit CudaLanguage(CudaCompiler& compiler) : compiler_(compiler) {}
 
   const std::string& toolchain() const override { return compiler_.toolchain().description; }

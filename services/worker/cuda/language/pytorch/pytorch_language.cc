@@ -36,13 +36,13 @@ size_t CaseToRecord(const Problem& problem) {
 
 absl::StatusOr<CompileResult> PytorchLanguage::Compile(const CompileJob& job,
                                                        const CancelToken& cancel) {
-  const GpuModelWanted& gpu = job.gpu;
+  const CompileGpu& gpu = job.gpu;
   KC_ASSIGN_OR_RETURN(CompileResult checked,
                       cache_.GetOrCompile(compiler_.ArtifactId(job.candidate.source), cancel, [&] {
                         return compiler_.Compile(job.problem.task->format, job.gpu.architecture,
                                                  job.candidate.source, cancel);
                       }));
-  // The source is the same for all.
+  // The source is the same for all architectures.
   if (auto* const success = std::get_if<CompileSuccess>(&checked.result)) {
     success->artifact.architecture = gpu.architecture;
     if (gpu.record_launches) {

@@ -22,15 +22,15 @@ namespace kernelcast::worker {
 // of their Triton kernels are recorded and simulated.
 class PytorchLanguage final : public Language {
  public:
-  // `cache` must outlive it. `work_directory`: folders are made in it.
+  // `cache` must outlive this. Creates folders in `work_directory`.
   PytorchLanguage(const PythonInterpreter& python, const CompilerSandbox& sandbox,
                   const std::string& work_directory, CompileCache& cache)
       : cache_(cache),
         compiler_(python, sandbox, work_directory),
         recorder_(python, sandbox, work_directory) {}
 
-  // Compiles the Triton kernels of recorded candidates with `triton`, which must outlive this. If
-  // it is null, they are not simulated, for the reason. Call it before Compile.
+  // Sets the compiler for Triton kernels of recorded candidates, which must outlive this. Null:
+  // they are not simulated, because of `missing_reason`. Call it before Compile.
   void SetTriton(Language* triton, std::string missing_reason) {
     triton_ = triton;
     no_triton_reason_ = std::move(missing_reason);

@@ -14,7 +14,7 @@ namespace kernelcast::worker {
 // Triton kernels with their launches. They run as device code, without Python.
 class TritonLanguage final : public Language {
  public:
-  // `simulator` must outlive it.
+  // `simulator` must outlive this.
   TritonLanguage(std::unique_ptr<TritonCompiler> compiler, CudaCompiler& simulator)
       : compiler_(std::move(compiler)), simulator_(simulator) {}
 

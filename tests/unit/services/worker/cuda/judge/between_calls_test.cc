@@ -53,7 +53,7 @@ TEST_CASE("Requests that take as long as the reference's may are not charged") {
   CHECK(hidden.ChargeUs(9, 8, 1200, 0) == 0);
   hidden.BeginCandidate();
   CHECK(hidden.ChargeUs(9, 8, 4900, 0) == 500);
-  // Of few requests none may be an accident; of many the median counts.
+  // With few requests the slowest counts, with many the median.
   BeyondCalls few;
   for (const double us : {600, 900, 600}) few.AddReference(14, us, 0);
   CHECK(few.ChargeUs(14, 1, 1150, 0) == 0);
