@@ -122,6 +122,12 @@ PauseShare PauseShareOf(double candidate_timed_ns, double reference_timed_ns, co
                      slack_ns)};
 }
 
+double ChargeWithPause(std::span<const Slowdown> found, const PauseShare& pause,
+                       double known_share) {
+  const double paused = 1 + pause.least;
+  return paused + std::max(paused, known_share) * (ChargeFor(found) - 1);
+}
+
 bool TooNoisyToTell(std::span<const Slowdown> found, const PauseShare& pause) {
   return 1 + pause.most > (1 + kUnknownShare) * (1 + pause.quickest) ||
          std::any_of(found.begin(), found.end(), [](const Slowdown& slowdown) {

@@ -86,6 +86,13 @@ struct PauseShare {
 PauseShare PauseShareOf(double candidate_timed_ns, double reference_timed_ns, const Rounds& known,
                         double slack_ns);
 
+// ChargeFor where a candidate that pauses is compared with itself: the pause's share, and the time
+// by which calls on new values exceed calls on known ones. `known_share`: calls on known values
+// after a pause, relative to the timed calls. A pause that is forgiven must not make a slowdown
+// look small.
+double ChargeWithPause(std::span<const Slowdown> found, const PauseShare& pause,
+                       double known_share);
+
 // A larger unexplained slowdown makes a measurement invalid.
 inline constexpr double kUnknownShare = 0.25;
 

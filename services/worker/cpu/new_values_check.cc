@@ -414,7 +414,8 @@ bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingS
         Unstable("other processes held up too many calls to rule out that the candidate reuses "
                  "results of earlier calls"));
   }
-  charge = ChargeFor(found) * (1 + pause.least);
+  charge = ChargeWithPause(found, pause,
+                           known_.least().candidate_ns / session.call_ns(Side::kCandidate));
   return true;
 }
 

@@ -77,6 +77,16 @@ TEST_CASE("A candidate that varies on purpose hides nothing") {
   }
 }
 
+TEST_CASE("A pause that is forgiven does not hide that results were remembered") {
+  // Timed calls take 10, after a pause 50, on new values 1,210; the reference 1,060 and 1,100.
+  const Rounds known = About({50'000, 1'100'000}, 16);
+  const std::vector<Slowdown> found = {SlowdownOf(known, About({1'210'000, 1'100'000}, 16))};
+  const PauseShare pause = PauseShareOf(10'000, 1'060'000, known, 2'000);
+  CHECK(pause.least == 0);
+  CHECK(ChargeWithPause(found, pause, 5) == Approx(117).epsilon(0.02));
+  CHECK(ChargeWithPause({}, pause, 5) == 1);
+}
+
 TEST_CASE("Only many rounds convict") {
   CHECK(SurelySlowerBy(1.5, About({100, 200}, 16), About({160, 200}, 16)));
   CHECK_FALSE(SurelySlowerBy(1.5, About({100, 200}, 16), About({149, 200}, 16)));
