@@ -122,7 +122,19 @@ struct Tolerance {
   bool nan_agrees = false;
   // Whether an output of zeros is wrong where not all expected values are zero.
   bool not_all_zero = false;
+  // The reference's own error against float64: the largest relative to the root mean square of the
+  // expected values, and the norm of the error relative to theirs.
+  struct OwnError {
+    double largest = 0;
+    double normwise = 0;
+  };
+  // Where it is known, an output also agrees whose error against float64 is at most kOwnErrors
+  // times that. It is compared with the reference, whose own error is allowed in addition.
+  std::optional<OwnError> own_error = {};
 };
+
+// The factor with which FlashAttention's tests compare kernels with PyTorch, for all dtypes.
+inline constexpr double kOwnErrors = 2;
 
 // Expressions over the axes. Each one that is set replaces the constant.
 struct ToleranceExpressions {
@@ -250,6 +262,8 @@ struct PythonTask {
   std::vector<Case> cases;
   // Whether candidates are also compared with the reference under torch.compile.
   bool compiled_baseline = false;
+  // Whether only the format's rules decide about floating-point outputs.
+  bool task_rules_only = false;
 };
 
 // An operation to optimise, as parsed from problem.yaml and the files that it names. Immutable once

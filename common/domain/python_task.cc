@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/base/strings.h"
 #include "common/base/utf8.h"
 #include "common/domain/task_problem.h"
 #include "common/domain/text.h"
@@ -38,10 +39,23 @@ std::string NameOf(const std::string& title) {
   return name.empty() ? "task" : name;
 }
 
-// The files without that of the baseline.
+// The files without those of TaskOptions.
 std::vector<ProblemFile> OwnFiles(std::vector<ProblemFile> files) {
-  std::erase_if(files, [](const ProblemFile& file) { return file.path == kBaselineFile; });
+  std::erase_if(files, [](const ProblemFile& file) {
+    return file.path == kBaselineFile || file.path == kRulesFile;
+  });
   return files;
+}
+
+// Returns which of the two words the file of a task option has, the first where there is no file.
+absl::StatusOr<std::string> ReadOption(const std::vector<ProblemFile>& files, std::string_view path,
+                                       std::string_view usual, std::string_view other) {
+  const auto file = std::ranges::find(files, path, &ProblemFile::path);
+  const std::string word(file == files.end() ? usual : Trim(file->content));
+  if (word == usual || word == other) return word;
+  return absl::InvalidArgumentError(absl::StrCat(std::string(path), ": is ", Quoted(word),
+                                                 "; it must be ", std::string(usual), " or ",
+                                                 std::string(other)));
 }
 
 bool IsKernelBench(const std::vector<ProblemFile>& files) {
@@ -147,27 +161,33 @@ bool IsPythonTask(const std::vector<ProblemFile>& all_files) {
          IsFlashInferBench(files);
 }
 
-absl::StatusOr<Problem> WithBaseline(const Problem& problem, const std::string& baseline) {
+absl::StatusOr<Problem> WithOptions(const Problem& problem, const TaskOptions& options) {
   if (!problem.task) {
     return absl::InvalidArgumentError(
-        absl::StrCat("problem ", problem.name, " is no PyTorch task and has one baseline"));
+        absl::StrCat("problem ", problem.name,
+                     " is no PyTorch task: it has one baseline, and tolerances of its own"));
   }
-  std::vector<ProblemFile> files = OwnFiles(problem.files);
-  if (baseline != kEagerBaseline) files.push_back({std::string(kBaselineFile), baseline});
+  std::vector<ProblemFile> files = problem.files;
+  const auto set = [&](std::string_view path, const std::string& word, std::string_view usual) {
+    if (word.empty()) return;
+    std::erase_if(files, [&](const ProblemFile& file) { return file.path == path; });
+    if (word != usual) files.push_back({std::string(path), word});
+  };
+  set(kBaselineFile, options.baseline, kEagerBaseline);
+  set(kRulesFile, options.rules, kAllRules);
   return ParsePythonTask(std::move(files));
 }
 
 absl::StatusOr<Problem> ParsePythonTask(std::vector<ProblemFile> files) {
-  const std::string* const given = FindFile(files, kBaselineFile);
-  if (given == nullptr) return ParseTaskFiles(std::move(files));
-  const std::string baseline(absl::StripAsciiWhitespace(*given));
-  if (baseline != kEagerBaseline && baseline != kCompiledBaseline) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(std::string(kBaselineFile), ": is ", Quoted(baseline), "; it must be ",
-                     std::string(kEagerBaseline), " or ", std::string(kCompiledBaseline)));
-  }
-  KC_ASSIGN_OR_RETURN(Problem problem, ParseTaskFiles(OwnFiles(files)));
+  KC_ASSIGN_OR_RETURN(const std::string baseline,
+                      ReadOption(files, kBaselineFile, kEagerBaseline, kCompiledBaseline));
+  KC_ASSIGN_OR_RETURN(const std::string rules,
+                      ReadOption(files, kRulesFile, kAllRules, kTaskRules));
+  std::vector<ProblemFile> own = OwnFiles(files);
+  if (own.size() == files.size()) return ParseTaskFiles(std::move(files));
+  KC_ASSIGN_OR_RETURN(Problem problem, ParseTaskFiles(std::move(own)));
   problem.task->compiled_baseline = baseline == kCompiledBaseline;
+  problem.task->task_rules_only = rules == kTaskRules;
   std::ranges::sort(files, {}, &ProblemFile::path);
   problem.problem_id = ProblemId(files);
   problem.files = std::move(files);
@@ -259,6 +279,10 @@ std::string RuleText(Format format, const Tolerance& tolerance) {
       BoundText(tolerance));
   if (tolerance.max_error > 0) {
     absl::StrAppend(&text, ", none off by more than ", NumberText(tolerance.max_error));
+  }
+  if (tolerance.own_error) {
+    absl::StrAppend(&text, "; or kernelcast: an error against float64 of at most ",
+                    NumberText(kOwnErrors), " times the reference's own");
   }
   return text;
 }

@@ -28,12 +28,23 @@ bool IsPythonTask(const std::vector<ProblemFile>& files);
 // torch.compile.
 inline constexpr std::string_view kEagerBaseline = "eager";
 inline constexpr std::string_view kCompiledBaseline = "compile";
-// A file that may be added to those of a task: the name of a baseline. Another baseline makes
-// another problem.
+// Whose rules decide about outputs: those of Kernelcast and the task's format, or only the
+// format's. See RuleText.
+inline constexpr std::string_view kAllRules = "kernelcast";
+inline constexpr std::string_view kTaskRules = "task";
+
+// How a task is judged, as a user chooses. Empty: as the task's files say.
+struct TaskOptions {
+  std::string baseline = {};
+  std::string rules = {};
+};
+// Files that may be added to those of a task: the name of a baseline, and whose rules decide. Other
+// contents make another problem.
 inline constexpr std::string_view kBaselineFile = "kernelcast.baseline";
-// INVALID_ARGUMENT: the problem is no PyTorch task, or there is no such baseline.
-[[nodiscard]] absl::StatusOr<Problem> WithBaseline(const Problem& problem,
-                                                   const std::string& baseline);
+inline constexpr std::string_view kRulesFile = "kernelcast.rules";
+// Adds those files. INVALID_ARGUMENT: the problem is no PyTorch task, or there is no such baseline.
+[[nodiscard]] absl::StatusOr<Problem> WithOptions(const Problem& problem,
+                                                  const TaskOptions& options);
 
 // Flag of a candidate that is the task's reference under torch.compile. Workers make it.
 inline constexpr std::string_view kTorchCompileFlag = "torch.compile";
@@ -51,7 +62,7 @@ bool HasChecker(PythonTask::Format format);
 Tolerance TaskTolerance(const PythonTask& task, const PythonTask::Case& task_case, DataType dtype);
 
 // The format's rule of passing, for results: "kernelbench: every element within 0.0001 + 0.0001 *
-// abs(expected)".
+// abs(expected)". Kernelcast's own rule follows where the tolerance has it.
 std::string RuleText(PythonTask::Format format, const Tolerance& tolerance);
 // The rule that outputs break which are not written completely. It holds in every format.
 inline constexpr std::string_view kWrittenRule = "kernelcast: every element is written";

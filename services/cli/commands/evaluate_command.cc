@@ -28,7 +28,7 @@ namespace {
 struct EvaluateFlags {
   ConnectionFlags connection;
   std::string problem;
-  std::string baseline;
+  TaskOptions task_options;
   std::string target;
   std::string candidates;
   std::string mode = "route";
@@ -127,7 +127,7 @@ std::vector<Settled> DescribeAll(const std::string& name, const v1::EvaluateRepl
 absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flags) {
   Console& console = context.console;
   KC_ASSIGN_OR_RETURN(const LoadedProblem loaded,
-                      LoadProblem(context, flags.problem, flags.baseline));
+                      LoadProblem(context, flags.problem, flags.task_options));
   KC_ASSIGN_OR_RETURN(std::string target, ChooseTarget(loaded.problem, flags.target));
   // Before the services start, so that a wrong file is reported at once.
   KC_ASSIGN_OR_RETURN(std::vector<NamedCandidate> candidates,
@@ -222,7 +222,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       ->required()
       ->type_name("PATH");
   AddTargetOption(*evaluate, flags->target);
-  AddBaselineOption(*evaluate, flags->baseline);
+  AddTaskOptions(*evaluate, flags->task_options);
   std::vector<std::string> modes;
   for (const auto& [name, mode] : Modes()) modes.push_back(name);
   evaluate

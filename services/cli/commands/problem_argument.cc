@@ -42,11 +42,10 @@ absl::StatusOr<LoadedProblem> LoadProblem(const Context& context, const std::str
 }
 
 absl::StatusOr<LoadedProblem> LoadProblem(const Context& context, const std::string& argument,
-                                          const std::string& baseline) {
+                                          const TaskOptions& options) {
   KC_ASSIGN_OR_RETURN(LoadedProblem loaded, LoadProblem(context, argument));
-  if (baseline.empty()) return loaded;
-  KC_ASSIGN_OR_RETURN(loaded.problem,
-                      WithPrefix("--baseline: ", WithBaseline(loaded.problem, baseline)));
+  if (options.baseline.empty() && options.rules.empty()) return loaded;
+  KC_ASSIGN_OR_RETURN(loaded.problem, WithOptions(loaded.problem, options));
   return loaded;
 }
 
@@ -95,11 +94,15 @@ void AddProblemArgument(CLI::App& app, std::string& problem) {
       ->required();
 }
 
-void AddBaselineOption(CLI::App& app, std::string& baseline) {
-  app.add_option("--baseline", baseline,
+void AddTaskOptions(CLI::App& app, TaskOptions& options) {
+  app.add_option("--baseline", options.baseline,
                  "Baseline of a PyTorch task. compile: also compare with the reference under "
                  "torch.compile [eager]")
       ->check(CLI::IsMember({std::string(kEagerBaseline), std::string(kCompiledBaseline)}));
+  app.add_flag_callback(
+      "--task-rules-only", [&options] { options.rules = kTaskRules; },
+      "Judge outputs of a PyTorch task by its format's rule alone. Trivial answers pass where its "
+      "tolerance is wide, and candidates that are as exact as the reference may fail");
 }
 
 void AddTargetOption(CLI::App& app, std::string& target) {

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/domain/problem.h"
+#include "common/domain/python_task.h"
 #include "kernelcast/v1/kernel.pb.h"
 #include "services/cli/commands/console.h"
 #include "services/cli/commands/context.h"
@@ -21,10 +22,10 @@ struct LoadedProblem {
 // with the path of the file.
 [[nodiscard]] absl::StatusOr<LoadedProblem> LoadProblem(const Context& context,
                                                         const std::string& argument);
-// The same with a baseline; see WithBaseline. Empty: that of the files.
+// The same, judged with these options if any is set.
 [[nodiscard]] absl::StatusOr<LoadedProblem> LoadProblem(const Context& context,
                                                         const std::string& argument,
-                                                        const std::string& baseline);
+                                                        const TaskOptions& options);
 [[nodiscard]] absl::StatusOr<LoadedProblem> LoadProblemFolder(const std::string& folder);
 
 // Returns the target `asked` for, or DefaultTarget if that is empty. See TakeDefaultTarget.
@@ -44,8 +45,8 @@ uint64_t SpacePoints(const Problem& problem, const std::string& target);
 
 // Adds the positional argument PROBLEM.
 void AddProblemArgument(CLI::App& app, std::string& problem);
-// Adds the option --baseline.
-void AddBaselineOption(CLI::App& app, std::string& baseline);
+// Adds the options --baseline and --task-rules-only.
+void AddTaskOptions(CLI::App& app, TaskOptions& options);
 // Adds the option --target, for ChooseTarget.
 void AddTargetOption(CLI::App& app, std::string& target);
 

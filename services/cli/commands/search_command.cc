@@ -60,7 +60,7 @@ const std::map<std::string, v1::GateMode>& GateModes() {
 struct SearchFlags {
   ConnectionFlags connection;
   std::string problem;
-  std::string baseline;
+  TaskOptions task_options;
   std::string target;
   uint64_t max_measurements = 0;
   uint64_t max_candidates = 0;
@@ -231,7 +231,7 @@ absl::StatusOr<ExitCode> FollowAll(Context& context, Connection& connection,
 
 absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
   KC_ASSIGN_OR_RETURN(const LoadedProblem loaded,
-                      LoadProblem(context, flags.problem, flags.baseline));
+                      LoadProblem(context, flags.problem, flags.task_options));
   KC_ASSIGN_OR_RETURN(const std::string target, ChooseTarget(loaded.problem, flags.target));
   v1::StartSearchRequest start;
   v1::SearchSpec& spec = *start.mutable_spec();
@@ -329,7 +329,7 @@ void AddSearchCommands(CLI::App& app, Context& context) {
                  [&context, flags] { return RunSearch(context, *flags); });
   AddProblemArgument(*search, flags->problem);
   AddTargetOption(*search, flags->target);
-  AddBaselineOption(*search, flags->baseline);
+  AddTaskOptions(*search, flags->task_options);
   search
       ->add_option("--budget-measurements", flags->max_measurements,
                    "Measure at most this many candidates [a fifth of the template space]")

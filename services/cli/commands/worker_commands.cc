@@ -41,7 +41,7 @@ constexpr int kNoteWidth = 300;
 struct WorkerFlags {
   ConnectionFlags connection;
   std::string problem;
-  std::string baseline;
+  TaskOptions task_options;
   std::string target;
   std::string candidates;
   bool reference = false;
@@ -172,7 +172,7 @@ struct Bench {
 absl::StatusOr<Bench> MakeBench(Context& context, const WorkerFlags& flags,
                                 Connection& connection) {
   Bench bench;
-  KC_ASSIGN_OR_RETURN(bench.loaded, LoadProblem(context, flags.problem, flags.baseline));
+  KC_ASSIGN_OR_RETURN(bench.loaded, LoadProblem(context, flags.problem, flags.task_options));
   KC_ASSIGN_OR_RETURN(bench.target, ChooseTarget(bench.loaded.problem, flags.target));
   if (flags.candidates.empty() && !flags.reference) {
     return absl::InvalidArgumentError("--candidates is missing");
@@ -581,7 +581,7 @@ void AddWorkerCommands(CLI::App& app, Context& context) {
       app, context, "measure", "Verify and time candidates, without forecasts or a record",
       [&context, measure_flags] { return RunMeasure(context, *measure_flags); });
   AddBenchFlags(*measure, *measure_flags, Needs::kWorker);
-  AddBaselineOption(*measure, measure_flags->baseline);
+  AddTaskOptions(*measure, measure_flags->task_options);
   measure->add_option("--level", measure_flags->level, "screen: enough to rank; final: to publish")
       ->check(CLI::IsMember({"screen", "final"}))
       ->capture_default_str();

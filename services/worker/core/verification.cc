@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "absl/strings/str_cat.h"
 #include "services/worker/core/narrow_float.h"
 #include "services/worker/core/random.h"
 
@@ -155,6 +156,31 @@ Pass CountReal(const ExpectedTensor& expected, double absolute, const T* got) {
   return pass;
 }
 
+// Whether an output agrees by Tolerance::own_error. If it does, `variation` is that of all
+// elements.
+bool WithinOwnError(const ExpectedTensor& expected, std::span<const std::byte> output,
+                    VariationSums& variation) {
+  const std::optional<Tolerance::OwnError>& own = expected.tolerance().own_error;
+  if (!own || !expected.is_float()) return false;
+  const double most = (1 + kOwnErrors) * own->largest * expected.rms();
+  VariationSums sums;
+  for (int64_t i = 0; i < expected.elements(); ++i) {
+    const double want = expected.value(i);
+    const double got = ElementAt(expected.layout().dtype, output, i);
+    if (!std::isfinite(want)) {
+      if (!expected.Agrees(i, got)) return false;
+      continue;
+    }
+    if (!(std::abs(got - want) <= most)) return false;
+    sums.Add(want, got);
+  }
+  if (std::sqrt(sums.error_squares) > (1 + kOwnErrors) * own->normwise * expected.norm()) {
+    return false;
+  }
+  variation = sums;
+  return true;
+}
+
 bool AllZero(DataType dtype, std::span<const std::byte> output, int64_t elements) {
   for (int64_t i = 0; i < elements; ++i) {
     if (ElementAt(dtype, output, i) != 0) return false;
@@ -263,8 +289,11 @@ double NormwiseLimit(const Tolerance& tolerance, DataType dtype, int64_t element
                                              : tolerance.normwise;
 }
 
-TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std::byte> output,
-                            std::optional<Poison> poison) {
+namespace {
+
+// By all rules but Tolerance::own_error.
+TensorVerdict CompareByBounds(const ExpectedTensor& expected, std::span<const std::byte> output,
+                              std::optional<Poison> poison) {
   const DataType dtype = expected.layout().dtype;
   const Tolerance& tolerance = expected.tolerance();
   const int64_t n = expected.elements();
@@ -359,6 +388,26 @@ TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std:
   verdict.got = ElementAt(dtype, output, static_cast<int64_t>(verdict.index));
   verdict.expected = expected.value(static_cast<int64_t>(verdict.index));
   return verdict;
+}
+
+}  // namespace
+
+TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std::byte> output,
+                            std::optional<Poison> poison) {
+  TensorVerdict verdict = CompareByBounds(expected, output, poison);
+  const bool written = verdict.cause != WrongResult::Cause::kNotWritten;
+  if (!verdict.ok && written && WithinOwnError(expected, output, verdict.variation)) {
+    verdict.ok = true;
+    verdict.by_own_error = true;
+  }
+  return verdict;
+}
+
+std::string OwnErrorText(uint64_t mismatches, uint64_t elements, const std::string& output) {
+  return absl::StrCat(
+      "; decided by the latter: the former refuses ",
+      mismatches > 0 ? absl::StrCat(mismatches, " of ", elements, " values of ") : "", "output ",
+      output);
 }
 
 void Sentinels::Plant(const ExpectedTensor& expected, int count, SecretRandom& random,

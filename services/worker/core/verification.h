@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/base/secret_random.h"
@@ -80,6 +81,9 @@ struct TensorVerdict {
   double got = 0;
   double expected = 0;
   double normwise_error = 0;
+  // Whether the output agrees by Tolerance::own_error only. The mismatches are those of the other
+  // rules.
+  bool by_own_error = false;
   VariationSums variation;  // floating point only
 };
 
@@ -105,6 +109,10 @@ double NormwiseLimit(const Tolerance& tolerance, DataType dtype, int64_t element
 // output held before the call; it distinguishes "not written" from "wrong".
 TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std::byte> output,
                             std::optional<Poison> poison);
+
+// For the rule of a result: an output agreed by Tolerance::own_error only. `mismatches`: elements
+// that the other rules refuse; 0 where they refuse the output as a whole.
+std::string OwnErrorText(uint64_t mismatches, uint64_t elements, const std::string& output);
 
 // Wrong values planted in an output before a call and checked after it.
 class Sentinels {

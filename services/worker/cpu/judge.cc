@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/secret_random.h"
 #include "common/base/status.h"
@@ -159,7 +160,9 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
   if (auto* const ok = std::get_if<MeasuredOk>(&outcome)) {
     ok->determinism = determinism_;
     ok->notes = prepared_.Notes();
-    ok->rule = prepared_.RuleOf(prepared_.check_cases().front().expected.front().tolerance());
+    ok->rule =
+        absl::StrCat(prepared_.RuleOf(prepared_.check_cases().front().expected.front().tolerance()),
+                     calls_.decided_by());
   }
   return outcome;
 }
@@ -225,6 +228,9 @@ bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
     const bool accepted = verdict.ok || (prepared_.has_checker() && !refused && !unwritten);
     const std::optional<std::string> trivial =
         accepted ? calls_.TrivialAnswer(draw, verdict, check.expected[i]) : std::nullopt;
+    if (accepted && !trivial) {
+      calls_.NoteRule(verdict, check.expected[i], prepared_.OutputName(i, check.spec.axes));
+    }
     if ((!verdict.ok && !accepted) || trivial) {
       if (unwritten) wrong.rule = prepared_.task() != nullptr ? kWrittenRule : "";
       if (trivial) wrong.rule = *trivial;

@@ -277,6 +277,7 @@ bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& se
     std::optional<std::string> trivial;
     if (verdict.ok || few_wrong || by_checker) {
       trivial = TrivialAnswer(draw, verdict, expected);
+      if (!trivial) NoteRule(verdict, expected, prepared_.OutputName(i, shape.axes));
       if (!trivial) continue;
     }
     if (stale != nullptr && FitsFormer(draw, stale->expected[i], output)) {
@@ -305,6 +306,13 @@ bool RunnerCalls::FitsFormer(const VariationCheck::Draw& draw, const ExpectedTen
                              std::span<const std::byte> output) {
   const TensorVerdict verdict = CompareTensor(former, output, std::nullopt);
   return verdict.ok && !TrivialAnswer(draw, verdict, former);
+}
+
+void RunnerCalls::NoteRule(const TensorVerdict& verdict, const ExpectedTensor& expected,
+                           const std::string& output) {
+  if (!verdict.by_own_error || !decided_by_.empty()) return;
+  decided_by_ =
+      OwnErrorText(verdict.mismatches, static_cast<uint64_t>(expected.elements()), output);
 }
 
 std::optional<std::string> RunnerCalls::TrivialAnswer(const VariationCheck::Draw& draw,

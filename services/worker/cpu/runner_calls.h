@@ -97,6 +97,12 @@ class RunnerCalls {
                                            const TensorVerdict& verdict,
                                            const ExpectedTensor& expected);
 
+  // Remembers the first output that agreed by the reference's own error only.
+  void NoteRule(const TensorVerdict& verdict, const ExpectedTensor& expected,
+                const std::string& output);
+  // What NoteRule has remembered, for a result's rule; empty if nothing.
+  const std::string& decided_by() const { return decided_by_; }
+
   // Lets a task's own checker, where it has one, decide about the candidate's outputs of a case.
   // `rule`: set to the rule and the reason where it refuses.
   bool AskChecker(uint32_t index, std::string& rule, bool& refused);
@@ -154,7 +160,8 @@ class RunnerCalls {
   Waited WaitedNow(Side side);
   // Whether outputs that differ from the reference's in some elements may be right.
   bool MayDiffer(const ExpectedTensor& expected) const {
-    return prepared_.has_checker() || expected.tolerance().matched_ratio < 1;
+    return prepared_.has_checker() || expected.tolerance().matched_ratio < 1 ||
+           expected.tolerance().own_error.has_value();
   }
   // Whether an output is right for what the inputs were before.
   bool FitsFormer(const VariationCheck::Draw& draw, const ExpectedTensor& former,
@@ -180,6 +187,7 @@ class RunnerCalls {
   int restless_times_ = 0;      // of those that WasIdle asked for
   int64_t waited_ns_[2] = {0, 0};
   int64_t own_waited_ns_ = 0;
+  std::string decided_by_;
   AxisValues running_shape_;
   std::string running_distribution_;
   std::optional<MeasureOutcome> outcome_;

@@ -149,9 +149,7 @@ class DescribeOnDevice:
         task = OnDevice(device.load_task(given), device)
         with device.naming():
             reference = device.place(task.reference())
-            found = [Describe.describe(task, reference, case, timed=True) for case in task.cases()]
-            for case in task.held_out_cases(given["held_out_seed"]):
-                found.append(dict(Describe.describe(task, reference, case), axes=case["axes"]))
+            found = Describe.describe_all(task, reference, given["held_out_seed"])
         device.synchronize()
         self.text = json.dumps({"cases": found}).encode() + b"\0"
         self.limit = given["description_bytes"]

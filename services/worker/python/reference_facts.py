@@ -1,5 +1,6 @@
 """What calls of a task's reference show besides its outputs. The describing process finds it out once."""
 
+import copy
 import time
 
 # Relative precision of the inputs of tensor cores, and of half precision. A right kernel may compute with it inside.
@@ -84,6 +85,88 @@ def rounding_noise(reference, outputs_of, inputs, outputs):
     except Exception:
         # Such values may mean nothing to the reference, or there is too little memory.
         return unknown
+
+
+# Types of two and four bytes by their name in a method of a tensor. Narrower ones are meant to lose values.
+RAISED = ("half", "bfloat16", "float")
+# A reference whose error is larger, relative to its norm, says nothing about what a kernel may do.
+MOST_OWN_ERROR = 2**-6
+# Double precision is slow on some devices.
+OWN_ERROR_BUDGET_S = 20
+
+
+def in_double():
+    """Lets code that casts to two or four bytes compute in double precision. torch.overrides is imported late."""
+
+    def raised(value):
+        return torch.float64 if value in (torch.float16, torch.bfloat16, torch.float32) else value
+
+    class InDouble(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            kwargs = {name: raised(value) for name, value in (kwargs or {}).items()}
+            name = getattr(function, "__name__", "")
+            if name in RAISED and args[0].is_floating_point():
+                return args[0].double()
+            if name in ("to", "type"):
+                args = tuple(map(raised, args))
+            return function(*args, **kwargs)
+
+    return InDouble()
+
+
+class OwnErrors:
+    """The reference's own errors against double precision, for all cases of a task."""
+
+    def __init__(self, reference):
+        self.reference, self.seconds = reference, 0.0
+
+    def __call__(self, outputs_of, inputs, outputs):
+        """By output: the largest error relative to the root mean square of the values, and the norm of the error
+        relative to that of the values. None where that is not known: not every reference can compute in double.
+        """
+        unknown = [None] * len(outputs)
+        if self.seconds > OWN_ERROR_BUDGET_S:
+            return unknown
+        start, default = time.monotonic(), torch.get_default_dtype()
+        try:
+            reference = copy.deepcopy(self.reference)
+            if isinstance(reference, torch.nn.Module):
+                reference = reference.double()
+            wide = mapped(lambda t: t.double() if t.is_floating_point() and t.element_size() > 1 else t, list(inputs))
+            torch.set_default_dtype(torch.float64)
+            with in_double():
+                exact = outputs_of(reference(*wide))
+            if len(exact) != len(outputs):
+                return unknown
+            return [own_error(*pair) for pair in zip(outputs, exact)]
+        except Exception:
+            return unknown
+        finally:
+            torch.set_default_dtype(default)
+            self.seconds += time.monotonic() - start
+
+
+def own_error(output, exact):
+    if not isinstance(exact, torch.Tensor) or exact.dtype != torch.float64 or exact.shape != output.shape:
+        return None
+    if not output.is_floating_point() or output.element_size() == 1:
+        return None
+    output, exact = output.reshape(-1), exact.reshape(-1)
+    largest = squares = norm = count = 0.0
+    for start in range(0, output.numel(), CHUNK_VALUES):
+        right = exact[start : start + CHUNK_VALUES]
+        error = output[start : start + CHUNK_VALUES].double() - right
+        finite = torch.isfinite(error)
+        right, error = right[finite], error[finite]
+        if error.numel() == 0:
+            continue
+        count += error.numel()
+        largest = max(largest, error.abs().max().item())
+        squares += error.square().sum().item()
+        norm += right.square().sum().item()
+    if not (norm > 0 and math.isfinite(squares) and squares <= MOST_OWN_ERROR**2 * norm):
+        return None
+    return [largest / math.sqrt(norm / count), math.sqrt(squares / norm)]
 
 
 # A kernel may leave out what changes an output by less, relative to its values.

@@ -233,15 +233,20 @@ class Describe:
     def __init__(self, given, library):
         task = FORMATS[given["format"]](given)
         with remap_devices():
-            reference = task.reference()
-            found = [self.describe(task, reference, case, timed=True) for case in task.cases()]
-            for case in task.held_out_cases(given["held_out_seed"]):
-                found.append(dict(self.describe(task, reference, case), axes=case["axes"]))
+            found = self.describe_all(task, task.reference(), given["held_out_seed"])
         self.text = json.dumps({"cases": found}).encode()
         self.place = library.kernelcast_case(0).contents.tensors[0]
 
+    @classmethod
+    def describe_all(cls, task, reference, held_out_seed):
+        own_errors = OwnErrors(reference)
+        found = [cls.describe(task, reference, own_errors, case, timed=True) for case in task.cases()]
+        for case in task.held_out_cases(held_out_seed):
+            found.append(dict(cls.describe(task, reference, own_errors, case), axes=case["axes"]))
+        return found
+
     @staticmethod
-    def describe(task, reference, case, timed=False):
+    def describe(task, reference, own_errors, case, timed=False):
         inputs = task.make_inputs(SEED, case)
         given = list(tensors(inputs))
         before = [tensor._version for tensor in given]
@@ -264,6 +269,7 @@ class Describe:
             if names[1]:
                 found["outputs"][i]["name"] = names[1][i]
         fresh = task.make_inputs(SEED, case) if found["written"] else inputs
+        found["own_errors"] = own_errors(task.outputs_of, fresh, outputs)
         found["noise"] = rounding_noise(reference, task.outputs_of, fresh, outputs)
         if timed:
             found["bytes"] = least_bytes(

@@ -114,6 +114,20 @@ std::vector<std::optional<double>> ReadNoise(const Json& description, size_t out
   return found;
 }
 
+// What the description says about the reference's own error in an output.
+std::optional<Tolerance::OwnError> ReadOwnError(const Json& description, size_t output) {
+  const auto all = description.find("own_errors");
+  if (all == description.end() || !all->is_array() || output >= all->size()) return std::nullopt;
+  const Json& own = (*all)[output];
+  const auto is_error = [](const Json& value) {
+    return value.is_number() && value.get<double>() >= 0;
+  };
+  if (!own.is_array() || own.size() != 2 || !is_error(own[0]) || !is_error(own[1])) {
+    return std::nullopt;
+  }
+  return Tolerance::OwnError{own[0].get<double>(), own[1].get<double>()};
+}
+
 double DeclaredAmount(const Json& description, const char* field) {
   if (!description.contains(field) || !description[field].is_number()) return 0;
   return std::clamp(description[field].get<double>(), 0.0, 1e18);
@@ -257,10 +271,16 @@ absl::Status PythonTaskPrograms::AddCase(const std::string& description) {
   }
   one.axes = given.axes;
   for (const TensorLayout& output : one.outputs) {
-    one.tolerances.push_back(IsFloat(output.dtype) ? TaskTolerance(task, given, output.dtype)
-                                                   : Tolerance());
+    Tolerance& tolerance = one.tolerances.emplace_back();
+    if (!IsFloat(output.dtype)) continue;
+    tolerance = TaskTolerance(task, given, output.dtype);
+    if (!HasChecker(task.format) && !task.task_rules_only) {
+      tolerance.own_error = ReadOwnError(json, one.tolerances.size() - 1);
+    }
   }
-  one.noise = ReadNoise(json, one.outputs.size());
+  // The rule against trivial answers is silent without it.
+  one.noise = task.task_rules_only ? std::vector<std::optional<double>>(one.outputs.size())
+                                   : ReadNoise(json, one.outputs.size());
   one.bytes = DeclaredAmount(json, "bytes");
   one.flops = DeclaredAmount(json, "flops");
   if (cases_.empty()) {

@@ -53,7 +53,7 @@ struct TaskCase {
   std::vector<TensorLayout> inputs;
   std::vector<TensorLayout> outputs;
   std::vector<std::string> output_names;
-  std::vector<Tolerance> tolerances;  // by output
+  std::vector<Tolerance> tolerances;  // by output, with own_error where the format has no checker
   // By output: what rounding changes, relative to the norm; nothing where that is not known.
   std::vector<std::optional<double>> noise;
   double bytes = 0;         // the least that a right kernel must move; 0: nothing is known

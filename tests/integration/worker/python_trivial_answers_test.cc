@@ -108,6 +108,32 @@ TEST_CASE("Trivial answers to a task are wrong results, and right ones are not",
   }
 }
 
+TEST_CASE("A task's candidate may be as inexact as its reference", "[slow]") {
+  if (!HaveTorch()) return;
+  const Problem problem =
+      TaskOf("        return given[0] * 17 + given[1] * 23",
+             "[torch.randn(64, 256).bfloat16(), torch.randn(64, 256).bfloat16()]");
+  // More exact than the reference, and refused by the format's rule where the sum is near zero.
+  const Measurement exact = MeasurePython(
+      problem, Answer("        return (given[0].float() * 17 + given[1].float() * 23).bfloat16()"));
+  INFO(MeasurementFeedback(exact));
+  if (const auto* const ok = std::get_if<MeasuredOk>(&exact.outcome)) {
+    CHECK_THAT(ok->rule, Catch::StartsWith("kernelbench: every element within 0.01") &&
+                             Catch::Contains("; or kernelcast: ") &&
+                             Catch::Contains("; decided by the latter: the former refuses "));
+  } else {
+    CHECK(std::holds_alternative<EnvironmentUnstable>(exact.outcome));
+  }
+  for (const char* const wrong :
+       {"        return (given[0].float() * 17 + given[1].float() * 22.5).bfloat16()",
+        "        x, y = given\n        return torch.where(x > 3, x * 0, x * 17 + y * 23)",
+        "        x, y = given\n        z = x * 17 + y * 23\n        return torch.cat((z[:63], "
+        "z[:1]))"}) {
+    INFO(wrong);
+    MeasureAs<WrongResult>(problem, Answer(wrong));
+  }
+}
+
 TEST_CASE("A right answer that becomes trivial once it is timed is a wrong result", "[slow]") {
   if (!HaveTorch()) return;
   const Problem problem = TaskOf("        return given[0].softmax(-1)", "[torch.rand(2, 32768)]");

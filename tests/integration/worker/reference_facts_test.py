@@ -126,6 +126,45 @@ class ReferenceFactsTest(unittest.TestCase):
         loss = facts(lambda x, y: F.mse_loss(x, y), lambda: [rand(512, 512), rand(512, 512)])[0][0]
         self.assertLess(loss, 1e-5)
 
+    def own_error(self, reference, *inputs):
+        outputs = outputs_of(reference(*mapped(torch.clone, list(inputs))))
+        found = OwnErrors(reference)(outputs_of, inputs, outputs)
+        self.assertEqual(torch.get_default_dtype(), torch.float32)
+        return found[0]
+
+    def test_own_errors_are_those_against_double_precision(self):
+        x = randn(64, 256).bfloat16()
+        casts = (
+            lambda x: x.softmax(-1),
+            lambda x: x.float().softmax(-1).bfloat16(),
+            lambda x: x.to(torch.float32).softmax(-1).to(dtype=torch.bfloat16),
+            lambda x: x.type(torch.float32).softmax(-1).type_as(x),
+        )
+        for reference in casts:
+            largest, normwise = self.own_error(reference, x)
+            # A value is off by half a step of its binade: 2**-9 to 2**-8 at most.
+            self.assertLess(normwise, 2**-8)
+            self.assertGreater(normwise, 2**-11)
+            self.assertGreater(largest, normwise)
+        module = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.GELU(), torch.nn.LayerNorm(256))
+        largest, normwise = self.own_error(module, randn(64, 256))
+        self.assertLess(largest, 1e-4)
+        self.assertGreater(normwise, 1e-8)
+        self.assertEqual(module[0].weight.dtype, torch.float32)
+
+    def test_own_errors_are_unknown_where_they_would_mean_nothing(self):
+        weight = randn(256, 256)
+        unknown = {
+            "integers": lambda x: x.argmax(-1),
+            "random": lambda x: F.dropout(x),
+            "all rounding": lambda x: (x + 1e7) - 1e7,
+            "a constant of another type": lambda x: x @ weight,
+            "fails for other types": lambda x: x if x.dtype == torch.float32 else weight[0, 1000],
+        }
+        for name, reference in unknown.items():
+            with self.subTest(name):
+                self.assertIsNone(self.own_error(reference, randn(64, 256)))
+
     def test_rounded_values_keep_their_range_and_whole_numbers(self):
         generator = torch.Generator().manual_seed(1)
         for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):

@@ -16,6 +16,18 @@ ComparisonRule CudaExpected::Rule() const {
           .nan_agrees = tolerance.nan_agrees ? 1 : 0};
 }
 
+ComparisonRule CudaExpected::OwnErrorRule() const {
+  return {.absolute = (1 + kOwnErrors) * tolerance.own_error->largest * rms,
+          .infinities = static_cast<int32_t>(tolerance.infinities),
+          .nan_agrees = tolerance.nan_agrees ? 1 : 0};
+}
+
+bool WithinOwnError(const CudaExpected& expected, const TensorComparison& comparison) {
+  return comparison.mismatches == 0 &&
+         std::sqrt(comparison.error_squares) <=
+             (1 + kOwnErrors) * expected.tolerance.own_error->normwise * expected.norm;
+}
+
 DataType KeptType(DataType dtype, bool python_task) {
   if (!IsFloat(dtype)) return dtype;
   return python_task && dtype != DataType::kFloat64 ? DataType::kFloat32 : DataType::kFloat64;

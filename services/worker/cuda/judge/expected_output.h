@@ -24,6 +24,8 @@ struct CudaExpected {
   double absolute = 0;  // atol, scaled
 
   ComparisonRule Rule() const;
+  // By Tolerance::own_error, which must be known.
+  ComparisonRule OwnErrorRule() const;
 };
 
 // The type in which expected values of an output are kept. Floating point: an oracle in CUDA
@@ -36,9 +38,12 @@ struct CudaVerdict {
   bool ok = true;
   WrongResult::Cause cause = WrongResult::Cause::kValue;
   double normwise_error = 0;
+  bool by_own_error = false;  // see TensorVerdict
 };
 CudaVerdict JudgeComparison(const CudaExpected& expected, const TensorComparison& comparison,
                             bool poisoned);
+// Whether the output agrees by Tolerance::own_error. `comparison`: by OwnErrorRule.
+bool WithinOwnError(const CudaExpected& expected, const TensorComparison& comparison);
 
 }  // namespace kernelcast::worker
 

@@ -52,10 +52,18 @@ class OutputVerifier {
   };
   bool VerifySlots(const SlotCalls& calls);
 
+  // For a result's rule, where an output agreed by the reference's own error only; else empty.
+  const std::string& decided_by() const { return decided_by_; }
+
  private:
   // Why the task's own checker refuses the candidate's outputs, by case; it is asked about those of
   // `looks`.
   using Refusals = std::map<size_t, std::string>;
+  bool Compare(const std::vector<Look>& looks, const Calls& calls, bool by_own_error,
+               std::vector<TensorComparison>& found);
+  // Accepts refused outputs that agree by Tolerance::own_error.
+  bool AllowOwnErrors(const std::vector<Look>& looks, const Calls& calls,
+                      std::vector<TensorComparison>& found, std::vector<CudaVerdict>& verdicts);
   bool AskChecker(const std::vector<Look>& looks, const std::vector<CudaVerdict>& verdicts,
                   const Calls& calls, Refusals& refusals);
   bool Wrong(const Look& look, const TensorComparison& comparison, const CudaVerdict& verdict,
@@ -68,6 +76,7 @@ class OutputVerifier {
   Judgement& judgement_;
   DeviceBuffer comparisons_;
   VariationCheck variation_;
+  std::string decided_by_;
 };
 
 }  // namespace kernelcast::worker

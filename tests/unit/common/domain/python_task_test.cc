@@ -66,22 +66,40 @@ TEST_CASE("A file that is no task is refused with what it lacks", "[domain]") {
 TEST_CASE("A task with a baseline is another problem", "[domain]") {
   const Problem eager = ParseProblem({{"a.py", kTask}}).value();
   CHECK_FALSE(eager.task->compiled_baseline);
-  const Problem compiled = WithBaseline(eager, "compile").value();
+  const Problem compiled = WithOptions(eager, {.baseline = "compile"}).value();
   CHECK(compiled.task->compiled_baseline);
   CHECK(compiled.task->source == kTask);
   CHECK(compiled.problem_id != eager.problem_id);
   // Its files say so, wherever they are sent.
   CHECK(compiled.problem_id == ProblemId(compiled.files));
   CHECK(ParseProblem(compiled.files)->task->compiled_baseline);
-  CHECK(WithBaseline(compiled, "compile")->problem_id == compiled.problem_id);
-  CHECK(WithBaseline(compiled, "eager")->problem_id == eager.problem_id);
+  CHECK(WithOptions(compiled, {.baseline = "compile"})->problem_id == compiled.problem_id);
+  CHECK(WithOptions(compiled, {.baseline = "eager"})->problem_id == eager.problem_id);
   CHECK_FALSE(
       ParseProblem({{"a.py", kTask}, {"kernelcast.baseline", "eager\n"}})->task->compiled_baseline);
   const auto unknown = ParseProblem({{"a.py", kTask}, {"kernelcast.baseline", "jit"}});
   CHECK_THAT(std::string(unknown.status().message()), Contains("eager or compile"));
   Problem other;
-  CHECK_THAT(std::string(WithBaseline(other, "compile").status().message()),
+  CHECK_THAT(std::string(WithOptions(other, {.baseline = "compile"}).status().message()),
              Contains("no PyTorch task"));
+}
+
+TEST_CASE("A task that is judged by its own rules alone is another problem", "[domain]") {
+  const Problem all = ParseProblem({{"a.py", kTask}}).value();
+  CHECK_FALSE(all.task->task_rules_only);
+  const Problem own = WithOptions(all, {.rules = "task"}).value();
+  CHECK(own.task->task_rules_only);
+  CHECK_FALSE(own.task->compiled_baseline);
+  CHECK(own.problem_id != all.problem_id);
+  CHECK(ParseProblem(own.files)->task->task_rules_only);
+  // Each option keeps the other.
+  const Problem both = WithOptions(own, {.baseline = "compile"}).value();
+  CHECK(both.task->task_rules_only);
+  CHECK(both.task->compiled_baseline);
+  CHECK(WithOptions(both, {.baseline = "eager", .rules = "kernelcast"})->problem_id ==
+        all.problem_id);
+  const auto unknown = ParseProblem({{"a.py", kTask}, {"kernelcast.rules", "none"}});
+  CHECK_THAT(std::string(unknown.status().message()), Contains("kernelcast or task"));
 }
 
 TEST_CASE("Tolerances of tasks are those of their format", "[domain]") {

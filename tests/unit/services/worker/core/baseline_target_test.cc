@@ -18,7 +18,7 @@ const char* const kSource =
     "class Model(x):\n  0\ndef get_inputs():\n  0\ndef get_init_inputs():\n  0\n";
 
 Problem MakeTask(const std::string& baseline) {
-  return WithBaseline(ParseProblem({{"task.py", kSource}}).value(), baseline).value();
+  return WithOptions(ParseProblem({{"task.py", kSource}}).value(), {.baseline = baseline}).value();
 }
 
 ShapeTiming Shape(double speedup, double eager, const std::string& no_graph_reason = "") {

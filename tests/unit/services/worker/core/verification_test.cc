@@ -45,6 +45,30 @@ TEST_CASE("Values within the tolerance match and the first beyond it is reported
   CHECK(verdict.expected == 3);
 }
 
+TEST_CASE("An output also agrees within what the reference's own error allows") {
+  // The root mean square is 5, so that an element may be off by 3 * 0.01 * 5 = 0.15, and the norm
+  // of all errors may be 3 * 0.005 * 10 = 0.15.
+  Tolerance tolerance = kTolerance;
+  tolerance.own_error = {.largest = 0.01, .normwise = 0.005};
+  const ExpectedTensor expected = Expect({1, 7, -7, 1}, tolerance);
+  const TensorVerdict exact = Compare<float>(expected, {1, 7, -7, 1});
+  CHECK(exact.ok);
+  CHECK_FALSE(exact.by_own_error);
+  const TensorVerdict one = Compare<float>(expected, {1.125f, 7, -7, 1.0625f});
+  CHECK(one.ok);
+  CHECK(one.by_own_error);
+  CHECK(one.mismatches == 2);
+  CHECK(one.variation.count == 4);
+  CHECK(OwnErrorText(one.mismatches, 4, "y") ==
+        "; decided by the latter: the former refuses 2 of 4 values of output y");
+  CHECK_FALSE(Compare<float>(expected, {1.1875f, 7, -7, 1}).ok);
+  // Each is near enough, but not all together.
+  CHECK_FALSE(Compare<float>(expected, {1.125f, 7.125f, -7, 1}).ok);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  CHECK_FALSE(Compare<float>(expected, {nan, 7, -7, 1}).ok);
+  CHECK_FALSE(Compare<float>(Expect({HUGE_VAL, 7, -7, 1}, tolerance), {7, 7.0625f, -7, 1}).ok);
+}
+
 TEST_CASE("The absolute tolerance grows with the magnitude of the tensor") {
   // An element that is zero by cancellation may be off in proportion to the large ones.
   const ExpectedTensor large =

@@ -89,6 +89,32 @@ TEST_CASE("Trivial answers to a task are wrong on a device whatever the toleranc
   CheckRight(subject.Measure(answer("torch.zeros(32)")));
 }
 
+TEST_CASE("A task's candidate may be as inexact as its reference on a device") {
+  if (!testing::HaveTaskPython()) return;
+  TaskSubject subject;
+  const absl::Status taken =
+      subject.Take(MakeTask("import torch\nclass Model(torch.nn.Module):\n"
+                            "    def forward(self, x, y):\n        return x * 17 + y * 23\n"
+                            "def get_inputs():\n    return [torch.randn(64, 256).bfloat16(), "
+                            "torch.randn(64, 256).bfloat16()]\n"
+                            "def get_init_inputs():\n    return []\n"));
+  INFO(taken.message());
+  REQUIRE(taken.ok());
+  const auto answer = [](const std::string& value) {
+    return absl::StrCat(
+        "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x, y):\n"
+        "        return (",
+        value, ").bfloat16()\n");
+  };
+  // More exact than the reference, and refused by the format's rule where the sum is near zero.
+  CheckRight(subject.Measure(answer("x.float() * 17 + y.float() * 23")));
+  const auto wrong = subject.MeasureAs<WrongResult>(answer("x.float() * 17 + y.float() * 22.5"));
+  CHECK_THAT(wrong.rule, Catch::Contains("kernelbench: every element") &&
+                             Catch::Contains("2 times the reference's own"));
+  subject.MeasureAs<WrongResult>(
+      answer("torch.where(x > 3, x * 0, x.float() * 17 + y.float() * 23)"));
+}
+
 TEST_CASE("Python candidates of a task are judged against its reference on a device") {
   if (!testing::HaveTaskPython()) return;
   TaskSubject subject;
