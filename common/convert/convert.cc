@@ -13,13 +13,8 @@ using convert_internal::EnumToProto;
 using convert_internal::Strings;
 using convert_internal::Utf8;
 
-constexpr std::pair<CandidateKind, v1::CandidateKind> kCandidateKinds[] = {
-    {CandidateKind::kUnspecified, v1::CANDIDATE_KIND_UNSPECIFIED},
-    {CandidateKind::kHostNative, v1::CANDIDATE_KIND_HOST_NATIVE},
-    {CandidateKind::kDeviceCuda, v1::CANDIDATE_KIND_DEVICE_CUDA},
-    {CandidateKind::kPython, v1::CANDIDATE_KIND_PYTHON},
-    {CandidateKind::kDeviceTriton, v1::CANDIDATE_KIND_DEVICE_TRITON},
-};
+// The numbers are equal, so that the table of kinds serves for both.
+static_assert(kCandidateKinds.size() + 1 == v1::CandidateKind_ARRAYSIZE);
 
 constexpr std::pair<CompileStage, v1::CompileError::Stage> kCompileStages[] = {
     {CompileStage::kAdmission, v1::CompileError::STAGE_ADMISSION},
@@ -103,14 +98,16 @@ TokenUsage UsageFromProto(const v1::TokenUsage& proto) {
 
 }  // namespace
 
-v1::CandidateKind ToProto(CandidateKind kind) { return EnumToProto(kCandidateKinds, kind); }
+v1::CandidateKind ToProto(CandidateKind kind) {
+  return static_cast<v1::CandidateKind>(KindInfoOf(kind).kind);
+}
 
 v1::Candidate ToProto(const Candidate& candidate) {
   v1::Candidate proto;
   proto.set_candidate_id(Utf8(candidate.candidate_id));
   proto.set_problem_id(Utf8(candidate.problem_id));
   proto.set_target(Utf8(candidate.target));
-  proto.set_kind(EnumToProto(kCandidateKinds, candidate.kind));
+  proto.set_kind(ToProto(candidate.kind));
   proto.set_source(candidate.source);
   AddStrings(candidate.flags, proto.mutable_flags());
   for (const Tunable& tunable : candidate.tunables) {
@@ -147,7 +144,11 @@ absl::StatusOr<Candidate> FromProto(const v1::Candidate& proto) {
   candidate.candidate_id = proto.candidate_id();
   candidate.problem_id = proto.problem_id();
   candidate.target = proto.target();
-  KC_ASSIGN_OR_RETURN(candidate.kind, EnumFromProto(kCandidateKinds, proto.kind(), "kind"));
+  candidate.kind = static_cast<CandidateKind>(proto.kind());
+  if (ToProto(candidate.kind) != proto.kind()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kind: ", static_cast<int>(proto.kind()), " is not a known value"));
+  }
   candidate.source = std::string(WithoutByteOrderMark(proto.source()));
   candidate.flags = Strings(proto.flags());
   candidate.tunables.reserve(proto.tunables_size());

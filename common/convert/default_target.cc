@@ -9,7 +9,9 @@ namespace {
 
 bool JudgesTasksOnGpu(const v1::TargetDescription& target) {
   return target.target() == kCudaTargetName && target.can_measure() &&
-         std::ranges::count(target.candidate_kinds(), v1::CANDIDATE_KIND_PYTHON) > 0;
+         std::ranges::any_of(target.candidate_kinds(), [](int kind) {
+           return KindInfoOf(static_cast<CandidateKind>(kind)).takes_tasks;
+         });
 }
 
 }  // namespace

@@ -99,26 +99,41 @@ absl::Status CheckArgument(const std::string& field, const std::string& text, bo
   return absl::OkStatus();
 }
 
+std::string KindsWithTritonLaunches() {
+  return WordList(
+      KindNames([](const KindInfo& info) { return info.launch_form == LaunchForm::kTriton; }),
+      "and");
+}
+
+std::string KindsWithLaunches() {
+  return WordList(KindNames([](const KindInfo& info) { return info.has_launches(); }), "and");
+}
+
 absl::Status CheckCudaFields(const std::string& field, const Launch& launch) {
   KC_RETURN_IF_ERROR(CheckExtent(field + ".block", launch.block, 1));
   KC_RETURN_IF_ERROR(CheckExtent(field + ".cluster", launch.cluster, 0));
   if (!launch.constexprs.empty()) {
-    return Invalid(field + ".constexprs", "only device_triton candidates have them");
+    return Invalid(field + ".constexprs",
+                   absl::StrCat("only ", KindsWithTritonLaunches(), " candidates have them"));
   }
   for (const auto& [name, value] :
        {std::pair(".num_warps", launch.num_warps), std::pair(".num_stages", launch.num_stages)}) {
-    if (value != 0) return Invalid(field + name, "only device_triton candidates have it");
+    if (value != 0) {
+      return Invalid(field + name,
+                     absl::StrCat("only ", KindsWithTritonLaunches(), " candidates have it"));
+    }
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckTritonFields(const std::string& field, const Launch& launch) {
-  constexpr std::string_view kCompilerDecides =
-      "must be absent for a device_triton candidate; the compiler decides it";
+absl::Status CheckTritonFields(const std::string& field, const std::string& kind,
+                               const Launch& launch) {
   for (const auto& [name, present] :
        {std::pair(".block", !launch.block.empty()), std::pair(".cluster", !launch.cluster.empty()),
         std::pair(".shared_memory_bytes", !launch.shared_memory_bytes.empty())}) {
-    if (present) return Invalid(field + name, std::string(kCompilerDecides));
+    if (!present) continue;
+    return Invalid(field + name, absl::StrCat("must be absent for a ", kind,
+                                              " candidate; the compiler decides it"));
   }
   if (launch.num_warps < 0 || launch.num_warps > kMaxNumWarps ||
       (launch.num_warps & (launch.num_warps - 1)) != 0) {
@@ -147,14 +162,16 @@ absl::Status CheckTritonFields(const std::string& field, const Launch& launch) {
 
 absl::Status CheckLaunches(const Candidate& candidate) {
   const std::vector<Launch>& launches = candidate.launches;
-  const std::string kind(KindName(candidate.kind));
-  if (!IsDeviceKind(candidate.kind)) {
+  const KindInfo& info = KindInfoOf(candidate.kind);
+  const std::string kind(info.name);
+  if (!info.has_launches()) {
     if (!launches.empty()) {
-      return Invalid("launches", "only device_cuda and device_triton candidates have launches");
+      return Invalid("launches",
+                     absl::StrCat("only ", KindsWithLaunches(), " candidates have launches"));
     }
     if (!candidate.workspace_bytes.empty()) {
       return Invalid("workspace_bytes",
-                     "only device_cuda and device_triton candidates have a workspace");
+                     absl::StrCat("only ", KindsWithLaunches(), " candidates have a workspace"));
     }
     return absl::OkStatus();
   }
@@ -169,8 +186,8 @@ absl::Status CheckLaunches(const Candidate& candidate) {
       return Invalid(field + ".kernel", Quoted(launch.kernel) + " is not an identifier");
     }
     KC_RETURN_IF_ERROR(CheckExtent(field + ".grid", launch.grid, 1));
-    if (candidate.kind == CandidateKind::kDeviceTriton) {
-      KC_RETURN_IF_ERROR(CheckTritonFields(field, launch));
+    if (info.launch_form == LaunchForm::kTriton) {
+      KC_RETURN_IF_ERROR(CheckTritonFields(field, kind, launch));
     } else {
       KC_RETURN_IF_ERROR(CheckCudaFields(field, launch));
     }
@@ -202,23 +219,13 @@ void AddList(ContentHasher& hasher, const std::vector<std::string>& list) {
 
 }  // namespace
 
-std::string_view KindName(CandidateKind kind) {
-  switch (kind) {
-    case CandidateKind::kUnspecified: return "unspecified";
-    case CandidateKind::kHostNative: return "host_native";
-    case CandidateKind::kDeviceCuda: return "device_cuda";
-    case CandidateKind::kPython: return "python";
-    case CandidateKind::kDeviceTriton: return "device_triton";
-  }
-  return "unspecified";
-}
-
 std::string CandidateId(const Candidate& candidate) {
+  const KindInfo& info = KindInfoOf(candidate.kind);
   ContentHasher hasher;
   hasher.Add("candidate/1")
       .Add(candidate.problem_id)
       .Add(candidate.target)
-      .Add(KindName(candidate.kind))
+      .Add(info.name)
       .Add(candidate.source);
   AddList(hasher, candidate.flags);
   hasher.Add(static_cast<long long>(candidate.tunables.size()));
@@ -233,7 +240,7 @@ std::string CandidateId(const Candidate& candidate) {
     AddList(hasher, launch.cluster);
     // Absent from launches without them, so that older ids stay valid.
     if (!launch.when.empty()) hasher.Add("when").Add(launch.when);
-    if (candidate.kind != CandidateKind::kDeviceTriton) continue;
+    if (info.launch_form != LaunchForm::kTriton) continue;
     hasher.Add(static_cast<long long>(launch.constexprs.size()));
     for (const Constexpr& constant : launch.constexprs) {
       hasher.Add(constant.name).Add(constant.value);
@@ -250,7 +257,7 @@ absl::Status ValidateCandidate(const Candidate& candidate) {
   KC_RETURN_IF_ERROR(CheckToken("target", candidate.target));
   if (candidate.kind == CandidateKind::kUnspecified) {
     return Invalid("kind",
-                   "is not set; host_native, device_cuda, device_triton and python are allowed");
+                   absl::StrCat("is not set; ", WordList(KindNames(), "and"), " are allowed"));
   }
   KC_RETURN_IF_ERROR(CheckSource(candidate.source));
   if (candidate.flags.size() > kMaxFlags) {

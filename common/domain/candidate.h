@@ -3,30 +3,20 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/domain/candidate_kind.h"
 #include "common/domain/launch_argument.h"
 
 namespace kernelcast {
-
-enum class CandidateKind { kUnspecified, kHostNative, kDeviceCuda, kPython, kDeviceTriton };
-
-// Whether candidates of the kind are device code whose launches are data.
-constexpr bool IsDeviceKind(CandidateKind kind) {
-  return kind == CandidateKind::kDeviceCuda || kind == CandidateKind::kDeviceTriton;
-}
 
 struct Tunable {
   std::string name;
   std::string value;
   friend bool operator==(const Tunable&, const Tunable&) = default;
 };
-
-// "device_cuda", ... or "unspecified".
-std::string_view KindName(CandidateKind kind);
 
 // The value of a tl.constexpr parameter, as written. kernel.proto defines the forms.
 struct Constexpr {

@@ -1,7 +1,7 @@
 #include "common/domain/candidate_json.h"
 
 #include <algorithm>
-#include <array>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,15 +13,6 @@ namespace kernelcast {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct NamedKind {
-  std::string_view name;
-  CandidateKind kind;
-};
-constexpr std::array kKinds = {NamedKind{"host_native", CandidateKind::kHostNative},
-                               NamedKind{"device_cuda", CandidateKind::kDeviceCuda},
-                               NamedKind{"device_triton", CandidateKind::kDeviceTriton},
-                               NamedKind{"python", CandidateKind::kPython}};
 
 // Reads fields of one JSON object. Stops at the first error.
 class Fields {
@@ -238,14 +229,12 @@ absl::Status ApplyCandidateFields(const std::string& where, const Json& object,
   if (!target.empty()) candidate.target = target;
   KC_ASSIGN_OR_RETURN(const std::string kind, fields.Text("kind"));
   if (fields.Find("kind") != nullptr) {
-    const auto found = std::find_if(kKinds.begin(), kKinds.end(),
-                                    [&](const NamedKind& known) { return known.name == kind; });
-    if (found == kKinds.end()) {
-      return fields.Error("kind", absl::StrCat(Quoted(kind),
-                                               " is not one of host_native, "
-                                               "device_cuda, device_triton, python"));
+    const std::optional<CandidateKind> found = FindKind(kind);
+    if (!found) {
+      return fields.Error("kind",
+                          absl::StrCat(Quoted(kind), " is not one of ", CommaList(KindNames())));
     }
-    candidate.kind = found->kind;
+    candidate.kind = *found;
   }
   KC_ASSIGN_OR_RETURN(candidate.flags, fields.Texts("flags"));
   for (size_t i = 0; i < candidate.flags.size(); ++i) {
@@ -262,13 +251,9 @@ absl::Status ApplyCandidateFields(const std::string& where, const Json& object,
   KC_RETURN_IF_ERROR(ApplyLaunches(where, fields, candidate));
   KC_ASSIGN_OR_RETURN(candidate.workspace_bytes, fields.ExpressionText("workspace_bytes"));
   // Code with launches has no host entry.
-  if (fields.Find("kind") == nullptr && candidate.kind == CandidateKind::kHostNative &&
-      !candidate.launches.empty()) {
-    candidate.kind = CandidateKind::kDeviceCuda;
-  }
-  if (fields.Find("kind") == nullptr && candidate.kind == CandidateKind::kPython &&
-      !candidate.launches.empty()) {
-    candidate.kind = CandidateKind::kDeviceTriton;
+  const KindInfo& info = KindInfoOf(candidate.kind);
+  if (fields.Find("kind") == nullptr && !info.has_launches() && !candidate.launches.empty()) {
+    candidate.kind = KindOfSource(info.is_python, /*has_launches=*/true);
   }
   return absl::OkStatus();
 }

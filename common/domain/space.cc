@@ -89,14 +89,14 @@ Candidate CandidateFromPoint(const Space& space, const SpacePoint& point,
   candidate.kind = space_template.kind;
   candidate.origin = "template:" + space_template.name;
   candidate.tunables.push_back({.name = "TEMPLATE", .value = space_template.name});
-  const bool is_triton = space_template.kind == CandidateKind::kDeviceTriton;
+  const KindInfo& info = KindInfoOf(space_template.kind);
   size_t flag_set = 0;
   for (size_t d = 0; d < space_template.dimensions.size(); ++d) {
     const SpaceTemplate::Dimension& dimension = space_template.dimensions[d];
     const std::string& value = dimension.values[point.values[d]];
     if (dimension.name == kFlagsDimension) {
       flag_set = static_cast<size_t>(point.values[d]);
-    } else if (!is_triton) {
+    } else if (!info.is_python) {
       absl::StrAppend(&candidate.source, "#define ", dimension.name, " ", value, "\n");
     }
     candidate.tunables.push_back({.name = dimension.name, .value = value});
@@ -105,15 +105,14 @@ Candidate CandidateFromPoint(const Space& space, const SpacePoint& point,
     candidate.flags = space_template.flag_sets[flag_set];
   }
   candidate.workspace_bytes = space_template.workspace_bytes;
-  if (is_triton) {
-    candidate.launches = TritonLaunches(space_template, point);
-    candidate.source = space_template.source;
-  } else {
-    candidate.launches = space_template.launches;
-    // Makes compiler messages refer to the author's file and lines.
-    absl::StrAppend(&candidate.source, "#line 1 \"", space_template.file, "\"\n",
-                    space_template.source);
+  candidate.launches = info.launch_form == LaunchForm::kTriton
+                           ? TritonLaunches(space_template, point)
+                           : space_template.launches;
+  // Makes compiler messages refer to the author's file and lines.
+  if (!info.is_python) {
+    absl::StrAppend(&candidate.source, "#line 1 \"", space_template.file, "\"\n");
   }
+  candidate.source += space_template.source;
   candidate.candidate_id = CandidateId(candidate);
   return candidate;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -39,7 +40,7 @@ absl::Status ParseTunables(const Cursor& at, const SpaceOwner& owner, SpaceTempl
     if (key == "FLAGS" || key == "TEMPLATE") {
       return ErrorAtLine(at, line, Quoted(key) + " is reserved");
     }
-    if (IsDeviceKind(parsed.kind) &&
+    if (KindInfoOf(parsed.kind).has_launches() &&
         std::ranges::find(owner.names.axes, key) != owner.names.axes.end()) {
       return ErrorAtLine(at, line, Quoted(key) + " is the name of an axis");
     }
@@ -123,11 +124,13 @@ absl::Status CheckSatisfiable(const Cursor& at, const Space& space, int template
   return Error(at.At("constraints"), "no point satisfies them");
 }
 
-// A Python file of the cuda target is Triton; others are of the reference's kind.
+// A Python file of the cuda target has launches; others are of the reference's kind.
 absl::StatusOr<CandidateKind> KindOf(const Cursor& at, const SpaceOwner& owner) {
   if (owner.target != kCudaTargetName || !at.Has("file")) return owner.kind;
   KC_ASSIGN_OR_RETURN(const std::string file, ReadText(at.At("file"), kMaxYamlNameBytes));
-  return file.ends_with(".py") ? CandidateKind::kDeviceTriton : owner.kind;
+  const std::optional<CandidateKind> of_file = KindOfFile(file);
+  if (!of_file || !KindInfoOf(*of_file).is_python) return owner.kind;
+  return KindOfSource(/*is_python=*/true, /*has_launches=*/true);
 }
 
 absl::Status ParseDeviceProgram(const Cursor& at, const SpaceOwner& owner,
@@ -135,7 +138,7 @@ absl::Status ParseDeviceProgram(const Cursor& at, const SpaceOwner& owner,
   std::vector<std::string> variables = owner.names.axes;
   variables.insert(variables.end(), numeric.begin(), numeric.end());
   DeclaredLaunches declared;
-  if (parsed.kind == CandidateKind::kDeviceTriton) {
+  if (KindInfoOf(parsed.kind).launch_form == LaunchForm::kTriton) {
     KC_ASSIGN_OR_RETURN(DeclaredTritonLaunches triton,
                         ParseTritonLaunches(at, owner.names, variables, parsed.dimensions));
     declared = std::move(triton.declared);
@@ -153,14 +156,14 @@ absl::StatusOr<SpaceTemplate> ParseTemplate(const Cursor& at, const std::string&
   KC_RETURN_IF_ERROR(ExpectMapping(at));
   SpaceTemplate parsed;
   KC_ASSIGN_OR_RETURN(parsed.kind, KindOf(at, owner));
-  const bool is_device = IsDeviceKind(parsed.kind);
+  const KindInfo& info = KindInfoOf(parsed.kind);
   std::vector<std::string> required = {"name", "file"};
   std::vector<std::string> optional = {"description", "tunables", "constraints"};
-  if (is_device) {
+  if (info.has_launches()) {
     required.emplace_back("launches");
     optional.emplace_back("workspace_bytes");
   }
-  if (parsed.kind != CandidateKind::kDeviceTriton) optional.emplace_back("flags");
+  if (!info.is_python) optional.emplace_back("flags");
   KC_RETURN_IF_ERROR(ExpectKeys(at, required, optional));
   KC_ASSIGN_OR_RETURN(parsed.name, ReadLowerName(at.At("name")));
   // The name becomes the value of a tunable.
@@ -182,7 +185,7 @@ absl::StatusOr<SpaceTemplate> ParseTemplate(const Cursor& at, const std::string&
   if (at.Has("constraints")) {
     KC_RETURN_IF_ERROR(ParseConstraints(at.At("constraints"), numeric, parsed));
   }
-  if (is_device) KC_RETURN_IF_ERROR(ParseDeviceProgram(at, owner, numeric, parsed));
+  if (info.has_launches()) KC_RETURN_IF_ERROR(ParseDeviceProgram(at, owner, numeric, parsed));
   return parsed;
 }
 

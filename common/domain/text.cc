@@ -53,6 +53,12 @@ std::string CommaList(const std::vector<std::string>& words) {
   return list;
 }
 
+std::string WordList(const std::vector<std::string>& words, std::string_view last) {
+  if (words.size() < 2) return CommaList(words);
+  return absl::StrCat(CommaList({words.begin(), words.end() - 1}), " ", std::string(last), " ",
+                      words.back());
+}
+
 std::string NumberText(double value, int digits) {
   char buffer[64];
   std::snprintf(buffer, sizeof(buffer), "%.*g", digits, value);

@@ -16,6 +16,8 @@ std::string Quoted(std::string_view text, size_t max_bytes = 60);
 
 // "a, b, c".
 std::string CommaList(const std::vector<std::string>& words);
+// "a, b and c" with `last` "and".
+std::string WordList(const std::vector<std::string>& words, std::string_view last);
 
 // At most `digits` significant digits, without trailing zeros: "0.7071", "1e-06".
 std::string NumberText(double value, int digits = 6);

@@ -285,15 +285,6 @@ std::string Evaluated(const std::optional<Expression>& expression, const AxisVal
   return value.ok() ? NumberText(*value, 4) : "";
 }
 
-std::string LanguageOf(CandidateKind kind) {
-  switch (kind) {
-    case CandidateKind::kDeviceCuda: return "cuda";
-    case CandidateKind::kDeviceTriton:
-    case CandidateKind::kPython: return "python";
-    default: return "cpp";
-  }
-}
-
 std::string BuildText(const std::vector<std::string>& flags, const std::vector<Tunable>& tunables,
                       const std::vector<Launch>& launches, const std::string& workspace_bytes) {
   std::string text;
@@ -447,7 +438,7 @@ std::string ReferenceText(const Problem& problem, std::string_view target) {
   std::string text = BuildText(reference->flags, reference->tunables, reference->launches,
                                reference->workspace_bytes);
   if (!text.empty()) text += '\n';
-  return text + Fenced(reference->source, LanguageOf(reference->kind));
+  return text + Fenced(reference->source, KindInfoOf(reference->kind).fence);
 }
 
 std::vector<std::string_view> ShownFacts(std::string_view schema_id) {
@@ -536,7 +527,7 @@ std::string CandidateText(const Candidate& candidate) {
   std::string text =
       BuildText(candidate.flags, candidate.tunables, candidate.launches, candidate.workspace_bytes);
   if (!text.empty()) text += '\n';
-  return text + Fenced(candidate.source, LanguageOf(candidate.kind));
+  return text + Fenced(candidate.source, KindInfoOf(candidate.kind).fence);
 }
 
 }  // namespace kernelcast

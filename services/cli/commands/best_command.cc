@@ -86,7 +86,7 @@ absl::Status WriteSource(Console& console, const BestFlags& flags, const Candida
   if (description == fs::path(flags.output)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--output: ", flags.output, " would be overwritten by the description of the ",
-        "kernel; name the source, such as best", std::string(SourceExtension(best.kind))));
+        "kernel; name the source, such as best", std::string(KindInfoOf(best.kind).extension())));
   }
   KC_RETURN_IF_ERROR(WriteFileAtomically(flags.output, best.source));
   return WriteFileAtomically(description.string(), CandidateDescription(best));

@@ -225,7 +225,7 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
   std::vector<Table::Column> columns = {
       {"candidate", Table::Align::kLeft, true}, {"result"}, {"time", Table::Align::kRight}};
   const bool on_device =
-      bench.loaded.problem.targets.at(bench.target).kind == CandidateKind::kDeviceCuda;
+      KindInfoOf(bench.loaded.problem.targets.at(bench.target).kind).has_launches();
   const auto& shown_facts = on_device ? kShownCudaFacts : kShownCpuFacts;
   for (const std::string_view name : shown_facts) {
     columns.push_back({std::string(name), Table::Align::kRight});

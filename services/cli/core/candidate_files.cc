@@ -1,7 +1,6 @@
 #include "services/cli/core/candidate_files.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -48,12 +47,8 @@ constexpr int64_t kMaxLinesBytes = int64_t{1} << 30;
 // A source of the maximum size, with every byte escaped, and its description.
 constexpr int64_t kMaxLineBytes = 6 * kMaxSourceBytes + kMaxJsonBytes;
 
-constexpr std::array<std::string_view, 5> kSourceExtensions = {".cc", ".cpp", ".cxx", ".cu", ".py"};
-
-bool IsSourceFile(const fs::path& path) {
-  const std::string extension = path.extension().string();
-  return std::find(kSourceExtensions.begin(), kSourceExtensions.end(), extension) !=
-         kSourceExtensions.end();
+std::optional<CandidateKind> KindOfPath(const fs::path& path) {
+  return KindOfFile(path.extension().string());
 }
 
 absl::StatusOr<std::string> TextAt(const std::string& where, const Json& object,
@@ -66,10 +61,6 @@ absl::StatusOr<std::string> TextAt(const std::string& where, const Json& object,
                      Quoted(found->dump(-1, ' ', false, Json::error_handler_t::replace))));
   }
   return found->get<std::string>();
-}
-
-CandidateKind KindOfFile(const fs::path& path) {
-  return path.extension() == ".py" ? CandidateKind::kPython : CandidateKind::kHostNative;
 }
 
 // A candidate whose source is the whole file.
@@ -89,7 +80,7 @@ absl::StatusOr<NamedCandidate> ReadSourceFile(const fs::path& path, const std::s
                                               const std::string& target) {
   KC_ASSIGN_OR_RETURN(NamedCandidate named, ReadWhole(path, problem_id, target));
   Candidate& candidate = named.candidate;
-  candidate.kind = KindOfFile(path);
+  candidate.kind = KindOfPath(path).value_or(candidate.kind);
   fs::path json = path;
   json.replace_extension(".json");
   std::error_code error;
@@ -129,7 +120,7 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadFolder(const fs::path& folder,
   std::vector<fs::path> descriptions;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (IsSourceFile(entry.path())) sources.push_back(entry.path());
+    if (KindOfPath(entry.path())) sources.push_back(entry.path());
     if (entry.path().extension() == ".json") descriptions.push_back(entry.path());
   }
   if (error) {
@@ -153,9 +144,9 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadFolder(const fs::path& folder,
     candidates.push_back(std::move(named));
   }
   if (sources.empty() && candidates.empty()) {
-    return absl::NotFoundError(absl::StrCat(
-        folder.string(),
-        " holds no candidate; sources end in .cc, .cpp, .cxx, .cu or .py, solutions in .json"));
+    return absl::NotFoundError(absl::StrCat(folder.string(), " holds no candidate; sources end in ",
+                                            WordList(SourceExtensions(), "or"),
+                                            ", solutions in .json"));
   }
   for (const fs::path& source : sources) {
     KC_ASSIGN_OR_RETURN(NamedCandidate named, ReadSourceFile(source, problem_id, target));
@@ -193,9 +184,8 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadLines(const fs::path& path,
     }
     if (!source_file.empty()) {
       KC_ASSIGN_OR_RETURN(const fs::path file, FileBeside(where, path, source_file));
-      if (!object.contains("kind") && KindOfFile(file) == CandidateKind::kPython) {
-        candidate.kind = CandidateKind::kPython;
-      }
+      const CandidateKind of_file = KindOfPath(file).value_or(candidate.kind);
+      if (!object.contains("kind") && KindInfoOf(of_file).is_python) candidate.kind = of_file;
       KC_ASSIGN_OR_RETURN(candidate.source, ReadTextFile(file.string(), kMaxSourceBytes));
     }
     KC_RETURN_IF_ERROR(WithPrefix(absl::StrCat(where, ": "), ValidateCandidate(candidate)));
@@ -250,15 +240,6 @@ std::string CandidateDescription(const Candidate& candidate) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string_view SourceExtension(CandidateKind kind) {
-  switch (kind) {
-    case CandidateKind::kDeviceCuda: return ".cu";
-    case CandidateKind::kDeviceTriton:
-    case CandidateKind::kPython: return ".py";
-    default: return ".cc";
-  }
-}
-
 absl::StatusOr<std::vector<NamedCandidate>> ReadCandidates(const std::string& path,
                                                            const std::string& problem_id,
                                                            const std::string& target) {
@@ -269,7 +250,7 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadCandidates(const std::string& pa
     return absl::NotFoundError(absl::StrCat("there is no file or folder '", path, "'"));
   }
   if (IsRecordFile(file.string())) return ReadLines(file, problem_id, target);
-  if (IsSourceFile(file)) {
+  if (KindOfPath(file)) {
     KC_ASSIGN_OR_RETURN(NamedCandidate named, ReadSourceFile(file, problem_id, target));
     std::vector<NamedCandidate> candidates;
     candidates.push_back(std::move(named));
@@ -282,9 +263,8 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadCandidates(const std::string& pa
     return candidates;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(path,
-                   ": not a folder, a source (.cc, .cpp, .cxx, .cu, .py), a solution (.json) "
-                   "or a .jsonl or .jsonl.gz file"));
+      absl::StrCat(path, ": not a folder, a source (", CommaList(SourceExtensions()),
+                   "), a solution (.json) or a .jsonl or .jsonl.gz file"));
 }
 
 }  // namespace kernelcast::cli

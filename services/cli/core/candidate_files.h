@@ -35,9 +35,6 @@ struct NamedCandidate {
 // again.
 [[nodiscard]] std::string CandidateDescription(const Candidate& candidate);
 
-// Returns the extension of a source of this kind: ".cc", ".cu" or ".py".
-[[nodiscard]] std::string_view SourceExtension(CandidateKind kind);
-
 // Fills `candidate` from the text of a JSON file; `file` is for messages. For tests.
 [[nodiscard]] absl::Status ApplyCandidateJson(const std::string& file, std::string_view text,
                                               Candidate& candidate);

@@ -68,11 +68,8 @@ absl::StatusOr<ReportCandidate> ReportCandidateFromProto(const v1::Evaluation& e
   row.request_id = evaluation.request_id();
   const std::string where = absl::StrCat("evaluation ", row.request_id, ": ");
   if (candidate.ByteSizeLong() > 0) {
-    v1::Candidate known = candidate;
-    if (known.kind() == v1::CANDIDATE_KIND_UNSPECIFIED) {
-      known.set_kind(v1::CANDIDATE_KIND_HOST_NATIVE);
-    }
-    KC_ASSIGN_OR_RETURN(row.candidate, WithPrefix(where, FromProto(known)));
+    KC_ASSIGN_OR_RETURN(row.candidate, WithPrefix(where, FromProto(candidate)));
+    if (row.candidate.kind == CandidateKind::kUnspecified) row.candidate.kind = Candidate().kind;
   }
   if (row.candidate.candidate_id.empty()) row.candidate.candidate_id = evaluation.candidate_id();
   if (evaluation.has_decision()) {

@@ -119,7 +119,7 @@ std::vector<float> ProblemContext::LaunchFeatures(const Candidate& candidate) co
     const absl::StatusOr<bool> launched = IsLaunched(launch, variables, "launch");
     if (!geometry.ok() || !launched.ok()) return features;
     if (!*launched) continue;
-    if (candidate.kind == CandidateKind::kDeviceTriton) {
+    if (KindInfoOf(candidate.kind).launch_form == LaunchForm::kTriton) {
       const int32_t warps = launch.num_warps == 0 ? kDefaultNumWarps : launch.num_warps;
       geometry->block[0] = static_cast<uint32_t>(32 * warps);
     }

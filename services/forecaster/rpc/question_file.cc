@@ -69,14 +69,6 @@ absl::StatusOr<std::string> TextOf(const OrderedJson& object, const char* field)
   return found->get<std::string>();
 }
 
-// Published sources come without a kind.
-CandidateKind KindOf(const std::string& source) {
-  if (absl::StrContains(source, "import triton")) return CandidateKind::kDeviceTriton;
-  if (absl::StrContains(source, "import torch")) return CandidateKind::kPython;
-  return absl::StrContains(source, "__global__") ? CandidateKind::kDeviceCuda
-                                                 : CandidateKind::kHostNative;
-}
-
 // The part of a problem that a prompt shows, with the anchor as the reference of `target`.
 Problem WithReference(const Problem* known, const std::string& pack, const std::string& target,
                       const std::string& anchor) {
@@ -104,7 +96,8 @@ Problem WithReference(const Problem* known, const std::string& pack, const std::
       if (found->second.reference.source == anchor) shown.reference = found->second.reference;
     }
   }
-  shown.kind = KindOf(anchor);
+  // Published sources come without a kind.
+  shown.kind = GuessKind(anchor);
   shown.reference.source = anchor;
   problem.targets.emplace(target, std::move(shown));
   return problem;
@@ -135,7 +128,7 @@ absl::StatusOr<ForecastInput> InputOfPair(const OrderedJson& pair, const Problem
   KC_ASSIGN_OR_RETURN(input.bin_scheme, BinScheme::Find(scheme));
   input.candidate.problem_id = problem_id;
   input.candidate.target = target;
-  input.candidate.kind = KindOf(source);
+  input.candidate.kind = GuessKind(source);
   input.candidate.source = source;
   input.candidate.candidate_id = CandidateId(input.candidate);
   input.device.model = hardware;

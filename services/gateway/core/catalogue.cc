@@ -215,8 +215,7 @@ absl::StatusOr<Candidate> MakeCandidate(const Problem& problem, const std::strin
   Candidate candidate;
   candidate.problem_id = problem.problem_id;
   candidate.target = target;
-  candidate.kind =
-      language == Language::kPython ? CandidateKind::kPython : CandidateKind::kHostNative;
+  candidate.kind = KindOfSource(language == Language::kPython, /*has_launches=*/false);
   candidate.source = std::move(source);
   KC_RETURN_IF_ERROR(ValidateCandidate(candidate));
   candidate.candidate_id = CandidateId(candidate);

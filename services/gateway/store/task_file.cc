@@ -49,7 +49,7 @@ std::string Encode(const Submission& submission) {
   }
   return json{{"problem_id", candidate.problem_id},
               {"target", candidate.target},
-              {"kind", candidate.kind == CandidateKind::kPython ? "python" : "host_native"},
+              {"kind", KindName(candidate.kind)},
               {"source", candidate.source},
               {"candidate_name", candidate.name},
               {"device_model", submission.device_model},
@@ -64,8 +64,7 @@ absl::Status Decode(std::string_view content, Submission& submission) {
     Candidate& candidate = submission.candidate;
     candidate.problem_id = stored.at("problem_id").get<std::string>();
     candidate.target = stored.at("target").get<std::string>();
-    candidate.kind =
-        stored.at("kind") == "python" ? CandidateKind::kPython : CandidateKind::kHostNative;
+    candidate.kind = FindKind(stored.at("kind").get<std::string>()).value_or(candidate.kind);
     candidate.source = stored.at("source").get<std::string>();
     candidate.name = stored.at("candidate_name").get<std::string>();
     candidate.candidate_id = CandidateId(candidate);

@@ -11,8 +11,8 @@ namespace {
 
 // Measurements per device at once: one is running and one is queued.
 constexpr uint64_t kAtOnce = 2;
-// A worker loads Python candidates ahead, which takes seconds.
-constexpr uint64_t kPythonAtOnce = 8;
+// A worker loads candidates of tasks in Python ahead, which takes seconds.
+constexpr uint64_t kTasksAtOnce = 8;
 // A candidate that has waited for this number of results comes before the others.
 constexpr uint64_t kPatience = 32;
 
@@ -39,7 +39,7 @@ bool IsEarlier(const Evaluation& a, const Evaluation& b) {
 }
 
 std::optional<std::string> Next(const State& state, const Queue& queue, const OrderInputs& inputs) {
-  if (inputs.forecasts_next || !HasRoom(queue.measuring, kPythonAtOnce, inputs.measure_slots)) {
+  if (inputs.forecasts_next || !HasRoom(queue.measuring, kTasksAtOnce, inputs.measure_slots)) {
     return std::nullopt;
   }
   const Evaluation* best = nullptr;
@@ -55,8 +55,8 @@ std::optional<std::string> Next(const State& state, const Queue& queue, const Or
     if (best != nullptr && (merit < most || (merit == most && !IsEarlier(*evaluation, *best)))) {
       continue;
     }
-    const bool is_python = evaluation->candidate.kind == CandidateKind::kPython;
-    if (!HasRoom(queue.measuring, is_python ? kPythonAtOnce : kAtOnce, inputs.measure_slots)) {
+    const bool is_task = KindInfoOf(evaluation->candidate.kind).takes_tasks;
+    if (!HasRoom(queue.measuring, is_task ? kTasksAtOnce : kAtOnce, inputs.measure_slots)) {
       continue;
     }
     best = evaluation;

@@ -290,8 +290,8 @@ class Reader {
   }
 
  private:
-  bool wants_device() const { return model_.kind == CandidateKind::kDeviceCuda; }
-  bool wants_python() const { return model_.kind == CandidateKind::kPython; }
+  bool wants_device() const { return KindInfoOf(model_.kind).launch_form == LaunchForm::kCuda; }
+  bool wants_python() const { return KindInfoOf(model_.kind).takes_tasks; }
   bool IsCode(const Block& block) const {
     return wants_python() ? IsOneOf(block.word, kPythonWords) : IsOneOf(block.word, kCodeWords);
   }
@@ -413,10 +413,11 @@ class Reader {
     candidate.source = std::move(source_);
     candidate.target = model_.target;
     if (wants_python()) {
-      candidate.kind = CandidateKind::kPython;
+      candidate.kind = model_.kind;
       return result;
     }
-    candidate.kind = CandidateKind::kHostNative;
+    const CandidateKind host = KindOfSource(/*is_python=*/false, /*has_launches=*/false);
+    candidate.kind = host;
     if (description_.is_object()) {
       const absl::Status applied =
           ApplyCandidateFields("JSON", Mended(description_), {}, candidate);
@@ -427,12 +428,12 @@ class Reader {
     const std::string normalized = NormalizedSource(candidate.source);
     if (!wants_device() || Defines(normalized, /*device=*/false)) {
       // Launches are meaningless with a host entry.
-      candidate.kind = CandidateKind::kHostNative;
+      candidate.kind = host;
       candidate.launches.clear();
       candidate.workspace_bytes.clear();
       return result;
     }
-    candidate.kind = CandidateKind::kDeviceCuda;
+    candidate.kind = model_.kind;
     if (!candidate.launches.empty()) return result;
     const bool as_before = std::ranges::all_of(model_.launches, [&](const Launch& launch) {
       return normalized.find(launch.kernel) != std::string::npos;

@@ -89,7 +89,7 @@ std::string_view KindOf(const Problem& problem, std::string_view target) {
   if (target == kCpuTargetName) return "cpu";
   const auto found = problem.targets.find(target);
   const bool host =
-      found != problem.targets.end() && found->second.kind == CandidateKind::kHostNative;
+      found != problem.targets.end() && !KindInfoOf(found->second.kind).has_launches();
   return host ? "cuda_host" : "cuda";
 }
 

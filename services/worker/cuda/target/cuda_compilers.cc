@@ -77,13 +77,13 @@ absl::StatusOr<std::unique_ptr<CudaCompilers>> CudaCompilers::Open(
   }
   const auto add = [&](CandidateKind kind, const char* what,
                        absl::StatusOr<std::unique_ptr<Language>> language) {
-    Row& row = made->languages_.emplace_back(Row{kind, what, kind == CandidateKind::kPython});
+    Row& row = made->languages_.emplace_back(Row{kind, what, KindInfoOf(kind).takes_tasks});
     if (language.ok()) {
       row.language = *std::move(language);
       return;
     }
     row.missing_reason = std::string(language.status().message());
-    const bool wanted = kind != CandidateKind::kHostNative && !options.python.empty();
+    const bool wanted = KindInfoOf(kind).is_python && !options.python.empty();
     Log(wanted ? LogLevel::kWarning : LogLevel::kInfo, absl::StrCat("no ", what),
         {{"reason", row.missing_reason}});
   };

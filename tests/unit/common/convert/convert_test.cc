@@ -264,6 +264,19 @@ TEST_CASE("A message without a domain equivalent is INVALID_ARGUMENT with the fi
   CHECK(message(FromProto(candidate).status()) == "kind: 77 is not a known value");
 }
 
+TEST_CASE("Every kind of candidates maps to its namesake", "[convert]") {
+  const auto& type = *v1::CandidateKind_descriptor();
+  for (int i = 0; i < type.value_count(); ++i) {
+    v1::Candidate candidate;
+    candidate.set_kind(static_cast<v1::CandidateKind>(type.value(i)->number()));
+    const CandidateKind kind = Value(FromProto(candidate)).kind;
+    CHECK(ToProto(kind) == candidate.kind());
+    std::string name = "CANDIDATE_KIND_";
+    for (const char c : KindName(kind)) name += static_cast<char>(std::toupper(c));
+    CHECK(name == type.value(i)->name());
+  }
+}
+
 TEST_CASE("Every decision reason maps to its namesake", "[convert]") {
   const auto& type = *v1::DecisionReason_descriptor();
   for (int i = 1; i < type.value_count(); ++i) {

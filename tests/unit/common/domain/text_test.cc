@@ -28,6 +28,10 @@ TEST_CASE("Numbers are written in short form", "[text]") {
   CHECK(NumberText(3) == "3");
   CHECK(CommaList({}) == "");
   CHECK(CommaList({"a", "b"}) == "a, b");
+  CHECK(WordList({}, "and") == "");
+  CHECK(WordList({"a"}, "and") == "a");
+  CHECK(WordList({"a", "b"}, "or") == "a or b");
+  CHECK(WordList({"a", "b", "c"}, "and") == "a, b and c");
 }
 
 TEST_CASE("Character classes contain the documented characters", "[text]") {

@@ -340,7 +340,6 @@ TEST_CASE("A described candidate is read back as the same one") {
   CHECK(CandidateId((*read)[0].candidate) == CandidateId(candidate));
   CHECK((*read)[0].candidate.origin == "llm:model");
   CHECK((*read)[0].candidate.parent_candidate_id == candidate.parent_candidate_id);
-  CHECK(SourceExtension(candidate.kind) == ".cu");
 }
 
 TEST_CASE("Deeply nested candidate files are refused by name and line") {

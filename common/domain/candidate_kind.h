@@ -1,0 +1,115 @@
+#ifndef KERNELCAST_COMMON_DOMAIN_CANDIDATE_KIND_H_
+#define KERNELCAST_COMMON_DOMAIN_CANDIDATE_KIND_H_
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kernelcast {
+
+// The kinds of candidates. Code that treats kinds differently asks for a property in KindInfo, so
+// that a new kind is a value of kernel.proto, the same number here, and a row in kCandidateKinds.
+
+enum class CandidateKind {
+  kUnspecified = 0,
+  kHostNative = 1,
+  kDeviceCuda = 2,
+  kPython = 3,
+  kDeviceTriton = 4,
+};
+
+// How a candidate describes the launches of its kernels.
+enum class LaunchForm {
+  kNone,    // not at all: its host code launches them
+  kCuda,    // grid, block, cluster and shared memory
+  kTriton,  // grid, constexprs, warps and stages; the compiler decides the block
+};
+
+struct KindInfo {
+  CandidateKind kind;
+  std::string_view name;
+  // Of source files. The first is used for files that are written.
+  std::array<std::string_view, 4> extensions;
+  // Language of a block of code in a prompt.
+  std::string_view fence;
+  LaunchForm launch_form = LaunchForm::kNone;
+  // Python has neither compiler flags nor #define.
+  bool is_python = false;
+  // Whether the candidates solve tasks in Python. Other kinds solve other problems.
+  bool takes_tasks = false;
+  // Occurs in sources of this kind. Empty: nothing is typical.
+  std::string_view mark = "";
+
+  // Whether the source is device code and its launches are data.
+  constexpr bool has_launches() const { return launch_form != LaunchForm::kNone; }
+  constexpr std::string_view extension() const { return extensions.front(); }
+};
+
+// Where several kinds fit a source, it has the first.
+inline constexpr std::array kCandidateKinds = {
+    KindInfo{.kind = CandidateKind::kHostNative,
+             .name = "host_native",
+             .extensions = {".cc", ".cpp", ".cxx", ".cu"},
+             .fence = "cpp"},
+    KindInfo{.kind = CandidateKind::kDeviceCuda,
+             .name = "device_cuda",
+             .extensions = {".cu"},
+             .fence = "cuda",
+             .launch_form = LaunchForm::kCuda,
+             .mark = "__global__"},
+    KindInfo{.kind = CandidateKind::kDeviceTriton,
+             .name = "device_triton",
+             .extensions = {".py"},
+             .fence = "python",
+             .launch_form = LaunchForm::kTriton,
+             .is_python = true,
+             .mark = "import triton"},
+    KindInfo{.kind = CandidateKind::kPython,
+             .name = "python",
+             .extensions = {".py"},
+             .fence = "python",
+             .is_python = true,
+             .takes_tasks = true,
+             .mark = "import torch"},
+};
+
+inline constexpr KindInfo kUnspecifiedKind = {.kind = CandidateKind::kUnspecified,
+                                              .name = "unspecified",
+                                              .extensions = {".cc"},
+                                              .fence = "cpp"};
+
+// kUnspecifiedKind for a number that is not in the table.
+constexpr const KindInfo& KindInfoOf(CandidateKind kind) {
+  for (const KindInfo& info : kCandidateKinds) {
+    if (info.kind == kind) return info;
+  }
+  return kUnspecifiedKind;
+}
+
+// "device_cuda", ... or "unspecified".
+constexpr std::string_view KindName(CandidateKind kind) { return KindInfoOf(kind).name; }
+
+// nullopt: no kind has this name.
+std::optional<CandidateKind> FindKind(std::string_view name);
+
+// The kind of a source in Python, or in C++ and CUDA, that comes with launches or without.
+CandidateKind KindOfSource(bool is_python, bool has_launches);
+
+// The kind of a file without a description, by its name or extension: one without launches if any
+// has the extension. nullopt: no kind has it.
+std::optional<CandidateKind> KindOfFile(std::string_view file);
+
+// The kind of a source of which nothing else is known.
+CandidateKind GuessKind(std::string_view source);
+
+// The names of the kinds that `fits` accepts, or of all, for messages.
+std::vector<std::string> KindNames(bool (*fits)(const KindInfo& info) = nullptr);
+
+// Each extension of a source file once.
+std::vector<std::string> SourceExtensions();
+
+}  // namespace kernelcast
+
+#endif  // KERNELCAST_COMMON_DOMAIN_CANDIDATE_KIND_H_
