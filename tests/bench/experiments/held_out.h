@@ -24,7 +24,7 @@ struct HeldOutOptions {
   int seeds = 5;
 
   bool by_family() const { return hold_out == "family"; }
-  // What a model for the problem must not have seen: the problem, or its family.
+  // The data held out from a model for the problem: the problem, or its family.
   const std::string& Without(const MeasuredProblem& problem) const {
     return by_family() ? problem.family : problem.name;
   }
@@ -60,7 +60,7 @@ class HeldOutModels {
   std::map<std::string, std::shared_ptr<const SharedModel>> models_;
 };
 
-// Of at least one value.
+// `values`: at least one.
 double Mean(const std::vector<double>& values);
 
 // Writes the figures to the output option's file, if set, and creates its folder.

@@ -67,7 +67,7 @@ struct Options {
   std::string cache;
 };
 
-// What is measured in each pass.
+// The candidates that each pass measures.
 struct Job {
   const Problem* problem = nullptr;
   Candidate candidate;
@@ -276,7 +276,7 @@ struct Bounds {
   double low;
   double high;
 };
-Bounds Told(const Json& line) { return {line["low"], line["high"]}; }
+Bounds Recorded(const Json& line) { return {line["low"], line["high"]}; }
 // Intervals from the noise within runners alone.
 Bounds WithinOnly(const Json& line) {
   const double value = line["value"];
@@ -308,7 +308,7 @@ void TellAnew(Json& lines) {
     line["new_high"] = ratio.high;
   }
 }
-Bounds ToldAnew(const Json& line) { return {line["new_low"], line["new_high"]}; }
+Bounds Recomputed(const Json& line) { return {line["new_low"], line["new_high"]}; }
 
 void Analyse(const std::vector<std::string>& files) {
   Json lines = Json::array();
@@ -324,7 +324,7 @@ void Analyse(const std::vector<std::string>& files) {
   std::printf("%zu measurements of %zu kernels on %s\n", lines.size(), by_name.size(),
               lines.empty() ? "nothing" : lines[0]["device"].get<std::string>().c_str());
   for (const auto& [what, bounds] :
-       {std::pair{"as told", &Told}, std::pair{"with the present options", &ToldAnew},
+       {std::pair{"as recorded", &Recorded}, std::pair{"with the present options", &Recomputed},
         std::pair{"noise within a runner only", &WithinOnly}}) {
     std::map<std::string, Tally> tallies;
     for (const auto& [name, passes] : by_name) {

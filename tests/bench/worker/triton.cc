@@ -65,7 +65,7 @@ std::string OneLine(std::string text) {
   return text.substr(0, 300);
 }
 
-// What the virtual GPU says: "" if it covers all launches at all bench shapes.
+// The virtual GPU's objection: "" if it covers all launches at all bench shapes.
 std::string NotCovered(const CompileFacts& facts) {
   if (facts.simulations.empty()) return "not simulated";
   for (const ShapeSimulation& shape : facts.simulations) {

@@ -1,4 +1,4 @@
-#include "services/orchestrator/core/broods.h"
+#include "services/orchestrator/core/batches.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 namespace kernelcast::orchestrator {
 
-uint64_t Broods::Take(const std::string& parent) {
+uint64_t Batches::Take(const std::string& parent) {
   if (Starts()) {
     parent_ = parent;
     counts_.emplace_back();
@@ -16,30 +16,30 @@ uint64_t Broods::Take(const std::string& parent) {
   return turns_++;
 }
 
-void Broods::Decide(uint64_t turn, bool measured) {
+void Batches::Decide(uint64_t turn, bool measured) {
   --At(turn).pending;
   if (measured) ++At(turn).admitted;
 }
 
-void Broods::Reconsider(uint64_t turn) {
+void Batches::Reconsider(uint64_t turn) {
   --At(turn).waiting;
   ++At(turn).pending;
 }
 
-bool Broods::IsComplete(uint64_t turn, bool ended) const {
+bool Batches::IsComplete(uint64_t turn, bool ended) const {
   const Counts& counts = At(turn);
   return counts.pending == 0 && (counts.taken == size_ || ended);
 }
 
-uint64_t Broods::Open(uint64_t admit) const {
+uint64_t Batches::Open(uint64_t admit) const {
   return static_cast<uint64_t>(std::ranges::count_if(counts_, [&](const Counts& counts) {
     return counts.pending > 0 || counts.taken < size_ ||
            (counts.admitted < admit && counts.waiting > 0);
   }));
 }
 
-std::string Broods::Digest() const {
-  std::string text = absl::StrCat("  broods ", turns_, " from ", parent_);
+std::string Batches::Digest() const {
+  std::string text = absl::StrCat("  batches ", turns_, " from ", parent_);
   for (const Counts& counts : counts_) {
     absl::StrAppend(&text, " ", counts.taken, "/", counts.pending, "/", counts.waiting, "/",
                     counts.admitted);
