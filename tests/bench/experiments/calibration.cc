@@ -178,10 +178,39 @@ VectorMap OwnVector(const Known& known, double multiplier) {
                    options);
 }
 
+// Temperature scaling, p_i proportional to p_i^(1/T), as a map with equal scales.
+VectorMap FitTemperature(const std::vector<CalibrationRecord>& records) {
+  // The likelihood is concave in the scale 1/T: its maximum is where the slope changes sign.
+  const auto slope = [&](double scale) {
+    double sum = 0;
+    for (const CalibrationRecord& record : records) {
+      std::vector<double> logs;
+      for (const double p : record.p) logs.push_back(std::log(std::max(p, kProbabilityFloor)));
+      double total = 0;
+      double mean = 0;
+      for (const double log : logs) {
+        const double share = std::exp(scale * log);
+        total += share;
+        mean += share * log;
+      }
+      sum += record.weight * (logs[static_cast<size_t>(record.true_bin - 1)] - mean / total);
+    }
+    return sum;
+  };
+  double low = 0.05;
+  double high = 20;
+  for (int i = 0; i < 200 && high - low > 1e-15 * high; ++i) {
+    const double middle = (low + high) / 2;
+    (slope(middle) > 0 ? low : high) = middle;
+  }
+  const size_t bins = records.empty() ? 0 : records[0].p.size();
+  return {std::vector<double>(bins, (low + high) / 2), std::vector<double>(bins, 0)};
+}
+
 Calibrate Scaled(double multiplier) {
   return [multiplier](const StudentT& t) { return Bins(t, multiplier); };
 }
-Calibrate Mapped(double multiplier, CalibrationMap map) {
+Calibrate Mapped(double multiplier, VectorMap map) {
   BinCalibrator calibrator;
   calibrator.map = std::move(map);
   return
