@@ -5,6 +5,8 @@
 //   bench_triton --measure FILE
 //   bench_triton --compare FILE
 //
+// triton_kernels.py writes a folder with more kernels than the examples.
+//
 // The second form needs a GPU. It measures these candidates and Python candidates of PyTorch tasks,
 // and appends a line of JSON for each. The third needs none. It estimates the candidates of such a
 // file and prints how well estimates rank them. Both need an interpreter with PyTorch and Triton.
