@@ -20,7 +20,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -30,6 +29,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/statistics.h"
 #include "common/base/status.h"
 #include "common/calibration/fit_calibrator.h"
 #include "common/domain/bins.h"
@@ -127,13 +127,6 @@ double Together(const std::vector<std::vector<PrequentialRecord>>& problems) {
     for (const double score : of) within += (score - own) * (score - own);
   }
   return between / (between + within);
-}
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
 }
 
 // The data available to calibration: labelled forecasts of other problems and of the problem

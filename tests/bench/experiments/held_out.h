@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/statistics.h"
 #include "common/domain/candidate.h"
 #include "services/forecaster/embedded/shared_model.h"
 #include "services/forecaster/rpc/training_records.h"
@@ -59,9 +60,6 @@ class HeldOutModels {
   const std::vector<MeasuredProblem>& problems_;
   std::map<std::string, std::shared_ptr<const SharedModel>> models_;
 };
-
-// `values`: at least one.
-double Mean(const std::vector<double>& values);
 
 // Writes the figures to the output option's file, if set, and creates its folder.
 void WriteFigures(const HeldOutOptions& options, const std::string& figures);
