@@ -54,7 +54,7 @@ struct JsonNumberError {
   std::string number;  // as written
 };
 
-// Of text that Json::parse refuses with Json::out_of_range.
+// Finds the number because of which Json::parse refuses the text with Json::out_of_range.
 template <class Json = nlohmann::json>
 JsonNumberError FindNumberTooLarge(std::string_view text) {
   JsonNumberError error;

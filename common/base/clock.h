@@ -19,7 +19,7 @@ class Clock {
   static const Clock& Real();
 };
 
-// A clock that moves only when told to. For tests.
+// A clock that only Advance moves. For tests.
 class FakeClock final : public Clock {
  public:
   explicit FakeClock(int64_t start_ns = 1'000'000'000) : now_ns_(start_ns) {}

@@ -5,13 +5,10 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/status.h"
 
 namespace kernelcast {
 namespace {
 
-constexpr double kLeastTemperature = 0.05;
-constexpr double kMostTemperature = 20;
 constexpr int kNewtonSteps = 100;
 constexpr double kGradientTolerance = 1e-10;
 
@@ -158,31 +155,6 @@ absl::Status CheckRecords(std::span<const CalibrationRecord> records) {
   return absl::OkStatus();
 }
 
-TemperatureMap FitTemperature(std::span<const CalibrationRecord> records) {
-  std::vector<std::vector<double>> logs;
-  for (const CalibrationRecord& record : records) logs.push_back(Logs(record));
-  // The likelihood is concave in 1 / temperature: its maximum is where the slope changes sign.
-  const auto slope = [&](double inverse) {
-    double sum = 0;
-    for (size_t r = 0; r < records.size(); ++r) {
-      std::vector<double> p = logs[r];
-      for (double& value : p) value *= inverse;
-      SoftmaxInPlace(p);
-      double mean = 0;
-      for (size_t i = 0; i < p.size(); ++i) mean += p[i] * logs[r][i];
-      sum += records[r].weight * (logs[r][static_cast<size_t>(records[r].true_bin - 1)] - mean);
-    }
-    return sum;
-  };
-  double low = 1 / kMostTemperature;
-  double high = 1 / kLeastTemperature;
-  for (int i = 0; i < 200 && high - low > 1e-15 * high; ++i) {
-    const double middle = (low + high) / 2;
-    (slope(middle) > 0 ? low : high) = middle;
-  }
-  return {2 / (low + high)};
-}
-
 VectorMap FitVector(std::span<const CalibrationRecord> records, const VectorFit& options) {
   const size_t k =
       records.empty() ? options.toward.scale.size() : static_cast<size_t>(records[0].p.size());
@@ -225,22 +197,6 @@ VectorMap FitVector(std::span<const CalibrationRecord> records, const VectorFit&
   map.scale.assign(parameters.begin(), parameters.begin() + static_cast<ptrdiff_t>(k));
   map.bias.assign(parameters.begin() + static_cast<ptrdiff_t>(k), parameters.end());
   return map;
-}
-
-absl::StatusOr<BinCalibrator> FitCalibrator(CalibrationMethod method,
-                                            std::string_view bin_scheme_id,
-                                            std::span<const CalibrationRecord> records) {
-  KC_RETURN_IF_ERROR(CheckRecords(records));
-  BinCalibrator calibrator;
-  calibrator.method = method;
-  calibrator.bin_scheme_id = bin_scheme_id;
-  calibrator.records = EffectiveRecords(records);
-  switch (method) {
-    case CalibrationMethod::kNone: break;
-    case CalibrationMethod::kTemperature: calibrator.map = FitTemperature(records); break;
-    case CalibrationMethod::kVector: calibrator.map = FitVector(records); break;
-  }
-  return calibrator;
 }
 
 }  // namespace kernelcast

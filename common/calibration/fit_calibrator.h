@@ -3,10 +3,9 @@
 
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "common/calibration/bin_calibrator.h"
 
 namespace kernelcast {
@@ -18,9 +17,8 @@ struct CalibrationRecord {
   double weight = 1;      // 1 / propensity
 };
 
-// Options of vector scaling. Temperature and vector scaling minimise the weighted negative log
-// likelihood. Vector scaling adds 0.5 * `pull` * (parameter - `toward`)^2 for each parameter, so
-// that few records change it little.
+// Options of vector scaling. It minimises the weighted negative log likelihood plus
+// 0.5 * `pull` * (parameter - `toward`)^2 for each parameter, so that few records change it little.
 struct VectorFit {
   VectorMap toward;  // empty: scale 1, bias 0
   double pull = 1;
@@ -34,14 +32,8 @@ double EffectiveRecords(std::span<const CalibrationRecord> records);
 // INVALID_ARGUMENT: no records, different numbers of bins, or a bin or weight out of range.
 [[nodiscard]] absl::Status CheckRecords(std::span<const CalibrationRecord> records);
 
-// The fits below need records that pass CheckRecords. Temperature is within [0.05, 20].
-TemperatureMap FitTemperature(std::span<const CalibrationRecord> records);
+// `records` must pass CheckRecords, or be empty.
 VectorMap FitVector(std::span<const CalibrationRecord> records, const VectorFit& options = {});
-
-// Fits the map of any method and describes it. INVALID_ARGUMENT as for CheckRecords.
-[[nodiscard]] absl::StatusOr<BinCalibrator> FitCalibrator(
-    CalibrationMethod method, std::string_view bin_scheme_id,
-    std::span<const CalibrationRecord> records);
 
 }  // namespace kernelcast
 

@@ -22,7 +22,7 @@ struct ArchiveEntry {
   double value = 0;
 };
 
-// What a search derives candidates from, for people who watch it or read its report.
+// The kernels from which a search derives candidates, for people who watch it or read its report.
 struct ArchiveOverview {
   static constexpr size_t kMaxEntries = 64;
 

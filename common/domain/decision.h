@@ -56,7 +56,7 @@ enum class Route {
   kPromoted,
   kAudited,
   kRequested,
-  kUnforecast,  // measured because no forecast told it apart
+  kUnforecast,  // measured because no forecast distinguished it
   kReused,      // answered with the measurement of an earlier evaluation
   kPruned,
   kRejected,

@@ -31,8 +31,7 @@ struct ForecastAnchor {
 };
 
 // A distribution over the speedup of one candidate relative to a named baseline. kernel.proto
-// defines the fields.
-// What a forecast rests on. kernel.proto defines the values.
+// defines the fields. The basis of a forecast. kernel.proto defines the values.
 enum class ForecastBasis {
   kUnspecified,
   kPriorOnly,

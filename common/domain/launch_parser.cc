@@ -56,7 +56,7 @@ absl::StatusOr<std::string> ReadArgument(const Cursor& at, const DeclaredNames& 
   return expression.ok() ? absl::StatusOr<std::string>(text) : Error(at, expression);
 }
 
-// What launches of CUDA and Triton have in common.
+// The part that launches of CUDA and Triton have in common.
 absl::StatusOr<Launch> ReadLaunch(const Cursor& at, const DeclaredNames& declared,
                                   const std::vector<std::string>& variables, bool has_workspace) {
   Launch launch;

@@ -11,7 +11,7 @@
 
 namespace kernelcast {
 
-// What one kind of change did to kernels. orchestrator.proto defines the fields.
+// The effect of one kind of change on kernels. orchestrator.proto defines the fields.
 struct Lesson {
   std::string family;
   std::string target;
@@ -35,7 +35,7 @@ inline constexpr size_t kMaxLessonTextBytes = 1000;
 inline constexpr double kMaxLessonGain = 15;  // in log2, of the mean and of the deviation
 inline constexpr uint32_t kMaxLessonTrials = 1'000'000'000;
 
-// What the lesson is about: all fields before `trials`.
+// The subject of the lesson: all fields before `trials`.
 using LessonKey = std::tuple<std::string_view, std::string_view, std::string_view, std::string_view,
                              std::string_view, std::string_view, std::string_view>;
 LessonKey KeyOf(const Lesson& lesson);

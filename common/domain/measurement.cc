@@ -11,8 +11,8 @@
 namespace kernelcast {
 namespace {
 
-constexpr size_t kMaxShapesTold = 4;
-constexpr size_t kMaxStallsTold = 3;
+constexpr size_t kMaxShapesListed = 4;
+constexpr size_t kMaxStallsListed = 3;
 
 template <class... Handlers>
 struct Overloaded : Handlers... {
@@ -53,15 +53,15 @@ std::string_view ComparisonText(Comparison comparison) {
   return "not compared";
 }
 
-// What the hardware was busy with, or "" if unknown.
+// The resource that limits the kernel, or "" if unknown.
 std::string ProfileText(const ShapeProfile& profile) {
-  static constexpr std::pair<const char*, const char*> kTold[] = {
+  static constexpr std::pair<const char*, const char*> kCounters[] = {
       {"memory_throughput_ratio", "memory is used to"},
       {"sm_throughput_ratio", "the multiprocessors to"},
       {"tensor_pipe_ratio", "the tensor cores to"},
       {"achieved_occupancy_ratio", "occupancy is"}};
   std::string text;
-  for (const auto& [counter, words] : kTold) {
+  for (const auto& [counter, words] : kCounters) {
     const auto found = profile.counters.find(counter);
     if (found != profile.counters.end()) {
       absl::StrAppend(&text, text.empty() ? "" : ", ", words, " ",
@@ -69,7 +69,7 @@ std::string ProfileText(const ShapeProfile& profile) {
     }
   }
   std::string stalls;
-  for (size_t i = 0; i < std::min(profile.stall_reasons.size(), kMaxStallsTold); ++i) {
+  for (size_t i = 0; i < std::min(profile.stall_reasons.size(), kMaxStallsListed); ++i) {
     const StallReason& stall = profile.stall_reasons[i];
     absl::StrAppend(&stalls, stalls.empty() ? "warps wait for " : ", ", stall.reason, " (",
                     NumberText(100 * stall.share, 2), "% of their time)");
@@ -142,11 +142,11 @@ std::string Feedback(const MeasuredOk& ok) {
   std::ranges::stable_sort(shapes, {}, [](const ShapeTiming* s) { return s->speedup.value; });
   const bool weighted = std::ranges::any_of(
       shapes, [&](const ShapeTiming* s) { return s->weight != shapes.front()->weight; });
-  for (size_t i = 0; i < std::min(shapes.size(), kMaxShapesTold); ++i) {
+  for (size_t i = 0; i < std::min(shapes.size(), kMaxShapesListed); ++i) {
     absl::StrAppend(&text, " ", ShapeTimingText(*shapes[i], weighted));
   }
-  if (shapes.size() > kMaxShapesTold) {
-    absl::StrAppend(&text, " ", shapes.size() - kMaxShapesTold, " other shapes gain more.");
+  if (shapes.size() > kMaxShapesListed) {
+    absl::StrAppend(&text, " ", shapes.size() - kMaxShapesListed, " other shapes gain more.");
   }
   if (!ok.environment.throttle_reasons.empty()) {
     absl::StrAppend(&text,

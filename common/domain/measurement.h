@@ -38,7 +38,7 @@ enum class Comparison { kFaster, kSlower, kSame, kAmbiguous };
 // Whether two processes gave the same bytes for the same inputs.
 enum class Determinism { kUnknown, kBitwise, kVaries };
 
-// What limits the trust in a measured speedup. About the task, not the candidate.
+// A reason to doubt a measured speedup. About the task, not the candidate.
 enum class MeasurementNote { kInputsNeverChange, kFewInputValues, kInputsOnlyScaled };
 inline constexpr MeasurementNote kMeasurementNotes[] = {MeasurementNote::kInputsNeverChange,
                                                         MeasurementNote::kFewInputValues,

@@ -23,7 +23,7 @@ enum class ModelOutcome { kNotAsked, kUsed, kDeclined, kUnreadable, kUnanswered,
 
 inline constexpr size_t kMaxModelDetailBytes = 500;
 
-// What a language model contributed to one forecast.
+// The contribution of a language model to one forecast.
 struct ModelAnswer {
   ModelOutcome outcome = ModelOutcome::kNotAsked;
   std::string fault = {};

@@ -10,7 +10,7 @@
 
 namespace kernelcast {
 
-// What kind of kernel a candidate is, from its compile facts and simulation. 0 where unknown.
+// The kind of a candidate's kernel, from its compile facts and simulation. 0 where unknown.
 struct Niche {
   // The resource that takes longest by itself. Device code: by simulation, 1 + its position among
   // the times of cuda-sim/1. Host code: 1 for memory, 2 for arithmetic in the inner loops.

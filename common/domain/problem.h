@@ -256,7 +256,7 @@ struct PythonTask {
   Format format = Format::kKernelBench;
   std::string file;    // of the reference, for messages
   std::string source;  // of the reference
-  // What else the format's reader in the sandbox needs, as JSON; empty for KernelBench. `cases` is
+  // Further input of the format's reader in the sandbox, as JSON; empty for KernelBench. `cases` is
   // an array in the order of the cases below.
   std::string details;
   std::vector<Case> cases;

@@ -49,9 +49,9 @@ inline constexpr std::string_view kRulesFile = "kernelcast.rules";
 // Flag of a candidate that is the task's reference under torch.compile. Workers make it.
 inline constexpr std::string_view kTorchCompileFlag = "torch.compile";
 
-// What a candidate's source defines: "ModelNew", "run" or "custom_kernel".
+// The name that a candidate's source defines: "ModelNew", "run" or "custom_kernel".
 std::string_view CandidateName(PythonTask::Format format);
-// What a task's source defines for its reference: "Model", "run" or "ref_kernel".
+// The name of the reference in a task's source: "Model", "run" or "ref_kernel".
 std::string_view ReferenceName(PythonTask::Format format);
 
 // Whether the task's own code decides if outputs are right. Tolerances then only say which elements

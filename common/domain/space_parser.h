@@ -12,10 +12,10 @@
 
 namespace kernelcast {
 
-// Of problems and of templates.
+// The maximum length of the description of a problem or a template.
 constexpr size_t kMaxDescriptionBytes = 16 << 10;
 
-// What a template space belongs to.
+// The target and the names that the templates of a space use.
 struct SpaceOwner {
   std::string target;
   CandidateKind kind;

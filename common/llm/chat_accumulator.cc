@@ -212,18 +212,18 @@ class ChatAccumulator::Reader {
 
   void OnUsage(const element& usage) {
     if (!usage.is_object()) return;
-    TokenUsage& told = answer_.usage;
-    told.known = true;
-    told.prompt_tokens = Count(usage, "prompt_tokens");
-    told.completion_tokens = Count(usage, "completion_tokens");
-    told.cached_prompt_tokens = Count(usage, "prompt_cache_hit_tokens");
+    TokenUsage& used = answer_.usage;
+    used.known = true;
+    used.prompt_tokens = Count(usage, "prompt_tokens");
+    used.completion_tokens = Count(usage, "completion_tokens");
+    used.cached_prompt_tokens = Count(usage, "prompt_cache_hit_tokens");
     if (const std::optional<element> details = Find(usage, "prompt_tokens_details")) {
-      told.cached_prompt_tokens =
-          std::max(told.cached_prompt_tokens, Count(*details, "cached_tokens"));
+      used.cached_prompt_tokens =
+          std::max(used.cached_prompt_tokens, Count(*details, "cached_tokens"));
     }
-    told.cached_prompt_tokens = std::min(told.cached_prompt_tokens, told.prompt_tokens);
+    used.cached_prompt_tokens = std::min(used.cached_prompt_tokens, used.prompt_tokens);
     if (const std::optional<element> details = Find(usage, "completion_tokens_details")) {
-      told.reasoning_tokens = Count(*details, "reasoning_tokens");
+      used.reasoning_tokens = Count(*details, "reasoning_tokens");
     }
   }
 

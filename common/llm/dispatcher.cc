@@ -92,7 +92,7 @@ struct Dispatcher::Attempt final : TransferSink {
   EndpointPool::Slot slot;
   int64_t last_byte_ns = 0;
   bool saw_byte = false;  // of the body
-  bool first_token_told = false;
+  bool first_token_reported = false;
   bool transfer_ended = false;
   bool touched = false;
   Span span;  // without a trace if the call has none
@@ -121,7 +121,7 @@ struct Dispatcher::Call {
   bool hedge_considered = false;
   int last_endpoint = -1;
   uint64_t excluded = 0;  // bit set of endpoints that will not serve it
-  bool first_token_told = false;
+  bool first_token_reported = false;
   // Information about the last attempt that reported something.
   ChatOutcome outcome;
 };
@@ -331,7 +331,7 @@ int64_t Dispatcher::DueNs(Call& call) {
                                            : attempt->slot.sent_ns + config_.first_byte_timeout_ns);
   }
   if (!call.hedge_considered && call.attempts.size() == 1 && config_.hedge &&
-      call.request.may_hedge && !call.attempts[0]->first_token_told) {
+      call.request.may_hedge && !call.attempts[0]->first_token_reported) {
     const int64_t p95_ns = call.attempts[0]->endpoint.first_tokens.P95Ns();
     if (p95_ns > 0) {
       due_ns = std::min(
@@ -398,7 +398,7 @@ void Dispatcher::TryHedge(Call& call) {
 }
 
 void Dispatcher::OnTouched(Attempt& attempt) {
-  if (attempt.reader.has_token() && !attempt.first_token_told) OnFirstToken(attempt);
+  if (attempt.reader.has_token() && !attempt.first_token_reported) OnFirstToken(attempt);
   if (!attempt.reader.ended()) return;
   if (attempt.reader.error().kind == ErrorKind::kNone) return OnAnswer(attempt);
   OnFailure(attempt, attempt.reader.error(), attempt.reader.retry_is_useless());
@@ -406,7 +406,7 @@ void Dispatcher::OnTouched(Attempt& attempt) {
 
 void Dispatcher::OnFirstToken(Attempt& attempt) {
   Call& call = *attempt.call;
-  attempt.first_token_told = true;
+  attempt.first_token_reported = true;
   const int64_t since_sent_ns = now_ns_ - attempt.slot.sent_ns;
   attempt.endpoint.first_tokens.Add(since_sent_ns);
   if (observer_ != nullptr) observer_->OnFirstToken(attempt.endpoint.index, since_sent_ns);
@@ -420,8 +420,8 @@ void Dispatcher::OnFirstToken(Attempt& attempt) {
     if (observer_ != nullptr) observer_->OnHedgeWon(attempt.endpoint.index);
   }
   call.outcome.first_token_ns = now_ns_ - call.submitted_ns;
-  if (call.first_token_told) return;
-  call.first_token_told = true;
+  if (call.first_token_reported) return;
+  call.first_token_reported = true;
   if (!call.request.on_first_token) return;
   notices_.emplace_back([tell = std::move(call.request.on_first_token), model = attempt.model,
                          endpoint = endpoints_.Ref(attempt.endpoint.index, "")]() mutable {

@@ -17,7 +17,7 @@
 
 namespace kernelcast::llm {
 
-// What is known of an endpoint.
+// The state of an endpoint.
 struct EndpointState {
   EndpointState(int number, const EndpointConfig& configured,
                 const CircuitBreaker::Options& breaker_options)

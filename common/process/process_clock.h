@@ -8,7 +8,7 @@
 
 namespace kernelcast {
 
-// What the system says about the work of a process. Movable; thread-compatible.
+// Reads a process's processor time from the system. Movable; thread-compatible.
 class ProcessClock {
  public:
   ProcessClock() = default;

@@ -76,7 +76,7 @@ def train(client, problem, points, seed=1, group=GROUP, mode="measure", **option
         results = list(client.evaluate_many(problem, [points[i] for i in sorted(set(chosen))], reward=REWARD,
                                             request_id=lambda point: f"{seed}-{step}-{point.name}", mode=mode, **options))
         rewards = {result.candidate.name: result.reward.value for result in results}
-        # What has no verdict is not trained on.
+        # Samples without a verdict are not trained on.
         known = [(i, rewards[points[i].name]) for i in chosen if rewards[points[i].name] is not None]
         total = sum(reward for _, reward in known)
         # The baseline leaves the sample itself out, so the gradient is unbiased. There is no division by the group's

@@ -20,12 +20,6 @@ _kernelcast() {
     "best --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "best --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "best --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
-    "calibrate --format") mapfile -t COMPREPLY < <(compgen -W 'auto discovery-pairs evaluation-rows prediction-rows records search-events training-rows' -- "$cur"); return ;;
-    "calibrate --bin-scheme") mapfile -t COMPREPLY < <(compgen -W 'paper-floor/1 sqrt2/1' -- "$cur"); return ;;
-    "calibrate --method") mapfile -t COMPREPLY < <(compgen -W 'all temperature vector' -- "$cur"); return ;;
-    "calibrate --output" | "calibrate -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
-    "calibrate --folds") return ;;
-    "calibrate --seed") return ;;
     "compile --candidates") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "compile --target") return ;;
     "compile --worker") return ;;
@@ -64,7 +58,6 @@ _kernelcast() {
     "eval --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "eval --by") mapfile -t COMPREPLY < <(compgen -W 'all backend problem search' -- "$cur"); return ;;
     "eval --confidence") mapfile -t COMPREPLY < <(compgen -W 'entropy margin max-prob' -- "$cur"); return ;;
-    "eval --calibrator") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "eval --report") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "eval --resamples") return ;;
     "eval --seed") return ;;
@@ -295,17 +288,10 @@ _kernelcast() {
     "watch --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   esac
   case $command in
-    '') mapfile -t COMPREPLY < <(compgen -W 'best calibrate compile completion doctor eval evaluate export forecast lessons measure problems report search searches stop token train up watch --help --version' -- "$cur") ;;
+    '') mapfile -t COMPREPLY < <(compgen -W 'best compile completion doctor eval evaluate export forecast lessons measure problems report search searches stop token train up watch --help --version' -- "$cur") ;;
     best)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --device-model --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
-      fi
-      ;;
-    calibrate)
-      if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --format --bin-scheme --method --output -o --folds --unweighted --seed' -- "$cur")
-      else
-        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
       fi
       ;;
     compile)
@@ -329,7 +315,7 @@ _kernelcast() {
       ;;
     eval)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --format --bin-scheme --llm --llm-model --llm-key-file --llm-config --predictions --prompt --prompt-directory --llm-samples --service-dir --by --unweighted --confidence --calibrator --report --resamples --seed' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --format --bin-scheme --llm --llm-model --llm-key-file --llm-config --predictions --prompt --prompt-directory --llm-samples --service-dir --by --unweighted --confidence --report --resamples --seed' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
       fi

@@ -50,7 +50,8 @@ constexpr uint32_t kMeasureCreditsPerGpu = 8;
 constexpr uint32_t kReplayCredits = 1024;
 constexpr uint32_t kCompileCreditsPerJob = 4;
 constexpr unsigned kCoresToOverlap = 4;
-// Of flags: far above what any machine has, and small enough to be added and multiplied.
+// Maximum values of flags: far above what any machine has, and small enough to be added and
+// multiplied.
 constexpr uint64_t kMostBytes = uint64_t{1} << 50;
 constexpr uint64_t kMostCompileJobs = 4096;
 constexpr uint64_t kMostCredits = 1'000'000;
@@ -233,7 +234,7 @@ absl::Status Serve(const Flags& flags) {
                                options.measure_credits);
   std::map<std::string, Target*> borrowed;
   for (auto& [name, target] : targets) {
-    // What every target does besides compiling and measuring, the innermost first.
+    // The decorators of every target, the innermost first.
     target = std::make_unique<BaselineTarget>(std::move(target));
     target = std::make_unique<GuardedTarget>(std::move(target), crash_journal.get());
     target = std::make_unique<TracedTarget>(std::move(target));

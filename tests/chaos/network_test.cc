@@ -133,7 +133,7 @@ std::string BytesOf(const google::protobuf::Message& message) {
 }
 
 // Replies to clients from any thread: all of them must be in the final log.
-class Told {
+class Answers {
  public:
   void Evaluated(const std::string& request_id, const v1::Evaluation& evaluation) {
     const std::lock_guard lock(mutex_);
@@ -405,8 +405,8 @@ class Clients {
 // forecasts or because its policy promotes every candidate.
 class Searches {
  public:
-  Searches(Cluster& cluster, Complaints& complaints, Told& told)
-      : cluster_(cluster), complaints_(complaints), told_(told) {}
+  Searches(Cluster& cluster, Complaints& complaints, Answers& answers)
+      : cluster_(cluster), complaints_(complaints), answers_(answers) {}
 
   static bool Forecasts(int seat) { return seat >= 3; }
 
@@ -498,19 +498,19 @@ class Searches {
     });
     if (!status.ok()) return status;
     if (!ended) return {grpc::StatusCode::UNKNOWN, "no event says so"};
-    told_.Watched(search_id, std::move(settled));
+    answers_.Watched(search_id, std::move(settled));
     return status;
   }
 
   Cluster& cluster_;
   Complaints& complaints_;
-  Told& told_;
+  Answers& answers_;
 };
 
 // A framework next to the searches: evaluates candidates one by one, each twice under the same id,
 // which must give the same result.
 void EvaluateUntil(const std::atomic<bool>& stop, Cluster& cluster, Complaints& complaints,
-                   Told& told, const std::string& prefix, v1::EvaluateMode mode,
+                   Answers& answers, const std::string& prefix, v1::EvaluateMode mode,
                    const std::function<Candidate(int)>& candidate, std::atomic<int>& evaluated) {
   const auto stub = cluster.Stub();
   for (int i = 0; !stop; ++i) {
@@ -526,7 +526,7 @@ void EvaluateUntil(const std::atomic<bool>& stop, Cluster& cluster, Complaints& 
       if (!status.ok()) {
         complaints.Add(absl::StrCat(request.request_id(), ": ", status.error_message()));
       } else {
-        told.Evaluated(request.request_id(), reply.evaluation());
+        answers.Evaluated(request.request_id(), reply.evaluation());
       }
     }
     if (BytesOf(replies[0].evaluation()) != BytesOf(replies[1].evaluation())) {
@@ -688,7 +688,7 @@ int CountInLogs(const Cluster& cluster, const std::string& text) {
 // replies to clients match, and no search is left. `bests`: the required results of searches.
 // Returns the number of evaluations.
 size_t CheckLog(Cluster& cluster, const std::map<std::string, std::string>& bests,
-                const Told& told) {
+                const Answers& answers) {
   std::map<std::string, int> accepted, settled, created, closed;
   std::map<std::string, std::string> candidates, evaluations;
   std::map<std::string, std::map<uint64_t, std::string>> searched;
@@ -738,9 +738,10 @@ size_t CheckLog(Cluster& cluster, const std::map<std::string, std::string>& best
     CHECK(closed[id] == 1);
   }
   size_t otherwise = 0;
-  for (const auto& [id, bytes] : told.evaluations()) otherwise += evaluations[id] != bytes ? 1 : 0;
+  for (const auto& [id, bytes] : answers.evaluations())
+    otherwise += evaluations[id] != bytes ? 1 : 0;
   CHECK(otherwise == 0);
-  const auto watched = told.watched();
+  const auto watched = answers.watched();
   CHECK(watched.size() == created.size());
   for (const auto& [id, settlements] : watched) {
     INFO(id);
@@ -772,12 +773,12 @@ void CheckLabels(Cluster& cluster) {
   std::set<uint64_t> counts;
   for (const std::string& address : cluster.forecasters()) {
     auto channel = Require(MakeChannel(address));
-    v1::ForecasterDescription told;
+    v1::ForecasterDescription description;
     grpc::ClientContext context;
     context.set_wait_for_ready(true);
     context.set_deadline(std::chrono::system_clock::now() + seconds(30));
-    REQUIRE(v1::Forecaster::NewStub(channel)->Describe(&context, {}, &told).ok());
-    counts.insert(told.labels());
+    REQUIRE(v1::Forecaster::NewStub(channel)->Describe(&context, {}, &description).ok());
+    counts.insert(description.labels());
   }
   CHECK(counts.size() == 1);
   CHECK(*counts.begin() > 0);
@@ -805,8 +806,8 @@ void RunDisturbed(int orchestrators, const std::string& default_seconds) {
 
   Cluster cluster(**network, orchestrators);
   Complaints complaints;
-  Told told;
-  Searches searches(cluster, complaints, told);
+  Answers answers;
+  Searches searches(cluster, complaints, answers);
   const Problem real = LoadProblem("tests/candidates/iterated_map");
   std::ifstream source_file(
       testing::SourcePath("tests/candidates/iterated_map/candidates/vectorised.cc"));
@@ -856,12 +857,12 @@ void RunDisturbed(int orchestrators, const std::string& default_seconds) {
   clients.Add([&] {
     const auto& candidates = cluster.problems()[0].candidates;
     EvaluateUntil(
-        clients.stop(), cluster, complaints, told, "replayed", v1::EVALUATE_MODE_MEASURE,
+        clients.stop(), cluster, complaints, answers, "replayed", v1::EVALUATE_MODE_MEASURE,
         [&](int i) { return candidates[static_cast<size_t>(i) % candidates.size()]; }, replayed);
   });
   clients.Add([&] {
     EvaluateUntil(
-        clients.stop(), cluster, complaints, told, "compiled", v1::EVALUATE_MODE_FORECAST,
+        clients.stop(), cluster, complaints, answers, "compiled", v1::EVALUATE_MODE_FORECAST,
         [&](int i) {
           Candidate candidate;
           candidate.problem_id = real.problem_id;
@@ -886,7 +887,7 @@ void RunDisturbed(int orchestrators, const std::string& default_seconds) {
     INFO(member->name);
     if (member->service != nullptr) CHECK(member->service->Terminate() == 0);
   }
-  const size_t evaluations = CheckLog(cluster, bests, told);
+  const size_t evaluations = CheckLog(cluster, bests, answers);
   CHECK(bests.size() >= kSeats);
   CHECK(replayed > 0);
   CHECK(compiled > 0);

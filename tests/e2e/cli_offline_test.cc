@@ -312,43 +312,6 @@ TEST_CASE("Published rows are scored, and plotted when a report is requested", "
   CHECK_THAT(formats.err, Catch::Contains("discovery-pairs"));
 }
 
-TEST_CASE("A calibrator is fitted, evaluated on held-out problems, written and applied", "[e2e]") {
-  const TemporaryFolder home("cli");
-  std::ofstream rows(home.File("rows.jsonl"));
-  std::ofstream predictions(home.File("predictions.jsonl"));
-  // Forecasts with 80% confidence are right in 65% of each problem's rows.
-  for (int i = 0; i < 240; ++i) {
-    const bool right = i / 4 % 20 < 13;
-    std::string row = EvaluationLine(i, right ? "1.2" : "9", right ? 4 : 8);
-    row.replace(row.find("scan"), 4, "pack" + std::to_string(i % 4));
-    rows << row;
-    predictions << PredictionLine(i, 4);
-  }
-  rows.close();
-  predictions.close();
-  const Outcome fitted =
-      Run(home, {"calibrate", home.File("rows.jsonl"), home.File("predictions.jsonl"), "--method",
-                 "temperature", "--json", "-o", home.File("c.json")});
-  INFO(fitted.err);
-  REQUIRE(fitted.exit_code == 0);
-  const json result = json::parse(fitted.out);
-  CHECK(result["problems"] == 4);
-  CHECK(result["methods"][0]["expected_calibration_error"] == Approx(0.15));
-  // A temperature also moves a little probability to the bins that were not predicted.
-  CHECK(result["methods"][1]["expected_calibration_error"].get<double>() < 0.03);
-  CHECK(json::parse(ReadFile(home.File("c.json")).value())["version"] == result["version"]);
-  const Outcome applied =
-      Run(home, {"eval", home.File("rows.jsonl"), home.File("predictions.jsonl"), "--calibrator",
-                 home.File("c.json"), "--json"});
-  INFO(applied.err);
-  CHECK(FirstLine(applied.out)["expected_calibration_error"]["value"].get<double>() < 0.03);
-  std::ofstream(home.File("bad.json")) << R"({"schema": "kernelcast-calibrator/9"})";
-  const Outcome bad = Run(home, {"eval", home.File("rows.jsonl"), home.File("predictions.jsonl"),
-                                 "--calibrator", home.File("bad.json")});
-  CHECK(bad.exit_code == 2);
-  CHECK_THAT(bad.err, Catch::Contains("bad.json: schema: 'kernelcast-calibrator/9'"));
-}
-
 TEST_CASE("A bad row is reported with file, line, field and value, and nothing is scored",
           "[e2e]") {
   const TemporaryFolder home("cli");

@@ -416,11 +416,11 @@ TEST_CASE("A search that generated no kernel reports what happened to its reques
   const Outcome outcome =
       Run(home, {"report", "s1", "--orchestrator", fake.address(), "-o", home.File("r.html")});
   CHECK(outcome.exit_code == 0);
-  const std::string told =
+  const std::string text =
       "Asked a model for 6 kernels: 0 written, 1 repeated, 3 unusable, 2 unanswered";
-  CHECK_THAT(outcome.out, Catch::Contains(told));
+  CHECK_THAT(outcome.out, Catch::Contains(text));
   const std::string page = ReadFile(home.File("r.html")).value();
-  CHECK_THAT(page, Catch::Contains(told));
+  CHECK_THAT(page, Catch::Contains(text));
   CHECK_THAT(page, Catch::Contains("The search ended without a candidate"));
   CHECK_THAT(page, !Catch::Contains("Nothing has been settled yet"));
 }

@@ -216,7 +216,7 @@ TEST_CASE("up continues with a damaged event log if the loss is accepted, once",
     return ReadFile("/proc/" + std::to_string(pid) + "/cmdline").value();
   };
   CHECK_THAT(arguments(), Catch::Contains("--accept-loss"));
-  // What is started again must not lose more.
+  // Restarted services must not lose more.
   kill(ServiceOf(up.pid(), "kernelcast-orchestrator"), SIGKILL);
   REQUIRE(up.AwaitErr("the orchestrator is back"));
   CHECK_THAT(arguments(), !Catch::Contains("--accept-loss"));
@@ -551,12 +551,12 @@ TEST_CASE("The worker and doctor warn when a machine refuses protections", "[e2e
                                          {"setresuid", "unprivileged_user"}}) {
     if (geteuid() != 0 && std::string(call) == "setresuid") continue;
     INFO(call);
-    const auto [missing, told] = doctor(call);
+    const auto [missing, printed] = doctor(call);
     std::set<std::string> expected(granted.begin(), granted.end());
     expected.insert(protection);
     CHECK(missing == std::vector<std::string>(expected.begin(), expected.end()));
-    CHECK_THAT(told, Catch::Contains("do not run candidates that you do not trust"));
-    CHECK_THAT(told, Catch::Contains(protection));
+    CHECK_THAT(printed, Catch::Contains("do not run candidates that you do not trust"));
+    CHECK_THAT(printed, Catch::Contains(protection));
   }
 }
 

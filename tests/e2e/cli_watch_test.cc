@@ -1,4 +1,4 @@
-// What search, watch and report show of a search: cost, tree, archive, and what was learnt.
+// Tests what search, watch and report display: cost, tree, archive, and the effect of learning.
 
 #include <catch2/catch.hpp>
 #include <map>

@@ -75,7 +75,7 @@ class Drawing {
     Read(to, values);
     return values;
   }
-  // Of the words after the first `skipped`.
+  // Leaves out the first `skipped` words.
   uint64_t Fingerprint(std::span<const uint64_t> words, size_t skipped, uint64_t seed) {
     const std::span<const std::byte> bytes = std::as_bytes(words);
     const DeviceBuffer buffer =
@@ -249,7 +249,7 @@ TEST_CASE("The device judges outputs by every rule like the host") {
           CompareTensor(ExpectedTensor(layout, tolerances[t], oracle), output, std::nullopt);
       INFO("tolerance " << t << ", change " << c);
       CHECK(verdict.ok == host.ok);
-      // Of an output of zeros, the host counts all that should not be zero.
+      // In an output of zeros, the host counts all elements that should not be zero.
       if (!tolerances[t].not_all_zero) CHECK(found.mismatches == host.mismatches);
       const VariationSums& sums = found.variation;
       CHECK(sums.count == host.variation.count);

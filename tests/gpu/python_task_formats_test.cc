@@ -59,7 +59,7 @@ std::string Run(const std::string& arguments, const std::string& body,
                       arguments, "):\n", body, "\n");
 }
 
-// What a candidate of either format of definitions may do with outputs that it is passed.
+// Allowed uses of passed outputs by a candidate of either format of definitions.
 void CheckDefinition(PythonTask::Format format) {
   TaskFixture fixture(SiluDefinition(format));
   const std::string name(Name(format));

@@ -29,7 +29,7 @@ TEST_CASE("Python candidates get the verdict of what they do, and the worker mea
     const Measurement measurement = fixture.CheckOutcome(made.name, made.source, made.outcomes);
     const std::string feedback = MeasurementFeedback(measurement);
     INFO(made.name << ": " << feedback);
-    CHECK_THAT(feedback, Catch::Contains(made.told));
+    CHECK_THAT(feedback, Catch::Contains(made.feedback));
     if (const auto* const ok = std::get_if<MeasuredOk>(&measurement.outcome);
         ok != nullptr && made.most_speedup) {
       CHECK(ok->speedup.value <= *made.most_speedup);

@@ -43,7 +43,7 @@ VALUES = {"defaults": None} | {
 
 with open(os.path.join(CHART, "Chart.yaml"), encoding="utf-8") as chart_file:
     chart_data = yaml.load(chart_file, Loader)
-# Of every object.
+# Labels of every object.
 LABELS = {
     "app.kubernetes.io/name": "kernelcast", "app.kubernetes.io/instance": "kc",
     "app.kubernetes.io/version": chart_data["appVersion"], "app.kubernetes.io/part-of": "kernelcast",
@@ -602,7 +602,7 @@ class ChartTest(unittest.TestCase):
                                      if "store" in config_of(objects, one) else [])
         self.assertEqual(of_kind(render("defaults", "networkPolicy.enabled=false"), "NetworkPolicy"), [])
 
-    def test_a_collector_is_told_to_all_and_may_be_reached_by_all(self):
+    def test_all_services_get_the_address_of_a_collector_and_may_reach_it(self):
         objects = render("three-pools", "tracing.otlpEndpoint=http://collector.monitoring:4318")
         for one in of_kind(objects, "StatefulSet"):
             config = config_of(objects, one)

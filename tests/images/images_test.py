@@ -36,7 +36,7 @@ IMAGES = {  # name: Dockerfile, target, program
 
 # Tests of the judge: verdicts on right, wrong and cheating candidates, and the compiler's sandbox.
 JUDGE_TESTS = ("compiler_test", "cpu_target_test", "expected_verdicts_test")
-# What they need of the machine: the sources with the tests, and the header that an installed worker brings along.
+# The files of this machine that they need: the sources with the tests, and the header that an installed worker has.
 SHOWN = (ROOT, "/usr/include/dlpack")
 
 # Makes the mounts of a container and becomes its first process. Arguments: root, state, folders to show

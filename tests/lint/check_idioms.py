@@ -67,6 +67,10 @@ IDIOMS = [
     (START + r"(?:So|Neither|Nor) (?:do|does|did|is|are|was|were|can|may|will)\b", 'subject before verb: "X also does"'),
     (START + r"(?:Never|Nor|Seldom|Only then) (?:is|are|was|were|do|does|did|can|may)\b", 'subject before verb'),
     (START + r"Of (?:those|these|them|several|such)\b", 'name the subject first'),
+    (r"\bbroods?\b", '"batch"'),
+    (r"\brestless\b", '"awake", "does not sleep"'),
+    (r"\bconvict(?:s|ed|ing)?\b", '"refuse"'),
+    (r"\bobituary\b", '"the cause of death"'),
 ]
 
 

@@ -43,7 +43,11 @@ class CheckIdiomsTest(unittest.TestCase):
                 ("What he may do.", "he"),
                 ("It stops. So does the worker.", "So does"),
                 ("- Never are more than half left out.", "Never are"),
-                ("Of those only two count.", "Of those")):
+                ("Of those only two count.", "Of those"),
+                ("A brood has one parent.", "brood"),
+                ("A restless process is refused.", "restless"),
+                ("Many rounds convict it.", "convict"),
+                ("The log has its obituary.", "obituary")):
             self.rejects(text, phrase)
 
     def test_phrases_on_two_lines_are_found_in_text_and_in_comments(self):

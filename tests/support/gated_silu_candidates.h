@@ -26,8 +26,8 @@ struct PythonCase {
   std::string name;
   std::string source;
   std::set<std::string> outcomes;  // several where it depends on when the judge notices
-  std::string told = "";           // in the feedback
-  // Of one that is measured although it cheats, because what it remembers is charged.
+  std::string feedback = "";       // a part of it
+  // The maximum speedup of one that is measured although it cheats: remembering is charged.
   std::optional<double> most_speedup = std::nullopt;
 };
 

@@ -107,7 +107,8 @@ def test_the_mean_of_the_estimates_is_that_of_measurements(routing, points, trut
     means = [statistics.mean(result.reward.value for result in one) for one in passes]
     error = statistics.mean(means) - statistics.mean(truth.values())
     deviation = statistics.stdev(means) / len(means) ** 0.5
-    # Of rewards that take a forecast for the truth where nothing was measured for another reason than the draw.
+    # The bias of rewards that use a forecast instead of the truth where another reason than the draw prevented
+    # measuring.
     bias = statistics.mean((result.reward.control if result.reward.basis == "estimated" else result.reward.value)
                            - truth[result.candidate.name] for result in results)
     share = sum(isinstance(result, kernelcast.Measurement) for result in results) / len(results)

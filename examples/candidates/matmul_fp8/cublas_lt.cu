@@ -80,7 +80,7 @@ void Destroy(Plan& plan) {
   if (plan.product != nullptr) cublasLtMatmulDescDestroy(plan.product);
 }
 
-// Of the shape that was asked for last.
+// The algorithm of the latest shape.
 const Plan& PlanFor(int64_t m, int64_t n, int64_t k) {
   static Plan plan;
   if (plan.m != m || plan.n != n || plan.k != k) {

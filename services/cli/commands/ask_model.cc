@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kModelsTimeoutNs = 5'000'000'000;
 
-// What an answer's surrogate_label says: the models, the prompt, and the number of pooled samples.
+// Returns an answer's surrogate_label: the models, the prompt, and the number of pooled samples.
 absl::StatusOr<std::string> LabelOf(const AskFlags& flags, const std::string& prompt_version) {
   KC_ASSIGN_OR_RETURN(const llm::LlmConfig config,
                       llm::ConfigFromFlags(flags.llm, kModelsTimeoutNs));

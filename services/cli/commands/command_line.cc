@@ -49,7 +49,6 @@ int RunCommandLine(int argc, char** argv) {
   AddRecordCommands(app, context);
   AddExportCommand(app, context);
   AddEvalCommand(app, context);
-  AddCalibrateCommand(app, context);
   AddTrainCommand(app, context);
   AddLessonsCommand(app, context);
   AddWorkerCommands(app, context);

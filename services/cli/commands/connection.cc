@@ -129,10 +129,10 @@ absl::StatusOr<ServiceAddresses> Connection::LocalAddresses() {
     }
     if (addresses.ok() || context_.interrupt.requested() ||
         Clock::Real().MonotonicNs() > give_up_ns) {
-      if (addresses.ok() && !told_) {
+      if (addresses.ok() && !warned_) {
         context_.console.Note(absl::StrCat("using the services of process ", addresses->supervisor,
                                            " on ", state_dir));
-        told_ = true;
+        warned_ = true;
       }
       if (addresses.ok()) return addresses;
       return absl::UnavailableError(std::string(started.status().message()));

@@ -84,7 +84,7 @@ class Connection {
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   std::unique_ptr<LocalServices> services_;
-  bool told_ = false;
+  bool warned_ = false;
   bool prepared_ = false;
 };
 

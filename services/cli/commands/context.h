@@ -36,7 +36,6 @@ void AddEvaluateCommand(CLI::App& app, Context& context);
 void AddWorkerCommands(CLI::App& app, Context& context);  // compile, measure, forecast
 void AddEvalCommand(CLI::App& app, Context& context);
 void AddExportCommand(CLI::App& app, Context& context);
-void AddCalibrateCommand(CLI::App& app, Context& context);
 void AddTrainCommand(CLI::App& app, Context& context);
 void AddRecordCommands(CLI::App& app, Context& context);  // report, searches, stop
 void AddLessonsCommand(CLI::App& app, Context& context);

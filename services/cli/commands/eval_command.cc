@@ -6,12 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/bounded_json.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
-#include "common/calibration/bin_calibrator.h"
 #include "common/config/number_flags.h"
 #include "services/cli/commands/ask_model.h"
 #include "services/cli/commands/context.h"
@@ -26,8 +24,6 @@
 namespace kernelcast::cli {
 namespace {
 
-constexpr int64_t kMaxCalibratorBytes = 16 << 20;
-
 struct EvalFlags {
   std::vector<std::string> files;
   RowFlags rows;
@@ -35,7 +31,6 @@ struct EvalFlags {
   bool unweighted = false;
   std::string confidence = "max-prob";
   std::string report;
-  std::string calibrator;
   EvaluationOptions options;
   AskFlags ask;
 };
@@ -292,27 +287,6 @@ std::string GroupOf(const NamedOutcome& named, const std::string& by) {
   return "all forecasts";
 }
 
-// Applies the calibrator in the file to the forecasts.
-absl::Status Calibrate(const std::string& file, OutcomeFiles& files) {
-  KC_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(file, kMaxCalibratorBytes));
-  KC_ASSIGN_OR_RETURN(
-      const BinCalibrator calibrator,
-      WithPrefix(absl::StrCat(file, ": "), CalibratorFromJson(ParseBoundedJson<Json>(text))));
-  for (NamedOutcome& named : files.outcomes) {
-    Forecast& forecast = named.outcome.forecast;
-    if (forecast.bin_probabilities.empty()) continue;
-    if (forecast.bin_scheme_id != calibrator.bin_scheme_id) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(file, ": is of the bin scheme ", calibrator.bin_scheme_id,
-                       ", forecasts are of ", forecast.bin_scheme_id));
-    }
-    forecast.bin_probabilities = calibrator.Apply(forecast.bin_probabilities);
-    forecast.predicted_bin = ArgmaxBin(forecast.bin_probabilities);
-    named.outcome.predicted_bin = 0;
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<ExitCode> RunEval(Context& context, const EvalFlags& flags) {
   Console& console = context.console;
   std::vector<std::string> names = flags.files;
@@ -323,8 +297,7 @@ absl::StatusOr<ExitCode> RunEval(Context& context, const EvalFlags& flags) {
     KC_RETURN_IF_ERROR(AskModel(context, flags.ask, flags.files, flags.rows.bin_scheme));
   }
   if (!flags.ask.predictions.empty()) names.push_back(flags.ask.predictions);
-  KC_ASSIGN_OR_RETURN(OutcomeFiles files, ReadRowFiles(names, flags.rows));
-  if (!flags.calibrator.empty()) KC_RETURN_IF_ERROR(Calibrate(flags.calibrator, files));
+  KC_ASSIGN_OR_RETURN(const OutcomeFiles files, ReadRowFiles(names, flags.rows));
   for (const std::string& note : files.notes) console.Note(OneLine(note));
   if (files.unknown_baseline > 0) {
     console.Warn(absl::StrCat(FormatCount(files.unknown_baseline),
@@ -398,9 +371,6 @@ void AddEvalCommand(CLI::App& app, Context& context) {
                    "Confidence measure that orders the risk-coverage curve")
       ->check(CLI::IsMember({"max-prob", "entropy", "margin"}))
       ->capture_default_str();
-  eval->add_option("--calibrator", flags->calibrator,
-                   "Apply this calibrator, from kernelcast calibrate, before scoring")
-      ->type_name("FILE.json");
   eval->add_option("--report", flags->report, "Also write the figures with charts, as one page")
       ->type_name("FILE.html");
   eval->add_option("--resamples", flags->options.max_resamples,

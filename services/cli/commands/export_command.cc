@@ -193,9 +193,9 @@ void WarnOfPrompts(Context& context, const PromptCounts& counts) {
   }
 }
 
-// Returns the rows in the requested format; `told` receives statistics about them.
+// Returns the rows in the requested format; `statistics` receives figures about them.
 absl::StatusOr<RowExport> MakeRows(Context& context, const ExportFlags& flags,
-                                   const std::vector<RecordToExport>& records, Json& told) {
+                                   const std::vector<RecordToExport>& records, Json& statistics) {
   SourceBook book;
   FillBook(context, records, book);
   const bool rl = flags.format == kRlFormat;
@@ -223,13 +223,13 @@ absl::StatusOr<RowExport> MakeRows(Context& context, const ExportFlags& flags,
   }
   TrainingRows made = MakeTrainingRows(records, book, options);
   if (rl) {
-    told["pool"] = made.rows.size();
+    statistics["pool"] = made.rows.size();
     made.rows = BalanceRows(std::move(made.rows), flags.per_bin, flags.seed);
     std::vector<uint64_t> by_bin(static_cast<size_t>(scheme->size()));
     for (const TrainingRow& row : made.rows) ++by_bin[static_cast<size_t>(row.relative_bin - 1)];
-    told["by_bin"] = by_bin;
-    told["bin_scheme_id"] = scheme->id();
-    told["prompt_version"] = options.prompt_version;
+    statistics["by_bin"] = by_bin;
+    statistics["bin_scheme_id"] = scheme->id();
+    statistics["prompt_version"] = options.prompt_version;
   }
   RowExport result;
   result.without_source = made.without_source;
@@ -247,13 +247,13 @@ absl::StatusOr<RowExport> MakeRows(Context& context, const ExportFlags& flags,
 }
 
 absl::StatusOr<ExitCode> Finish(Context& context, const ExportFlags& flags, LineFile& output,
-                                uint64_t lines, const char* what, Json told) {
+                                uint64_t lines, const char* what, Json statistics) {
   KC_RETURN_IF_ERROR(output.Finish());
   if (flags.output == "-") return ExitCode::kOk;
   context.console.Note(absl::StrCat(FormatCount(lines), " ", what, " in ", flags.output));
-  told[what] = lines;
-  told["output"] = flags.output;
-  context.console.Line(told);
+  statistics[what] = lines;
+  statistics["output"] = flags.output;
+  context.console.Line(statistics);
   return ExitCode::kOk;
 }
 
@@ -271,8 +271,8 @@ absl::StatusOr<ExitCode> ExportRows(Context& context, const ExportFlags& flags,
   if (connection != nullptr) {
     KC_RETURN_IF_ERROR(StreamRecords(context, flags, *connection, /*with_sources=*/true, add));
   }
-  Json told;
-  KC_ASSIGN_OR_RETURN(const RowExport made, MakeRows(context, flags, records, told));
+  Json statistics;
+  KC_ASSIGN_OR_RETURN(const RowExport made, MakeRows(context, flags, records, statistics));
   if (made.without_source > 0) {
     const std::string reason = absl::StrCat(
         FormatCount(made.without_source),
@@ -283,8 +283,8 @@ absl::StatusOr<ExitCode> ExportRows(Context& context, const ExportFlags& flags,
   }
   KC_ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> output, LineFile::Open(flags.output));
   for (const RowJson& row : made.rows) KC_RETURN_IF_ERROR(output->Write(JsonLine(row)));
-  told["without_source"] = made.without_source;
-  return Finish(context, flags, *output, made.rows.size(), "rows", told);
+  statistics["without_source"] = made.without_source;
+  return Finish(context, flags, *output, made.rows.size(), "rows", statistics);
 }
 
 // Writes the records themselves, adding missing sources.

@@ -89,7 +89,7 @@ struct SearchFlags {
   FollowOptions follow;
 };
 
-// Of at most kMostSeconds.
+// `seconds`: at most kMostSeconds.
 google::protobuf::Duration ToDuration(double seconds) {
   return DurationToProto(static_cast<int64_t>(seconds * 1e9));
 }

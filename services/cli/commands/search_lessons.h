@@ -15,7 +15,7 @@
 
 namespace kernelcast::cli {
 
-// What a search takes from a file of lessons, and adds to it.
+// Reads the lessons for a search from a file, and adds those that it learnt.
 struct LessonFlags {
   std::string file;
   bool learn = false;
@@ -32,7 +32,7 @@ void AddLessonFlags(CLI::App& app, LessonFlags& flags);
 // continued although the file has changed.
 [[nodiscard]] absl::Status KeepLessons(v1::Orchestrator::Stub& stub, v1::StartSearchRequest& start);
 
-// What a search showed.
+// The lessons of one search.
 struct LearntSearch {
   std::string name;  // in LessonBook.searches
   std::vector<Lesson> lessons;

@@ -41,11 +41,11 @@ absl::StatusOr<ExitCode> RunTrain(Context& context, const TrainFlags& flags) {
                                      "--seed", std::to_string(flags.seed)});
   const std::string program_folder =
       flags.service_dir.empty() ? context.program_folder : flags.service_dir;
-  const absl::StatusOr<std::string> told =
+  const absl::StatusOr<std::string> printed =
       RunForecasterProgram(program_folder, arguments, context.interrupt);
-  if (!told.ok()) {
+  if (!printed.ok()) {
     fs::remove(partial, error);
-    return told.status();
+    return printed.status();
   }
   fs::rename(partial, flags.output, error);
   if (error) {
@@ -53,11 +53,11 @@ absl::StatusOr<ExitCode> RunTrain(Context& context, const TrainFlags& flags) {
         absl::StrCat("--output: cannot write ", flags.output, ": ", error.message()));
   }
   // "FILE.partial: prior/..., 12345 bytes, from ..."
-  std::string text = *told;
+  std::string text = *printed;
   while (!text.empty() && text.back() == '\n') text.pop_back();
   if (text.rfind(partial, 0) == 0) text = flags.output + text.substr(partial.size());
   context.console.Out(text + "\n");
-  context.console.Line({{"output", flags.output}, {"told", text}});
+  context.console.Line({{"output", flags.output}, {"printed", text}});
   return ExitCode::kOk;
 }
 

@@ -10,8 +10,8 @@
 
 namespace kernelcast::cli {
 
-// What the abstentions of a surrogate are worth: the risk of the forecasts that it makes, compared
-// with the risk of as many forecasts that a threshold on the confidence selects.
+// The value of a surrogate's abstentions: the risk of the forecasts that it makes, compared with
+// the risk of as many forecasts that a threshold on the confidence selects.
 struct AbstentionEvaluation {
   std::string surrogate;
   uint64_t rows = 0;

@@ -42,7 +42,7 @@ absl::StatusOr<fs::path> FileBeside(const std::string& where, const fs::path& pa
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxJsonBytes = 1 << 20;
-// Of the decompressed content of a .jsonl.gz file.
+// The maximum size of a .jsonl.gz file after decompression.
 constexpr int64_t kMaxLinesBytes = int64_t{1} << 30;
 // A source of the maximum size, with every byte escaped, and its description.
 constexpr int64_t kMaxLineBytes = 6 * kMaxSourceBytes + kMaxJsonBytes;

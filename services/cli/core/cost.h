@@ -21,7 +21,7 @@ struct Prices {
   bool given() const { return device_hour || input_tokens || cached_input_tokens || output_tokens; }
 };
 
-// What a search has used so far.
+// The cost of a search so far.
 struct SearchUsage {
   double device_seconds = 0;  // with preparation and confirmations
   double avoided_device_seconds = 0;

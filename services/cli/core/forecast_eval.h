@@ -40,8 +40,8 @@ struct Interval {
   double high = 0;
 };
 
-// What is found by measuring the share of candidates with the best forecasts, averaged over pools,
-// and by measuring the same number at random.
+// The result of measuring the share of candidates with the best forecasts, averaged over pools, and
+// by measuring the same number at random.
 struct ShareEvaluation {
   double share = 0;
   Interval best_found;

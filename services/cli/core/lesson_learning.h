@@ -18,7 +18,7 @@ struct MeasuredKernel {
   Ratio speedup;
 };
 
-// What a search measured at the bench shapes of its problem.
+// The candidates that a search measured at the bench shapes of its problem.
 struct SearchOutcome {
   std::string family;
   std::string target;

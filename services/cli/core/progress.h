@@ -74,7 +74,7 @@ struct SearchProgress {
 
   // From the reference to the best candidate (LineageText).
   std::string lineage;
-  // What was learnt (LearningText).
+  // The effect of learning (LearningText).
   std::string learnt;
   // A line about a lost connection, and the latest event.
   std::string connection;

@@ -11,7 +11,7 @@ namespace kernelcast::cli {
 
 // Which candidates of a search were made from which, and how each ended.
 
-// What is known of a candidate, from one evaluation.
+// A candidate's state after one evaluation.
 struct TreeEntry {
   // In ascending rank: what stands if a candidate has several evaluations.
   enum class Fate { kPruned, kRejected, kUnstable, kFailed, kMeasured };

@@ -40,7 +40,7 @@ struct ServiceAddresses {
   std::string forecaster_metrics;
   // "host:port" of the orchestrator's status page; empty if there is none.
   std::string orchestrator_status;
-  // Of the HTTP gateway; empty if none runs.
+  // The addresses of the HTTP gateway; empty if none runs.
   std::string gateway;
   std::string gateway_metrics;
 };

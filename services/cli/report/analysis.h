@@ -118,7 +118,7 @@ std::optional<ForecastOutcome> ForecastOutcomeOf(const ReportCandidate& candidat
 // 1 / audit propensity for audits, 1 for candidates measured for another reason.
 double WeightOf(const ReportCandidate& candidate);
 
-// What pruning may have lost in a search, in two or three sentences.
+// Estimates what pruning has lost in a search, in two or three sentences.
 std::string RiskText(const ReportRisk& risk);
 // Results of the requests to a model, in one sentence each.
 std::string GenerationText(const ReportGeneration& generation);

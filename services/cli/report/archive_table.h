@@ -10,8 +10,8 @@
 
 namespace kernelcast::cli {
 
-// What a search derives candidates from, as a table: niches, islands, the beam or the archive.
-// Texts are safe for terminals and not escaped for HTML.
+// The kernels from which a search derives candidates, as a table: niches, islands, the beam or the
+// archive. Texts are safe for terminals and not escaped for HTML.
 struct ArchiveTable {
   struct Column {
     std::string header;

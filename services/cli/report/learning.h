@@ -16,7 +16,7 @@ struct HitRate {
   uint64_t within_one = 0;  // includes exact
 };
 
-// What a search's forecaster has learnt: its hit rate before and after kLearningLabels labels.
+// The effect of learning during a search: the hit rate before and after kLearningLabels labels.
 struct Learning {
   HitRate before;
   HitRate after;

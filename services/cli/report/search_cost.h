@@ -9,7 +9,7 @@
 
 namespace kernelcast::cli {
 
-// What a search had spent when each candidate was settled, in the order of the candidates.
+// The cost of a search up to each settled candidate, in the order of the candidates.
 //
 // Device seconds: of the measurements so far, with preparation, without confirmations.
 std::vector<double> DeviceSecondsSoFar(const ReportInput& input, const ReportAnalysis& analysis);
@@ -18,7 +18,7 @@ std::vector<double> DeviceSecondsSoFar(const ReportInput& input, const ReportAna
 // critics that had ended (ReportInput::token_spends). Empty if none were spent.
 std::vector<double> TokensSoFar(const ReportInput& input, const ReportAnalysis& analysis);
 
-// What the whole search has used: all of the device time, and all tokens of forecasts, writers and
+// The cost of the whole search: all of the device time, and all tokens of forecasts, writers and
 // critics, also those that arrived after the last candidate was settled. Records without their
 // search have the tokens of forecasts only.
 SearchUsage UsageOf(const ReportInput& input, const ReportAnalysis& analysis);

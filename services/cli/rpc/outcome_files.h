@@ -21,12 +21,12 @@ struct LabelFile {
   LabelCounts counts;
 };
 
-// What the answers of a surrogate took.
+// Tokens and cost of the answers of a surrogate.
 struct AnswerUsage {
   uint64_t rows = 0;
   uint64_t abstained = 0;
   uint64_t parse_failed = 0;
-  // Of the rows that name them.
+  // Sums over the rows that name tokens and costs.
   int64_t input_tokens = 0;
   int64_t output_tokens = 0;
   double cost_dollars = 0;
@@ -38,7 +38,7 @@ struct AnswerUsage {
 struct OutcomeFiles {
   std::vector<NamedOutcome> outcomes;
   std::vector<LabelFile> labels;
-  // Of prediction rows, by surrogate.
+  // The usage in prediction rows, by surrogate.
   std::map<std::string, AnswerUsage> usage;
   // Measured candidates whose forecast's baseline is not in the files.
   uint64_t unknown_baseline = 0;

@@ -46,7 +46,7 @@ double BytesOf(const Counts& launch, const std::string& what) {
   return 32 * sectors * launch(what + "_efficiency");
 }
 
-// Of all launches at all bench shapes.
+// Sums over all launches at all bench shapes.
 struct Totals {
   // Only its counts mean something, not its ratios and times.
   Counts counts{{}};

@@ -24,10 +24,6 @@ constexpr double kFixed = 1e9;
 // Prefix of the versions of our maps.
 constexpr std::string_view kOwnPrefix = "vector/1;";
 
-const VectorMap* VectorOf(const BinCalibrator& calibrator) {
-  return std::get_if<VectorMap>(&calibrator.map);
-}
-
 bool Usable(const VectorMap& map) {
   return std::ranges::all_of(map.scale, [](double scale) { return scale >= kLeastScale; });
 }
@@ -76,7 +72,7 @@ void OnlineCalibrator::Apply(const std::string& target, Forecast& forecast) cons
   if (group == groups_.end() || !group->second.in_use) return;
   const auto scheme = BinScheme::Find(forecast.bin_scheme_id);
   const BinCalibrator& map = *group->second.map;
-  if (!scheme.ok() || forecast.bin_probabilities.size() != VectorOf(map)->scale.size()) return;
+  if (!scheme.ok() || forecast.bin_probabilities.size() != map.map.scale.size()) return;
   // The moments change by as much as those of the bins. The position within an open bin is the
   // forecast's own information and is kept.
   Forecast bins = forecast;
@@ -101,11 +97,10 @@ std::vector<double> OnlineCalibrator::Raw(const Forecast& forecast) const {
   const size_t own = forecast.calibrator_version.rfind(kOwnPrefix);
   if (own == std::string::npos) return forecast.bin_probabilities;
   const auto map = maps_.find(forecast.calibrator_version.substr(own));
-  if (map == maps_.end() ||
-      VectorOf(*map->second)->scale.size() != forecast.bin_probabilities.size()) {
+  if (map == maps_.end() || map->second->map.scale.size() != forecast.bin_probabilities.size()) {
     return {};
   }
-  return Undo(*VectorOf(*map->second), forecast.bin_probabilities);
+  return Undo(map->second->map, forecast.bin_probabilities);
 }
 
 bool OnlineCalibrator::Learn(const std::string& target, const Forecast& forecast, int true_bin,
@@ -178,7 +173,6 @@ void OnlineCalibrator::Fit(const Key& key, Group& group) {
   options.toward = FitVector(all, options);
   const std::vector<CalibrationRecord> own(group.records.begin(), group.records.end());
   auto map = std::make_shared<BinCalibrator>();
-  map->method = CalibrationMethod::kVector;
   map->bin_scheme_id = key.second;
   map->records = EffectiveRecords(own);
   VectorMap fitted = FitVector(own, options);

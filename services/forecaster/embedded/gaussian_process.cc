@@ -166,7 +166,8 @@ GaussianProcess GaussianProcess::Fit(std::span<const SpacePosition> points,
   process.rate_ = prior.rate() + 0.5 * square;
   for (size_t i = 0; i < n; ++i) {
     process.slope_ += process.kernel_.weights.slope * process.alpha_[i] * points[i].predicted;
-    process.taught_share_ += process.kernel_.weights.taught * process.alpha_[i] * points[i].taught;
+    process.transferred_share_ +=
+        process.kernel_.weights.transferred * process.alpha_[i] * points[i].transferred;
   }
   process.leave_one_out_.reserve(n);
   for (size_t i = 0; i < n; ++i) {
@@ -196,7 +197,7 @@ StudentT GaussianProcess::Predict(const SpacePosition& point) const {
   const double growth = point.width * point.width;
   const double before = growth * (kernel_.weights.Variance() + kernel_.noise) +
                         kernel_.weights.slope * point.predicted * point.predicted +
-                        kernel_.weights.taught * point.taught * point.taught;
+                        kernel_.weights.transferred * point.transferred * point.transferred;
   const double variance = std::max(before - explained, 0.5 * growth * kernel_.noise);
   const double points = static_cast<double>(n) / kAssumedPoints;
   const double assumed = 1 + kAssumedShare * 4 * points / ((1 + points) * (1 + points));

@@ -29,8 +29,8 @@ class GaussianProcess {
 
   // The change, from the points, of the slope on the predicted values of candidates.
   double slope() const { return slope_; }
-  // The same for the share taught by the labels of another device model.
-  double taught_share() const { return taught_share_; }
+  // The same for the share transferred by the labels of another device model.
+  double transferred_share() const { return transferred_share_; }
 
   // Negative log marginal likelihood of the values, under the adapted weights.
   double cost() const { return cost_; }
@@ -42,7 +42,7 @@ class GaussianProcess {
   ProcessPrior kernel_;  // the prior, adapted
   double cost_ = 0;
   double slope_ = 0;
-  double taught_share_ = 0;
+  double transferred_share_ = 0;
   PositionTable points_;
   // Inverse of the Cholesky factor, column-major lower triangle.
   std::vector<double> inverse_factor_;

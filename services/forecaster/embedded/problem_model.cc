@@ -17,9 +17,9 @@ constexpr double kProcessWeightPriorRows = 20;
 // Above this number of labels a smaller ensemble is enough and keeps training fast.
 constexpr size_t kManyRows = 150;
 constexpr int kMembersForManyRows = 6;
-// Prior mean and standard deviation of the share taught by labels of another device model.
-constexpr double kTaughtShare = 0.5;
-constexpr double kTaughtShareError = 0.5;
+// Prior mean and standard deviation of the share transferred by labels of another device model.
+constexpr double kTransferredShare = 0.5;
+constexpr double kTransferredShareError = 0.5;
 // Assumed scale of the errors of recorded candidates' estimates, in log2 speedup: half of them are
 // within a factor of 1.5. It grows by this share of what is claimed.
 constexpr double kRecordedError = 0.75;
@@ -126,7 +126,7 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
   residuals.reserve(correct.size());
   for (size_t i = 0; i < correct.size(); ++i) {
     residuals.push_back(*correct[i]->log2_speedup - positions[i].predicted -
-                        kTaughtShare * positions[i].taught);
+                        kTransferredShare * positions[i].transferred);
   }
   const size_t n = correct.size();
   const size_t skipped = n > GaussianProcess::kMaxPoints ? n - GaussianProcess::kMaxPoints : 0;
@@ -135,8 +135,9 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
                            ? model.shared_->process_prior()
                            : UsualProcessPrior(RegressedValues::kSpeedups, kPrior.scale);
   if (model.other_ != nullptr) {
-    prior.weights.taught = kTaughtShareError * kTaughtShareError *
-                           (prior.weights.Variance() + prior.noise) / (prior.scale * prior.scale);
+    prior.weights.transferred = kTransferredShareError * kTransferredShareError *
+                                (prior.weights.Variance() + prior.noise) /
+                                (prior.scale * prior.scale);
   }
   model.process_ =
       ProcessMixture::Fit(positions, std::span<const double>(residuals).subspan(skipped), prior);
@@ -154,7 +155,7 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
     matrix.Append(EnsembleRow(correct[i]->features, model.ensemble_columns_));
     const SpacePosition position = model.Position(encoder, correct[i]->features);
     const double target = residuals[i] - model.process_->slope() * position.predicted -
-                          model.process_->taught_share() * position.taught;
+                          model.process_->transferred_share() * position.transferred;
     targets.push_back(static_cast<float>(target));
     mean += target / static_cast<double>(n);
   }
@@ -202,7 +203,7 @@ SpacePosition ProblemModel::Position(const TunableEncoder& encoder,
   position.width = expected.width;
   position.plain_width = expected.plain_width;
   if (other_ != nullptr && other_->process_.has_value()) {
-    position.taught = other_->Residual(other_->Position(encoder, features), features).location;
+    position.transferred = other_->Residual(other_->Position(encoder, features), features).location;
   }
   return position;
 }
@@ -213,7 +214,7 @@ StudentT ProblemModel::Residual(const SpacePosition& position,
   if (!ensemble_.has_value()) return by_process;
   StudentT other = ensemble_->Predict(EnsembleRow(features, ensemble_columns_));
   other.location += process_->slope() * position.predicted;
-  other.location += process_->taught_share() * position.taught;
+  other.location += process_->transferred_share() * position.transferred;
   return Mixture(by_process, other, process_weight_);
 }
 
@@ -230,7 +231,7 @@ ProblemModel::Prediction ProblemModel::Predict(const TunableEncoder& encoder,
     return prediction;
   }
   out = Residual(position, features);
-  out.location += position.predicted + kTaughtShare * position.taught;
+  out.location += position.predicted + kTransferredShare * position.transferred;
   // Candidates that the shared model does not cover keep the default prior.
   if (shared_ != nullptr && !shared_->Covers(features) && !features.is_recorded && labels_ == 0 &&
       other_ == nullptr) {

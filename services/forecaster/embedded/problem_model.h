@@ -90,9 +90,9 @@ class ProblemModel {
   };
   Expected ExpectedOf(const CandidateFeatures& features) const;
   ForecastBasis BasisOf(const CandidateFeatures& features) const;
-  // Position with `predicted` and `taught` set.
+  // Position with `predicted` and `transferred` set.
   SpacePosition Position(const TunableEncoder& encoder, const CandidateFeatures& features) const;
-  // The correction by the labels to ExpectedOf and to the default share of `taught`.
+  // The correction by the labels to ExpectedOf and to the default share of `transferred`.
   StudentT Residual(const SpacePosition& position, const CandidateFeatures& features) const;
 
   uint64_t labels_ = 0;

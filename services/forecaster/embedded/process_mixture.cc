@@ -59,9 +59,9 @@ double ProcessMixture::slope() const {
          (plain_ ? (1 - novelty_weight_) * plain_->slope() : 0);
 }
 
-double ProcessMixture::taught_share() const {
-  return (novel_ ? novelty_weight_ * novel_->taught_share() : 0) +
-         (plain_ ? (1 - novelty_weight_) * plain_->taught_share() : 0);
+double ProcessMixture::transferred_share() const {
+  return (novel_ ? novelty_weight_ * novel_->transferred_share() : 0) +
+         (plain_ ? (1 - novelty_weight_) * plain_->transferred_share() : 0);
 }
 
 }  // namespace kernelcast::forecaster

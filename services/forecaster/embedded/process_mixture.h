@@ -27,7 +27,7 @@ class ProcessMixture {
 
   // As those of GaussianProcess; means over the mixture.
   double slope() const;
-  double taught_share() const;
+  double transferred_share() const;
   const std::vector<StudentT>& LeaveOneOut() const { return leave_one_out_; }
 
   // Weight of the process whose errors grow with novelty.

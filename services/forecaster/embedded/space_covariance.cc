@@ -80,7 +80,7 @@ PositionTable::PositionTable(std::span<const SpacePosition> positions) {
     fact_counts_.push_back(position.facts.size());
     facts_.resize(std::max(facts_.size(), position.facts.size()));
     predicted_.push_back(position.predicted);
-    taught_.push_back(position.taught);
+    transferred_.push_back(position.transferred);
     widths_.push_back(position.width);
   }
   tunables_.resize(n == 0 ? 0 : positions[0].tunables.size());
@@ -137,7 +137,7 @@ void PositionTable::Compare(const SpacePosition& position, const LikenessLengths
   for (size_t i = 0; i < n; ++i) {
     Likeness likeness;
     likeness.predicted = predicted_[first + i] * position.predicted;
-    likeness.taught = taught_[first + i] * position.taught;
+    likeness.transferred = transferred_[first + i] * position.transferred;
     likeness.width = widths_[first + i] * position.width;
     const int tunables_had = tunables_had_[first + i];
     likeness.same_template = templates_[first + i] == position.template_index;
@@ -167,7 +167,7 @@ double CovarianceWeights::operator()(const Likeness& likeness) const {
     value +=
         same_template + main_effects * likeness.main_effects + interactions * likeness.interactions;
   }
-  return slope * likeness.predicted + taught * likeness.taught + likeness.width * value;
+  return slope * likeness.predicted + transferred * likeness.transferred + likeness.width * value;
 }
 
 double CovarianceWeights::Variance() const {

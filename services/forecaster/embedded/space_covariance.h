@@ -20,14 +20,14 @@ struct SpacePosition {
   // Log2 speedup predicted from other problems.
   double predicted = 0;
   // Correction of another device model's forecast by its labels.
-  double taught = 0;
+  double transferred = 0;
   // Size of the errors, relative to those at familiar positions.
   double width = 1;
   // The same if errors do not grow with novelty.
   double plain_width = 1;
 };
 
-// Leaves `predicted`, `taught` and the widths at their defaults.
+// Leaves `predicted`, `transferred` and the widths at their defaults.
 SpacePosition PositionOf(const TunableEncoder& encoder, const CandidateFeatures& features);
 
 // Matern correlation with smoothness 3/2 at a distance in units of the length.
@@ -43,9 +43,10 @@ struct Likeness {
   // Like main_effects, over the tunables that both have, even in different templates.
   double shared_effects = 0;
   double facts = 0;
-  // Product of the predicted values, which models an error in the slope. The same for `taught`.
+  // Product of the predicted values, which models an error in the slope. The same for
+  // `transferred`.
   double predicted = 0;
-  double taught = 0;
+  double transferred = 0;
   // Product of the widths.
   double width = 1;
 };
@@ -86,7 +87,7 @@ class PositionTable {
   std::vector<size_t> fact_counts_;
   std::vector<std::vector<float>> facts_;  // by column, then position
   std::vector<double> predicted_;
-  std::vector<double> taught_;
+  std::vector<double> transferred_;
   std::vector<double> widths_;
 };
 
@@ -94,7 +95,7 @@ class PositionTable {
 struct CovarianceWeights {
   double constant = 0;
   double slope = 0;
-  double taught = 0;
+  double transferred = 0;
   double same_template = 0;
   double main_effects = 0;
   double interactions = 0;
@@ -102,7 +103,7 @@ struct CovarianceWeights {
   double facts = 0;
 
   double operator()(const Likeness& likeness) const;
-  // Covariance of a position of width 1 with itself if `predicted` and `taught` are 0.
+  // Covariance of a position of width 1 with itself if `predicted` and `transferred` are 0.
   double Variance() const;
 };
 

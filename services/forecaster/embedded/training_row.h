@@ -25,8 +25,7 @@ struct CandidateFeatures {
   // SimulationRow, which begins with the simulated log2 speedup. Empty unless candidate and
   // reference were simulated.
   std::vector<float> simulation;
-  // What was simulated is a recording that the candidate's own process wrote: of a Python
-  // candidate.
+  // The simulation is a recording by the process of a Python candidate.
   bool is_recorded = false;
   // FailureRow. Empty unless candidate and reference have device CUDA facts.
   std::vector<float> failure;

@@ -44,9 +44,9 @@ void FeedbackLog::Add(const Label& label) {
     group.known.insert_or_assign(entry.candidate_id, entry);
   }
   if (!std::has_single_bit(group.labels)) return;
-  group.told = group.fastest;
+  group.shown = group.fastest;
   for (const FeedbackEntry& recent : group.latest) {
-    if (!Has(group.told, recent.candidate_id)) group.told.push_back(recent);
+    if (!Has(group.shown, recent.candidate_id)) group.shown.push_back(recent);
   }
 }
 
@@ -62,7 +62,7 @@ std::vector<FeedbackEntry> FeedbackLog::For(const Candidate& candidate,
                                 ? "what the candidate was made from"
                                 : entries.back().origin + ", what the candidate was made from";
   }
-  for (const FeedbackEntry& entry : group->second.told) {
+  for (const FeedbackEntry& entry : group->second.shown) {
     // The candidate's own label would reveal the answer.
     if (entry.candidate_id == candidate.candidate_id || Has(entries, entry.candidate_id)) continue;
     entries.push_back(entry);

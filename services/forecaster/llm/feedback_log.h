@@ -36,7 +36,7 @@ class FeedbackLog {
     uint64_t labels = 0;
     std::vector<FeedbackEntry> fastest;
     std::vector<FeedbackEntry> latest;
-    std::vector<FeedbackEntry> told;
+    std::vector<FeedbackEntry> shown;
     // By candidate; the first kMaxKnown.
     std::map<std::string, FeedbackEntry> known;
   };

@@ -23,7 +23,7 @@ struct ForecastSample {
   Abstention failure;
 };
 
-// What the samples of a question have in common.
+// The common part of the samples of a question.
 struct SampledQuestion {
   const BinScheme& bin_scheme;
   const AnchorKernel* anchor;  // null: the candidate is compared with the reference

@@ -30,7 +30,7 @@ struct OrchestratorEvaluatorOptions {
   ChannelOptions channel;
   // How long an evaluation may take, with all repetitions, before it ends without a verdict.
   absl::Duration patience = absl::Hours(1);
-  // Of one call. The evaluation goes on when it ends, and the next call waits for it.
+  // The deadline of one call. The evaluation continues after it, and the next call waits for it.
   absl::Duration call_timeout = absl::Minutes(1);
   // The files of a problem that submissions do not bring, or null.
   std::function<const std::vector<ProblemFile>*(std::string_view problem_id)> files_of;

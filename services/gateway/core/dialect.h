@@ -12,7 +12,7 @@
 
 namespace kernelcast::gateway {
 
-// What dialects work with. All outlive the dialects.
+// The objects that dialects use. All outlive the dialects.
 struct DialectContext {
   const Catalogue* catalogue = nullptr;
   TaskDesk* desk = nullptr;

@@ -17,7 +17,7 @@
 
 namespace kernelcast::gateway {
 
-// What a client wants measured.
+// A submission of a client.
 struct Submission {
   // Chosen by the dialect, so that a repeated request has the id of the first.
   std::string task_id;
@@ -29,12 +29,12 @@ struct Submission {
   std::string device_model;
   // The problem, if it is not in the catalogue.
   std::vector<ProblemFile> problem_files;
-  // What the dialect needs for its answers.
+  // Data that the dialect needs for its answers.
   nlohmann::json note;
 };
 
-// What is known about a submission's candidate. At most one of the first two is set. Neither: there
-// is no verdict, and `no_verdict` says why.
+// The state of a submission's candidate. At most one of the first two is set. Neither: there is no
+// verdict, and `no_verdict` says why.
 struct Verdict {
   std::optional<Measurement> measurement;
   std::optional<CompileError> compile_error;

@@ -23,7 +23,7 @@ namespace kernelcast::gateway {
 struct TaskDeskOptions {
   size_t max_pending = 1000;
   size_t max_pending_bytes = size_t{256} << 20;
-  // Of finished tasks in memory. Others are asked for again.
+  // Limits of the finished tasks in memory. The orchestrator is asked for others again.
   size_t max_finished = 1000;
   size_t max_finished_bytes = size_t{64} << 20;
   // Requests that may wait at the same time. Others get the state as of now.

@@ -92,7 +92,7 @@ json DefinitionOf(const Served& served) {
           {"reference", ReferenceOf(served)}};
 }
 
-// What a solution's entry point must name.
+// Returns the function that a solution's entry point must name.
 std::string EntryOf(const Problem& problem) {
   return problem.task.has_value() ? std::string(CandidateName(problem.task->format))
                                   : "kernelcast_run";

@@ -20,7 +20,7 @@ struct HttpServerOptions {
   // Open connections. Further ones are closed at once.
   unsigned max_connections = 8192;
   size_t max_body_bytes = size_t{8} << 20;
-  // Of all requests together.
+  // The limit for the bodies of all requests together.
   size_t max_bodies_bytes = size_t{256} << 20;
 };
 

@@ -82,9 +82,9 @@ struct AddressWatch::Shared {
   std::vector<PeerAddress> fixed;
 
   // Held while on_change runs. Never taken with `mutex` held.
-  std::mutex telling;
-  OnChange on_change ABSL_GUARDED_BY(telling);
-  std::vector<PeerAddress> told ABSL_GUARDED_BY(telling);
+  std::mutex reporting;
+  OnChange on_change ABSL_GUARDED_BY(reporting);
+  std::vector<PeerAddress> reported ABSL_GUARDED_BY(reporting);
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -92,8 +92,8 @@ struct AddressWatch::Shared {
   size_t following ABSL_GUARDED_BY(mutex) = 0;
   bool stopping ABSL_GUARDED_BY(mutex) = false;
 
-  void Tell(bool even_if_same) {
-    const std::lock_guard telling_lock(telling);
+  void Report(bool even_if_same) {
+    const std::lock_guard reporting_lock(reporting);
     // If two entries resolve to the same peer, the first one names it.
     std::vector<PeerAddress> peers;
     {
@@ -108,8 +108,8 @@ struct AddressWatch::Shared {
         for (const PeerAddress& peer : name.peers) add(peer);
       }
     }
-    if (peers == told && !even_if_same) return;
-    told = peers;
+    if (peers == reported && !even_if_same) return;
+    reported = peers;
     on_change(peers);
   }
 };
@@ -130,7 +130,7 @@ absl::StatusOr<std::unique_ptr<AddressWatch>> AddressWatch::Start(AddressWatchOp
   shared->options = std::move(options);
   shared->on_change = std::move(on_change);
   shared->following = shared->names.size();
-  shared->Tell(/*even_if_same=*/true);
+  shared->Report(/*even_if_same=*/true);
   std::unique_ptr<AddressWatch> watch(new AddressWatch(shared));
   for (size_t i = 0; i < shared->names.size(); ++i) {
     watch->threads_.emplace_back([shared, i] { Follow(shared, i); });
@@ -141,7 +141,7 @@ absl::StatusOr<std::unique_ptr<AddressWatch>> AddressWatch::Start(AddressWatchOp
 AddressWatch::~AddressWatch() {
   bool ended = false;
   {
-    const std::lock_guard telling_lock(shared_->telling);
+    const std::lock_guard reporting_lock(shared_->reporting);
     std::unique_lock lock(shared_->mutex);
     shared_->stopping = true;
     shared_->changed.notify_all();
@@ -191,7 +191,7 @@ void AddressWatch::Follow(const std::shared_ptr<Shared>& shared, size_t index) {
           {{"name", name.host},
            {"error", found.ok() ? "it has no address" : std::string(found.status().message())}});
     }
-    if (useful) shared->Tell(/*even_if_same=*/false);
+    if (useful) shared->Report(/*even_if_same=*/false);
     lock.lock();
     shared->changed.wait_for(lock, wait(shared->options.least_interval),
                              [&] { return shared->stopping; });

@@ -6,7 +6,7 @@
 
 namespace kernelcast::orchestrator {
 
-// What the end of a call says about the peer.
+// What the end of a call means for the peer.
 enum class CallEnd {
   kAnswered,        // OK, or an error that any peer would answer: the peer works
   kProblemUnknown,  // it does not know the problem of the request

@@ -25,7 +25,7 @@ void ForecasterPeer::Describe(absl::Duration timeout, std::stop_token stop, Done
   StartUnaryCall(
       stub->async(), &AsyncForecaster::Describe, {}, {.timeout = timeout, .stop = std::move(stop)},
       [this, done = std::move(done)](const absl::Status& status, v1::ForecasterDescription& reply) {
-        if (status.ok()) told = std::move(reply);
+        if (status.ok()) reported = std::move(reply);
         done(status);
       });
 }

@@ -32,7 +32,7 @@ class ForecasterPeer final : public Peer, public LabelReceiver {
 
   const std::unique_ptr<v1::Forecaster::Stub> stub;
   BatchCaller<ForecastBatches> forecasts;
-  v1::ForecasterDescription told;  // written by Describe
+  v1::ForecasterDescription reported;  // written by Describe
 
   // The last description that was kept. Protected by the pool's lock.
   v1::ForecasterDescription description;

@@ -83,13 +83,13 @@ class ForecasterPool::Impl final : public PeerKind {
     return std::make_shared<ForecasterPeer>(address.address, channel);
   }
 
-  Told ToldBy(const Peer& peer) const override {
-    const v1::ForecasterDescription& told = AsForecaster(peer).told;
-    return {told.forecaster_id(), told.protocol_version(), told.draining()};
+  Report ReportOf(const Peer& peer) const override {
+    const v1::ForecasterDescription& reported = AsForecaster(peer).reported;
+    return {reported.forecaster_id(), reported.protocol_version(), reported.draining()};
   }
   std::string Objection(const Peer&, const Peers&) const override { return ""; }
   bool Keep(Peer& peer, bool) override {
-    AsForecaster(peer).description = AsForecaster(peer).told;
+    AsForecaster(peer).description = AsForecaster(peer).reported;
     return false;
   }
 

@@ -114,13 +114,13 @@ class PeerJob {
   absl::Time not_before = absl::InfinitePast();
 };
 
-// What is specific to a kind of peers. Methods are called with the pool's lock held, unless stated
+// The specific part of a kind of peers. Methods are called with the pool's lock held, unless stated
 // otherwise, and must not call the pool.
 class PeerKind {
  public:
   using Peers = std::vector<std::shared_ptr<Peer>>;
-  // What a peer said about itself, as far as all kinds have it.
-  struct Told {
+  // The part of a peer's description that all kinds have.
+  struct Report {
     std::string process_id;  // changes when it restarts. Empty: unknown
     uint32_t protocol_version = 0;
     bool draining = false;
@@ -142,8 +142,8 @@ class PeerKind {
   // Without the lock. INVALID_ARGUMENT: the peer cannot be called.
   virtual absl::StatusOr<std::shared_ptr<Peer>> Connect(const PeerAddress& address) = 0;
 
-  // What the peer's latest description says.
-  virtual Told ToldBy(const Peer& peer) const = 0;
+  // Reads the peer's latest description.
+  virtual Report ReportOf(const Peer& peer) const = 0;
   // Why it is not acceptable, apart from its protocol version. Empty: it is.
   virtual std::string Objection(const Peer& peer, const Peers& peers) const = 0;
   // Keeps the description. Returns whether it changes the capacity.

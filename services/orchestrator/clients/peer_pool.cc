@@ -196,12 +196,12 @@ void PeerPool::OnDescribed(const std::shared_ptr<Peer>& shared, const absl::Stat
 
 // Keeps the peer's description. Returns whether capacity has changed.
 bool PeerPool::Accept(Peer& peer) {
-  const PeerKind::Told told = kind_->ToldBy(peer);
-  std::string objection = std::string(CheckProtocolVersion(told.protocol_version).message());
+  const PeerKind::Report reported = kind_->ReportOf(peer);
+  std::string objection = std::string(CheckProtocolVersion(reported.protocol_version).message());
   if (objection.empty()) objection = kind_->Objection(peer, peers_);
-  bool changed = peer.healthy != objection.empty() || peer.draining != told.draining;
-  if (peer.process_id_ != told.process_id) {
-    peer.process_id_ = told.process_id;
+  bool changed = peer.healthy != objection.empty() || peer.draining != reported.draining;
+  if (peer.process_id_ != reported.process_id) {
+    peer.process_id_ = reported.process_id;
     peer.problems_.clear();
     peer.record = OutlierDetector();
     changed = changed || peer.healthy;
@@ -210,7 +210,7 @@ bool PeerPool::Accept(Peer& peer) {
   changed = kind_->Keep(peer, objection.empty()) || changed;
   peer.healthy = objection.empty();
   peer.unhealthy_reason = std::move(objection);
-  peer.draining = told.draining;
+  peer.draining = reported.draining;
   return changed;
 }
 

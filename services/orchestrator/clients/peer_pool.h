@@ -58,7 +58,7 @@ struct PeerCounts {
 //   most half of the peers are ejected, and they are used where there is no other.
 // - The calls of a silent peer are ended.
 //
-// What differs between kinds of peers is in PeerKind. Thread-safe.
+// PeerKind has the specific parts of each kind of peers. Thread-safe.
 class PeerPool {
  public:
   // `kind` must outlive the pool.

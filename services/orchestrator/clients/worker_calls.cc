@@ -31,7 +31,7 @@ void WorkerPeer::Describe(absl::Duration timeout, std::stop_token stop, Done don
   StartUnaryCall(
       stub->async(), &AsyncWorker::Describe, {}, {.timeout = timeout, .stop = std::move(stop)},
       [this, done = std::move(done)](const absl::Status& status, v1::WorkerDescription& reply) {
-        if (status.ok()) told = std::move(reply);
+        if (status.ok()) reported = std::move(reply);
         done(status);
       });
 }

@@ -29,7 +29,7 @@ class WorkerPeer final : public Peer {
 
   const std::unique_ptr<v1::Worker::Stub> stub;
   BatchCaller<CompileBatches> compiles;
-  v1::WorkerDescription told;  // written by Describe
+  v1::WorkerDescription reported;  // written by Describe
 
   // Protected by the pool's lock.
   v1::WorkerDescription description;  // the last one that was kept

@@ -101,19 +101,19 @@ class WorkerPool::Impl final : public PeerKind {
     return std::make_shared<WorkerPeer>(address.address, channel);
   }
 
-  Told ToldBy(const Peer& peer) const override {
-    const v1::WorkerDescription& told = AsWorker(peer).told;
-    return {told.worker_id(), told.protocol_version(), told.draining()};
+  Report ReportOf(const Peer& peer) const override {
+    const v1::WorkerDescription& reported = AsWorker(peer).reported;
+    return {reported.worker_id(), reported.protocol_version(), reported.draining()};
   }
 
   std::string Objection(const Peer& peer, const Peers& peers) const override {
-    const v1::WorkerDescription& told = AsWorker(peer).told;
-    if (std::string why = ImpossibleInDescription(told); !why.empty()) return why;
+    const v1::WorkerDescription& reported = AsWorker(peer).reported;
+    if (std::string why = ImpossibleInDescription(reported); !why.empty()) return why;
     // Several addresses may lead to the same worker, for example over IPv4 and IPv6. Its credits
     // count once.
     for (const auto& other : peers) {
-      if (other->number < peer.number && other->healthy && !told.worker_id().empty() &&
-          AsWorker(*other).description.worker_id() == told.worker_id()) {
+      if (other->number < peer.number && other->healthy && !reported.worker_id().empty() &&
+          AsWorker(*other).description.worker_id() == reported.worker_id()) {
         return absl::StrCat("is the same worker as ", other->address);
       }
     }
@@ -122,19 +122,19 @@ class WorkerPool::Impl final : public PeerKind {
 
   bool Keep(Peer& peer, bool accepted) override {
     WorkerPeer& worker = AsWorker(peer);
-    const v1::WorkerDescription& told = worker.told;
+    const v1::WorkerDescription& reported = worker.reported;
     const v1::WorkerDescription& known = worker.description;
-    const bool changed = known.compile_credits() != told.compile_credits() ||
-                         known.measure_credits() != told.measure_credits() ||
-                         SlotsIn(known) != SlotsIn(told);
-    worker.description = told;
+    const bool changed = known.compile_credits() != reported.compile_credits() ||
+                         known.measure_credits() != reported.measure_credits() ||
+                         SlotsIn(known) != SlotsIn(reported);
+    worker.description = reported;
     if (!accepted) return false;
     const auto beyond = [](uint32_t all, uint32_t own) { return all > own ? all - own : 0; };
     worker.others_in_flight[kCompileLane] =
-        beyond(told.compiles_in_flight(), worker.in_flight[kCompileLane]);
+        beyond(reported.compiles_in_flight(), worker.in_flight[kCompileLane]);
     worker.others_in_flight[kMeasureLane] =
-        beyond(told.measures_in_flight(), worker.in_flight[kMeasureLane]);
-    for (const v1::TargetDescription& described : told.targets()) devices_.Add(described);
+        beyond(reported.measures_in_flight(), worker.in_flight[kMeasureLane]);
+    for (const v1::TargetDescription& described : reported.targets()) devices_.Add(described);
     return changed;
   }
 

@@ -229,7 +229,7 @@ absl::StatusOr<std::vector<std::string>> DeviceModelsFromProto(
 
 namespace {
 
-// What a Generation and an Advice say about the call of the model.
+// Fields of a Generation and of an Advice about the call of the model.
 template <class Event, class Message>
 void SetModelCall(const Event& event, Message& message) {
   message.set_prompt_version(event.prompt_version);

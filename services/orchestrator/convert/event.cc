@@ -169,7 +169,7 @@ struct EventWriter {
   }
 };
 
-// What a Generation and an Advice say about the call of the model.
+// Fields of a Generation and of an Advice about the call of the model.
 template <class Message, class Body>
 void ReadModelCall(const Message& message, Body& body) {
   body.prompt_version = message.prompt_version();

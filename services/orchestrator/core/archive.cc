@@ -20,7 +20,7 @@ Archive::Node* Archive::FindNode(std::string_view candidate_id) {
   return found == nodes_.end() ? nullptr : &*found;
 }
 
-void Archive::Add(Attempt attempt, uint64_t brood) {
+void Archive::Add(Attempt attempt, uint64_t batch) {
   const std::string parent_id = attempt.candidate.parent_candidate_id;
   if (attempt.speedup <= 0) {
     setbacks_.push_back(std::move(attempt));
@@ -40,7 +40,7 @@ void Archive::Add(Attempt attempt, uint64_t brood) {
   }
   Node& node = nodes_.emplace_back();
   node.reward = reward;
-  node.brood = brood;
+  node.batch = batch;
   node.attempt = std::move(attempt);
   Trim(parent_id);
 }
@@ -117,7 +117,7 @@ std::string Archive::Digest() const {
       absl::StrCat("  archive of ", reference_id_, " expansions ", expansions_, "\n");
   for (const Node& node : nodes_) {
     absl::StrAppend(&text, "   ", node.attempt.candidate.candidate_id, " ", node.reward, " ",
-                    node.brood, " ", node.expansions, " ",
+                    node.batch, " ", node.expansions, " ",
                     node.has_children ? node.best_child : -99, "\n");
   }
   for (const Attempt& setback : setbacks_) {

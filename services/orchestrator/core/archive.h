@@ -33,7 +33,7 @@ class Archive {
   struct Node {
     Attempt attempt;    // for the reference only the id
     double reward = 0;  // log2 of the speedup
-    uint64_t brood = 0;
+    uint64_t batch = 0;
     uint64_t expansions = 0;
     bool has_children = false;
     double best_child = 0;  // its reward
@@ -44,8 +44,8 @@ class Archive {
   // The reference, given by its id, is always among the parents.
   explicit Archive(std::string reference_id, ArchiveLimits limits = {});
 
-  // Adds an attempt of this brood whose outcome is known.
-  void Add(Attempt attempt, uint64_t brood = 0);
+  // Adds an attempt of this batch whose outcome is known.
+  void Add(Attempt attempt, uint64_t batch = 0);
   // Kernels are being derived from this parent. Unknown ids are ignored.
   void Expand(std::string_view parent_id);
 

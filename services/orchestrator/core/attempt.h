@@ -20,7 +20,7 @@ struct Attempt {
   double speedup = 0;
   // Median time at each bench shape, if it was correct.
   std::vector<AnchorKernel::ShapeTime> times = {};
-  // What was measured, if it was correct. Shared by the copies that prompts need.
+  // The measurement, if it was correct. Shared by the copies that prompts need.
   std::shared_ptr<const MeasuredOk> measured = nullptr;
   // "ok", "compile_error", "pruned", or another measurement outcome such as "wrong_result".
   std::string outcome;

@@ -13,11 +13,11 @@ namespace {
 class BeamStrategy final : public SearchStrategy {
  public:
   explicit BeamStrategy(const StrategyValues& values)
-      : width_(WholeValue(values, "width")), broods_(BroodLimitsOf(values)) {}
+      : width_(WholeValue(values, "width")), batches_(BatchLimitsOf(values)) {}
 
   std::string_view name() const override { return "beam"; }
   ArchiveLimits archive_limits() const override { return {1000, 1000}; }
-  std::optional<BroodLimits> broods() const override { return broods_; }
+  std::optional<BatchLimits> batches() const override { return batches_; }
 
   // The least expanded of the `width` best kernels; the better one where equal. The reference is
   // among them until there are enough.
@@ -45,7 +45,7 @@ class BeamStrategy final : public SearchStrategy {
   }
 
   const uint64_t width_;
-  const BroodLimits broods_;
+  const BatchLimits batches_;
 };
 
 }  // namespace
@@ -54,7 +54,7 @@ namespace beam {
 
 StrategyKind Kind() {
   return {"beam", "only the best kernels are parents",
-          BroodParameters({8, 2, 1}, {{"width", 4, 1, 1000, "number of kernels that are parents"}}),
+          BatchParameters({8, 2, 1}, {{"width", 4, 1, 1000, "number of kernels that are parents"}}),
           [](const StrategyValues& values) -> std::unique_ptr<const SearchStrategy> {
             return std::make_unique<BeamStrategy>(values);
           }};

@@ -34,18 +34,18 @@ std::string NextRequestId(const Search& search) {
 }
 
 Parents NextParents(const Search& search) {
-  const Broods& broods = search.broods;
-  const uint64_t turn = broods.next_turn();
-  Parents parents = search.strategy->ChooseParents(*search.archive, broods.BroodOf(turn),
+  const Batches& batches = search.batches;
+  const uint64_t turn = batches.next_turn();
+  Parents parents = search.strategy->ChooseParents(*search.archive, batches.BatchOf(turn),
                                                    DrawState(search.spec.seed, turn));
-  if (!broods.Starts()) parents.first = broods.parent();
+  if (!batches.Starts()) parents.first = batches.parent();
   return parents;
 }
 
 bool MayDerive(const Search& search) {
-  const std::optional<BroodLimits> limits = search.strategy->broods();
-  return !limits || search.spec.measure_everything || !search.broods.Starts() ||
-         search.broods.Open(limits->admit) < limits->parents;
+  const std::optional<BatchLimits> limits = search.strategy->batches();
+  return !limits || search.spec.measure_everything || !search.batches.Starts() ||
+         search.batches.Open(limits->admit) < limits->parents;
 }
 
 bool IsIdle(const State& state, const Search& search, const SourceInputs& inputs) {

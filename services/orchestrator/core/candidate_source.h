@@ -47,7 +47,7 @@ struct FinishSearch {
 
 using SourceAction = std::variant<ProposeCandidate, RequestKernel, RankPruned, FinishSearch>;
 
-// What a source takes into account except the state. Values of the outside world at one moment.
+// Inputs of a source besides the state: values of the outside world at one moment.
 struct SourceInputs {
   int64_t now_ns = 0;  // since the Unix epoch
   Workers::Capacity capacity;
@@ -102,7 +102,7 @@ Parents NextParents(const Search& search);
 bool MayDerive(const Search& search);
 
 // Whether nothing is decided, written or ranked at the moment. A search that waits for no result
-// may start a brood although others are open, because nothing of them is worth measuring.
+// may start a batch although others are open, because nothing of them is worth measuring.
 bool IsIdle(const State& state, const Search& search, const SourceInputs& inputs);
 
 }  // namespace kernelcast::orchestrator

@@ -61,7 +61,7 @@ struct FinalMeasurement {
   std::string outcome = {};  // OutcomeName, if it failed
 };
 
-// What the gate found (gate.h).
+// The finding of the gate (gate.h).
 enum class Gate { kNotMeasured, kCarriesOver, kDoesNotCarryOver, kFailed };
 
 // A measurement at the held-out bench shapes.

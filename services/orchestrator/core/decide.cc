@@ -23,9 +23,9 @@ bool IsInSpace(const Search& search, const Evaluation& evaluation) {
 }  // namespace
 
 bool IsSelectedFrom(const Search& search, const Evaluation& evaluation) {
-  const bool in_brood =
-      search.strategy != nullptr && evaluation.generated && search.strategy->broods().has_value();
-  return Selects(search) && (in_brood || IsInSpace(search, evaluation));
+  const bool in_batch =
+      search.strategy != nullptr && evaluation.generated && search.strategy->batches().has_value();
+  return Selects(search) && (in_batch || IsInSpace(search, evaluation));
 }
 
 Decision Decide(const State& state, const Evaluation& evaluation, int64_t now_ns) {

@@ -16,7 +16,7 @@ constexpr uint64_t kTasksAtOnce = 8;
 // A candidate that has waited for this number of results comes before the others.
 constexpr uint64_t kPatience = 32;
 
-// What waits in a search, or for a problem outside searches.
+// The candidates that wait in a search, or for a problem outside searches.
 struct Queue {
   const std::set<std::string>& undecided;
   uint64_t measuring = 0;  // decided to be measured and not settled

@@ -340,7 +340,7 @@ class Engine {
   void StartCalls(const Search& search, const SearchInputs& inputs);
   // Returns whether more of the plan can be performed in this round.
   bool Perform(const Search& search, const SearchInputs& inputs, SearchAction action);
-  // What a writer or critic needs for a request that is in the log.
+  // The input of a writer or critic for a request that is in the log.
   GenerationQuery QueryFor(const Search& search, uint64_t number);
   // Send a request that is in the log, to the writer or to the critic.
   void StartGeneration(const Search& search, uint64_t number);

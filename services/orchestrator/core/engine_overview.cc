@@ -1,4 +1,4 @@
-// What the engine reports about its work.
+// The engine's overview of its work.
 
 #include <map>
 #include <mutex>

@@ -11,24 +11,24 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-// Broods take turns: brood b is of island b mod `islands`.
+// Batches take turns: batch b is of island b mod `islands`.
 class IslandsStrategy final : public SearchStrategy {
  public:
   explicit IslandsStrategy(const StrategyValues& values)
       : islands_(WholeValue(values, "islands")),
         migrate_every_(WholeValue(values, "migrate_every")),
-        broods_(BroodLimitsOf(values)) {}
+        batches_(BatchLimitsOf(values)) {}
 
   std::string_view name() const override { return "islands"; }
   ArchiveLimits archive_limits() const override { return {1000, 1000}; }
-  std::optional<BroodLimits> broods() const override { return broods_; }
+  std::optional<BatchLimits> batches() const override { return batches_; }
 
-  // Every `migrate_every`-th brood of an island derives from the best kernel of the island before
+  // Every `migrate_every`-th batch of an island derives from the best kernel of the island before
   // it. Its children belong to their own island. An island without kernels starts from the
   // reference.
-  Parents ChooseParents(const Archive& archive, uint64_t brood, uint64_t random) const override {
-    const uint64_t island = brood % islands_;
-    const uint64_t generation = brood / islands_;
+  Parents ChooseParents(const Archive& archive, uint64_t batch, uint64_t random) const override {
+    const uint64_t island = batch % islands_;
+    const uint64_t generation = batch / islands_;
     const std::vector<const Archive::Node*> own = Members(archive, island);
     const std::vector<const Archive::Node*> neighbours =
         Members(archive, (island + islands_ - 1) % islands_);
@@ -62,14 +62,14 @@ class IslandsStrategy final : public SearchStrategy {
   std::vector<const Archive::Node*> Members(const Archive& archive, uint64_t island) const {
     std::vector<const Archive::Node*> members = archive.BestFirst();
     std::erase_if(members, [&](const Archive::Node* node) {
-      return node->id() == archive.reference_id() || node->brood % islands_ != island;
+      return node->id() == archive.reference_id() || node->batch % islands_ != island;
     });
     return members;
   }
 
   const uint64_t islands_;
   const uint64_t migrate_every_;
-  const BroodLimits broods_;
+  const BatchLimits batches_;
 };
 
 }  // namespace
@@ -78,7 +78,7 @@ namespace islands {
 
 StrategyKind Kind() {
   return {"islands", "populations that evolve separately, with migration",
-          BroodParameters({8, 2, 1},
+          BatchParameters({8, 2, 1},
                           {{"islands", 4, 1, 100, "number of populations"},
                            {"migrate_every", 3, 1, 1000,
                             "generations of an island between migrations from its neighbour"}}),

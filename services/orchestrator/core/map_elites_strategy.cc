@@ -17,11 +17,11 @@ namespace {
 
 class MapElitesStrategy final : public SearchStrategy {
  public:
-  explicit MapElitesStrategy(const StrategyValues& values) : broods_(BroodLimitsOf(values)) {}
+  explicit MapElitesStrategy(const StrategyValues& values) : batches_(BatchLimitsOf(values)) {}
 
   std::string_view name() const override { return "map_elites"; }
   ArchiveLimits archive_limits() const override { return {1000, 1000}; }
-  std::optional<BroodLimits> broods() const override { return broods_; }
+  std::optional<BatchLimits> batches() const override { return batches_; }
 
   // The best kernels of two niches. The reference is a niche of its own, from which new kernels
   // start.
@@ -59,7 +59,7 @@ class MapElitesStrategy final : public SearchStrategy {
     return elites;
   }
 
-  const BroodLimits broods_;
+  const BatchLimits batches_;
 };
 
 }  // namespace
@@ -67,7 +67,7 @@ class MapElitesStrategy final : public SearchStrategy {
 namespace map_elites {
 
 StrategyKind Kind() {
-  return {"map_elites", "the best kernel of each niche is a parent", BroodParameters({8, 2, 1}, {}),
+  return {"map_elites", "the best kernel of each niche is a parent", BatchParameters({8, 2, 1}, {}),
           [](const StrategyValues& values) -> std::unique_ptr<const SearchStrategy> {
             return std::make_unique<MapElitesStrategy>(values);
           }};

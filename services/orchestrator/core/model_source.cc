@@ -136,7 +136,7 @@ std::optional<SourceAction> ModelSource::Next(const State& state, const Search& 
                               });
   }
   const uint64_t slots = std::max<uint64_t>(1, inputs.capacity.measure_slots);
-  const bool compares = search.strategy->broods().has_value() || HasLearnt(search);
+  const bool compares = search.strategy->batches().has_value() || HasLearnt(search);
   if (search.measuring < slots && compares) {
     const bool ended = asking.kind != Asking::Kind::kYes;
     if (std::optional<RankPruned> ranking = PlanRanking(state, search, inputs, ended)) {

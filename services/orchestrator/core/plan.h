@@ -16,11 +16,11 @@
 
 namespace kernelcast::orchestrator {
 
-// What to do next, as pure functions of the state: the same state and inputs give the same action.
-// The engine performs the actions and turns their results into events. It performs an action in
+// Chooses the next action, as pure functions: the same state and inputs give the same action. The
+// engine performs the actions and turns their results into events. It performs an action in
 // progress once, and after a restart again.
 
-// What workers report, for searches and evaluations that need a worker.
+// The workers' reports, for searches and evaluations that need a worker.
 struct DeviceInputs {
   // The device model for a search or evaluation without one, as Workers::DeviceModelFor finds it.
   // Empty: no worker measures what it wants.
@@ -174,8 +174,8 @@ struct SearchCalls {
 };
 SearchCalls PlanCalls(const State& state, const Search& search, const SearchInputs& inputs);
 
-// What a reference that cannot be compiled ends: these evaluations are rejected, and these searches
-// fail.
+// The work that ends when a reference cannot be compiled: these evaluations are rejected, and these
+// searches fail.
 struct MissingReference {
   std::vector<std::string> request_ids;
   std::vector<std::string> search_ids;

@@ -85,7 +85,7 @@ class BasePolicy : public Policy {
 
   double win_margin() const final { return p_.margin; }
 
-  bool TellsApart(const PolicyInput& input) const final {
+  bool Distinguishes(const PolicyInput& input) const final {
     if (input.forecast->basis == ForecastBasis::kPriorOnly) return false;
     if (input.history == nullptr) return true;
     const double same = input.history->ShareWithSameForecast(*input.forecast, p_.margin);
@@ -104,8 +104,8 @@ class BasePolicy : public Policy {
     }
     decision.win_probability =
         WinProbability(*input.forecast, input.incumbent_speedup * (1 + p_.margin)).value_or(1);
-    const bool told_apart = TellsApart(input);
-    if (!told_apart && !input.declined && IsLimited(input) && !input.selects &&
+    const bool distinguishes = Distinguishes(input);
+    if (!distinguishes && !input.declined && IsLimited(input) && !input.selects &&
         !input.reconsidered) {
       return ByChance(std::move(decision), input);
     }
@@ -120,7 +120,7 @@ class BasePolicy : public Policy {
     if (input.declined && !input.selects) {
       return Finished(std::move(decision), DecisionReason::kDeclined);
     }
-    if (!told_apart && !Waits(input)) {
+    if (!distinguishes && !Waits(input)) {
       return Finished(std::move(decision), DecisionReason::kNoForecast);
     }
     if (PrunesFailures() && input.forecast->failure_probability >= p_.fail_above) {

@@ -54,11 +54,11 @@ class Policy {
   virtual std::string_view name() const = 0;
   virtual std::string_view version() const = 0;
   virtual Decision Decide(const PolicyInput& input) const = 0;
-  // Whether the forecasts tell the candidate apart from the others. They do not if its forecast
+  // Whether the forecasts distinguish the candidate from the others. They do not if its forecast
   // rests on the prior alone, or if more than half of the other candidates have the same forecast;
   // in a search that selects, if all have. Then its forecast does not decide. `input.forecast` must
   // be set.
-  virtual bool TellsApart(const PolicyInput& input) const = 0;
+  virtual bool Distinguishes(const PolicyInput& input) const = 0;
   // Whether a search that selects may select from the candidates known so far. Uses only the
   // counts.
   virtual bool MaySelect(const PolicyInput& input) const;

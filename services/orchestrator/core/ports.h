@@ -145,9 +145,9 @@ struct GenerationQuery {
   std::vector<Attempt> setbacks;
   // Why the latest answers contained no readable kernel.
   std::vector<std::string> unusable_answers;
-  // What a critic proposed as the next step. Empty: nothing.
+  // The next step that a critic proposed. Empty: none.
   std::string advice = {};
-  // What earlier searches learnt, most useful first.
+  // Lessons of earlier searches, most useful first.
   std::vector<Lesson> lessons = {};
   // Id of the request, stable across restarts.
   std::string request_id = {};

@@ -42,11 +42,11 @@ class PuctStrategy final : public SearchStrategy {
   explicit PuctStrategy(const StrategyValues& values)
       : exploration_(values.find("exploration")->second),
         limits_{WholeValue(values, "archive"), WholeValue(values, "kept")},
-        broods_(BroodLimitsOf(values)) {}
+        batches_(BatchLimitsOf(values)) {}
 
   std::string_view name() const override { return "puct"; }
   ArchiveLimits archive_limits() const override { return limits_; }
-  std::optional<BroodLimits> broods() const override { return broods_; }
+  std::optional<BatchLimits> batches() const override { return batches_; }
   Parents ChooseParents(const Archive& archive, uint64_t, uint64_t random) const override {
     const std::vector<const Archive::Node*> order = archive.BestFirst();
     return {ChooseByPuct(archive, exploration_), order[DrawRank(random, order.size())]->id()};
@@ -55,7 +55,7 @@ class PuctStrategy final : public SearchStrategy {
  private:
   const double exploration_;
   const ArchiveLimits limits_;
-  const BroodLimits broods_;
+  const BatchLimits batches_;
 };
 
 }  // namespace
@@ -64,7 +64,7 @@ namespace puct {
 
 StrategyKind Kind() {
   return {"puct", "the search of the paper: parents by PUCT",
-          BroodParameters({16, 4, 2},
+          BatchParameters({16, 4, 2},
                           {{"exploration", 1, 0, 100, "weight of untried parents", /*whole=*/false},
                            {"archive", 1000, 1, 100'000, "number of kernels that are kept"},
                            {"kept", 8, 1, 100'000, "children of a parent that are kept"}}),

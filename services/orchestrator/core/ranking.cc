@@ -47,9 +47,9 @@ std::optional<Candidate> FindPruned(const Search& search, const std::string& can
 
 bool HasLost(const Search& search, const std::string& candidate_id,
              const CandidateHistory& history) {
-  const std::optional<BroodLimits> limits = search.strategy->broods();
+  const std::optional<BatchLimits> limits = search.strategy->batches();
   if (!limits) return !Selects(search) || !search.generator->Has(candidate_id);
-  return !history.turn || search.broods.IsFull(*history.turn, limits->admit);
+  return !history.turn || search.batches.IsFull(*history.turn, limits->admit);
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ std::optional<RankPruned> PlanRanking(const State& state, const Search& search,
   const ReferenceDescribed* const reference =
       state.FindReference(spec.problem_id, spec.target, search.device_model);
   if (reference == nullptr || !IsWorthRanking(search)) return std::nullopt;
-  const bool in_broods = search.strategy->broods().has_value();
+  const bool in_batches = search.strategy->batches().has_value();
   RankPruned ranking;
   ranking.measurements = search.counts.measurements;
   ranking.pruned = search.counts.pruned;
@@ -79,7 +79,7 @@ std::optional<RankPruned> PlanRanking(const State& state, const Search& search,
         history.selected_after == search.counts.measurements) {
       continue;
     }
-    if (in_broods && history.turn && !search.broods.IsComplete(*history.turn, ended)) continue;
+    if (in_batches && history.turn && !search.batches.IsComplete(*history.turn, ended)) continue;
     std::optional<Candidate> candidate = FindPruned(search, candidate_id, history);
     if (!candidate) continue;
     ranking.candidate_ids.push_back(candidate_id);
@@ -103,7 +103,7 @@ std::optional<size_t> ChooseSelection(const Search& search,
   input.audit_draw = 1;
   std::vector<PrunedCandidate> pruned;
   std::vector<size_t> indices;
-  bool told_apart = false;
+  bool distinguishes = false;
   for (size_t i = 0; i < forecasts.size(); ++i) {
     const auto* forecast = std::get_if<Forecast>(&forecasts[i]);
     const auto known = search.history.find(candidate_ids[i]);
@@ -116,9 +116,9 @@ std::optional<size_t> ChooseSelection(const Search& search,
     pruned.push_back(
         {forecast, decision.win_probability, HasLost(search, known->first, known->second)});
     indices.push_back(i);
-    told_apart = told_apart || search.policy->TellsApart(input);
+    distinguishes = distinguishes || search.policy->Distinguishes(input);
   }
-  if (!told_apart) return ChooseByChance(search, pruned, indices);
+  if (!distinguishes) return ChooseByChance(search, pruned, indices);
   const std::optional<size_t> best =
       search.strategy->ChooseMeasurement(pruned, input.incumbent_speedup);
   return best ? std::optional(indices[*best]) : std::nullopt;

@@ -35,7 +35,7 @@ std::optional<size_t> ChooseSelection(const Search& search,
                                       const std::vector<std::string>& candidate_ids,
                                       const std::vector<ForecastResult>& forecasts);
 
-// What a ranking found, given its forecasts, one per candidate. Nothing: rank again, because the
+// The result of a ranking, given its forecasts, one per candidate. Nothing: rank again, because the
 // forecaster has not learnt from the last measurement. `waited_ns` is the time since then.
 std::optional<PrunedRanked> Conclude(const Search& search, const RankPruned& ranking,
                                      const std::vector<ForecastResult>& forecasts,

@@ -59,7 +59,7 @@ class RouteHistory {
   std::string Digest() const;
 
  private:
-  // What is compared of a forecast.
+  // The part of a forecast that is compared.
   struct Known {
     std::string candidate_id;
     std::string evidence_id;

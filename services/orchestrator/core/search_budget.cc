@@ -52,7 +52,7 @@ PolicyInput CountsFor(const Search& search) {
 
 bool Selects(const Search& search) {
   if (search.strategy == nullptr) return false;
-  if (search.strategy->broods().has_value()) return true;
+  if (search.strategy->batches().has_value()) return true;
   return search.generator != nullptr &&
          search.strategy->points() == SearchStrategy::Points::kGenerator;
 }

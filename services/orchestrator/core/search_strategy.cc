@@ -113,7 +113,7 @@ absl::StatusOr<std::unique_ptr<const SearchStrategy>> MakeStrategy(
   return kind->make(*values);
 }
 
-std::vector<StrategyParameter> BroodParameters(const BroodLimits& defaults,
+std::vector<StrategyParameter> BatchParameters(const BatchLimits& defaults,
                                                std::vector<StrategyParameter> others) {
   std::vector<StrategyParameter> parameters = {
       {"children", static_cast<double>(defaults.children), 1, 1000,
@@ -126,7 +126,7 @@ std::vector<StrategyParameter> BroodParameters(const BroodLimits& defaults,
   return parameters;
 }
 
-BroodLimits BroodLimitsOf(const StrategyValues& values) {
+BatchLimits BatchLimitsOf(const StrategyValues& values) {
   return {WholeValue(values, "children"), WholeValue(values, "admit"),
           WholeValue(values, "parents")};
 }

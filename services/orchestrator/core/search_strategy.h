@@ -18,18 +18,19 @@
 
 namespace kernelcast::orchestrator {
 
-// What a candidate is derived from: ids of kernels in the archive, or of the reference.
+// The kernels from which a candidate is derived: ids of kernels in the archive, or of the
+// reference.
 struct Parents {
   std::string first;
   // Points of a template space may be crossed with this one. Empty or the same: a mutation.
   std::string second = {};
 };
 
-// The n candidates derived from one parent in one go, of which the forecasts admit k.
-struct BroodLimits {
+// A batch has `children` candidates of one parent. Forecasts choose `admit` of them to be measured.
+struct BatchLimits {
   uint64_t children = 1;
   uint64_t admit = 1;
-  // A brood is started while fewer than this many others compete for measurements.
+  // A batch is started while fewer than this many others compete for measurements.
   uint64_t parents = 1;
 };
 
@@ -37,13 +38,13 @@ struct BroodLimits {
 struct PrunedCandidate {
   const Forecast* forecast = nullptr;
   double win_probability = 0;
-  // It has lost against the others of its brood, or was pruned without one.
+  // Others of its batch were admitted instead, or it was pruned without a batch.
   bool lost = false;
 };
 
-// Chooses what a search's candidates are derived from, and which of its pruned candidates are
-// measured. Where candidates come from is the business of CandidateSource. Implementations have no
-// state: everything follows from the arguments, and so from the search's events. Thread-safe.
+// Chooses the parents of a search's candidates, and which of its pruned candidates are measured. A
+// CandidateSource makes the candidates. Implementations have no state: results follow from the
+// arguments, and so from the search's events. Thread-safe.
 class SearchStrategy {
  public:
   // How points of a template space are proposed.
@@ -53,28 +54,29 @@ class SearchStrategy {
     kUniform,    // at random
   };
 
-  // A candidate that has lost returns when its win probability is at least this.
+  // A candidate that has lost is considered again when its win probability is at least this.
   static constexpr double kReturnAbove = 0.5;
 
   virtual ~SearchStrategy() = default;
 
   virtual std::string_view name() const = 0;
-  // Parents of the next candidate. `brood` numbers the broods from 0; the first parent of a brood's
-  // first candidate is that of all of them. `random` is a state for draws.h.
-  virtual Parents ChooseParents(const Archive& archive, uint64_t brood, uint64_t random) const = 0;
+  // The parents of the next candidate. `batch` numbers the batches from 0. The first parent that is
+  // chosen for a batch's first candidate holds for the whole batch. `random`: a state for draws.h.
+  virtual Parents ChooseParents(const Archive& archive, uint64_t batch, uint64_t random) const = 0;
   virtual Points points() const { return Points::kDerived; }
   virtual ArchiveLimits archive_limits() const { return {}; }
-  // Not set: each candidate is decided when it is known.
-  virtual std::optional<BroodLimits> broods() const { return std::nullopt; }
+  // Not set: candidates are decided one by one.
+  virtual std::optional<BatchLimits> batches() const { return std::nullopt; }
   // Measures every candidate without a forecast.
   virtual bool measures_everything() const { return false; }
-  // The candidate to measure next. `incumbent_speedup` is the best measured speedup, or 1. By
-  // default the one with the largest expected bin and, where these are about the same, win
-  // probability.
+  // The index of the candidate to measure next. `incumbent_speedup` is the best measured speedup,
+  // or
+  // 1. By default the candidate with the largest expected bin or, among about equal ones, the
+  // largest win probability.
   virtual std::optional<size_t> ChooseMeasurement(std::span<const PrunedCandidate> pruned,
                                                   double incumbent_speedup) const;
-  // What ChooseParents chooses among, in the order in which people read it. By default every kernel
-  // of the archive, best first.
+  // The kernels among which ChooseParents chooses, in the order in which reports show them. By
+  // default every kernel of the archive, best first.
   virtual std::vector<ArchiveEntry> Entries(const Archive& archive) const;
 };
 
@@ -111,11 +113,11 @@ std::span<const StrategyKind> StrategyKinds();
     std::string_view name, const std::map<std::string, double>& parameters);
 
 // The parameters `children`, `admit` and `parents` with these defaults, followed by others.
-std::vector<StrategyParameter> BroodParameters(const BroodLimits& defaults,
+std::vector<StrategyParameter> BatchParameters(const BatchLimits& defaults,
                                                std::vector<StrategyParameter> others);
-BroodLimits BroodLimitsOf(const StrategyValues& values);
+BatchLimits BatchLimitsOf(const StrategyValues& values);
 
-// The whole-numbered value of a parameter.
+// The value of a parameter that is a whole number.
 uint64_t WholeValue(const StrategyValues& values, std::string_view name);
 
 // The smaller of two draws, so that an early rank is drawn more often.

@@ -32,7 +32,7 @@ void CountLookAhead(Search& search, const std::string& candidate_id) {
   search.looked_further += ((search.counts.considered - look_ahead) / kStep + 1) * kStep;
 }
 
-// What the search's candidates are derived from.
+// Prepares the archive and the batches from which the search derives candidates.
 void PrepareDerivation(Search& search, const Problem* problem) {
   const SearchStrategy& strategy = *search.strategy;
   const bool derives_points =
@@ -42,9 +42,9 @@ void PrepareDerivation(Search& search, const Problem* problem) {
   if (problem != nullptr) reference = ReferenceCandidate(*problem, search.spec.target);
   search.archive = std::make_unique<Archive>(
       reference.ok() ? reference->candidate_id : std::string(), strategy.archive_limits());
-  if (const std::optional<BroodLimits> limits = strategy.broods()) {
+  if (const std::optional<BatchLimits> limits = strategy.batches()) {
     // Without forecasts all children are measured.
-    search.broods = Broods(search.spec.measure_everything ? limits->admit : limits->children);
+    search.batches = Batches(search.spec.measure_everything ? limits->admit : limits->children);
   }
   if (search.spec.generator != GeneratorKind::kLlm) return;
   search.generation = std::make_unique<Generation>();
@@ -71,8 +71,8 @@ std::optional<uint64_t> TakeTurn(Search& search, const EvaluationAccepted& event
   }
   if (search.strategy->points() != SearchStrategy::Points::kDerived) return std::nullopt;
   const std::string& parent = event.candidate.parent_candidate_id;
-  if (search.broods.Starts()) search.archive->Expand(parent);
-  return search.broods.Take(parent);
+  if (search.batches.Starts()) search.archive->Expand(parent);
+  return search.batches.Take(parent);
 }
 
 }  // namespace
@@ -233,7 +233,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Evaluati
         history.turn = TakeTurn(search, event);
         evaluation.turn = history.turn;
       } else if (evaluation.reconsidered && history.turn) {
-        search.broods.Reconsider(*history.turn);
+        search.batches.Reconsider(*history.turn);
         evaluation.turn = history.turn;
       }
       if (search.rankings.chosen == event.candidate.candidate_id) search.rankings.chosen.clear();
@@ -339,7 +339,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationDecide
       const bool measured = event.decision.kind == DecisionKind::kMeasure;
       if (measured) ++search.measuring;
       if (evaluation.turn && search.archive != nullptr)
-        search.broods.Decide(*evaluation.turn, measured);
+        search.batches.Decide(*evaluation.turn, measured);
       search.routes.Decide(event.request_id, event.decision,
                            evaluation.forecast ? &*evaluation.forecast : nullptr);
     }
@@ -423,8 +423,8 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns,
     return DoesNotFit("a kernel asked for out of turn", event.search_id);
   }
   ++search.counts.generation.requested;
-  if (search.broods.Starts()) search.archive->Expand(event.parent_candidate_id);
-  const uint64_t turn = search.broods.Take(event.parent_candidate_id);
+  if (search.batches.Starts()) search.archive->Expand(event.parent_candidate_id);
+  const uint64_t turn = search.batches.Take(event.parent_candidate_id);
   search.generation->in_flight.emplace(
       event.number, Generation::Request{event.parent_candidate_id, time_ns, turn});
   search.last_sequence = sequence;
@@ -465,7 +465,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Generati
   if (event.outcome == GenerationOutcome::kWritten) {
     generation.written[event.detail] = request.turn;
   } else {
-    search.broods.Drop(request.turn);
+    search.batches.Drop(request.turn);
   }
   GenerationCounts& counts = search.counts.generation;
   counts.input_tokens += event.usage.input_tokens;
@@ -560,7 +560,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCl
   search.policy.reset();
   search.strategy.reset();
   search.archive.reset();
-  search.broods = Broods();
+  search.batches = Batches();
   search.generator.reset();
   if (search.generation != nullptr) {
     search.counts.generation.given_up += search.generation->in_flight.size();

@@ -19,7 +19,7 @@
 #include "common/domain/candidate_counts.h"
 #include "common/domain/measuring_cost.h"
 #include "services/orchestrator/core/archive.h"
-#include "services/orchestrator/core/broods.h"
+#include "services/orchestrator/core/batches.h"
 #include "services/orchestrator/core/confirmation.h"
 #include "services/orchestrator/core/event.h"
 #include "services/orchestrator/core/event_store.h"
@@ -72,9 +72,9 @@ struct Evaluation {
   // Measurements that were unstable and are repeated: their number, and their time.
   int repeats = 0;
   DeviceTime unstable_time;
-  // What decides the evaluation without a forecast: the request that has measured the same
-  // candidate for the search, the request whose evaluation of it was live, the budget limit that
-  // was reached when this one was accepted, or the compiler's error. At most one is set.
+  // Set if no forecast decides the evaluation: the request that has measured the same candidate for
+  // the search, the request whose evaluation of it was live, the budget limit that was reached when
+  // this one was accepted, or the compiler's error. At most one is set.
   std::string measured_by;
   std::string duplicate_of;
   std::string over_budget;
@@ -93,7 +93,7 @@ struct EvaluationRecord {
   Decision decision;
   std::variant<Measurement, Pruned, Rejection> result;
   bool reused = false;
-  // Of unstable attempts before `result`.
+  // The time of unstable attempts before `result`.
   DeviceTime unstable_time;
   int64_t accepted_ns = 0;
   int64_t settled_ns = 0;
@@ -152,7 +152,7 @@ struct Incumbent {
   std::string request_id;
 };
 
-// What a search knows about a candidate.
+// The state of a search's candidate.
 struct CandidateHistory {
   enum class Standing { kInFlight, kMeasured, kPruned, kRejected };
   Standing standing = Standing::kInFlight;
@@ -165,7 +165,7 @@ struct CandidateHistory {
   // Number of the search's measurements when it last selected this candidate.
   std::optional<uint64_t> selected_after;
   std::string parent_candidate_id;
-  // The turn (Broods) in which the search derived it.
+  // The turn (Batches) in which the search derived it.
   std::optional<uint64_t> turn;
   // While it is pruned and not in the template space: what may be evaluated again.
   std::shared_ptr<const Candidate> source;
@@ -177,7 +177,7 @@ struct Generation {
     std::string parent_candidate_id;
     int64_t requested_ns = 0;
     uint64_t turn = 0;
-    // What the critic said. Absent: it has not answered yet, or is not asked.
+    // The critic's answer. Absent: it has not answered yet, or is not asked.
     std::optional<std::string> advice = std::nullopt;
   };
 
@@ -200,7 +200,7 @@ struct Generation {
   std::string outage;
 };
 
-// What the rankings of a search's pruned candidates have found.
+// The results of ranking a search's pruned candidates.
 struct Rankings {
   // Labels that the last ranking's forecasts included, and the search's labels then.
   uint64_t labels_seen = 0;
@@ -241,7 +241,7 @@ struct Search {
   // Candidates measured at the final level, best first. Set when the search is closed.
   std::vector<Finalist> finalists;
   MeasuringCost cost;
-  // Of the archive, when the search was closed. See Overview.
+  // The archive when the search was closed. See Overview.
   std::optional<ArchiveOverview> final_archive;
 
   // Kept only until the search is closed.
@@ -277,7 +277,7 @@ struct Search {
   std::unique_ptr<const SearchStrategy> strategy;
   // If candidates are derived from others: the kernels that they are derived from, and how many.
   std::unique_ptr<Archive> archive;
-  Broods broods;
+  Batches batches;
 
   static constexpr size_t kMaxLeaders = 32;
 
@@ -289,7 +289,8 @@ struct Search {
   void CountDeviceTime(const std::string& request_id, const DeviceTime& time);
   // Candidates with a final measurement, best first, and what the gate found.
   std::vector<Finalist> RankedFinalists() const;
-  // What candidates are derived from now, or were at the end. Empty: nothing is derived.
+  // The kernels from which candidates are derived now, or were at the end. Empty: nothing is
+  // derived.
   std::optional<ArchiveOverview> Overview() const;
 };
 

@@ -81,7 +81,7 @@ std::string State::Digest() const {
       }
     }
     if (s.archive != nullptr) {
-      absl::StrAppend(&text, s.archive->Digest(), s.broods.Digest());
+      absl::StrAppend(&text, s.archive->Digest(), s.batches.Digest());
     }
     for (const auto& [candidate_id, h] : s.history) {
       absl::StrAppend(&text, "  ", candidate_id, " ", static_cast<int>(h.standing), " ",

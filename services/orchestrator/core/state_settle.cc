@@ -169,7 +169,7 @@ void State::SettleInSearch(Search& search, int64_t time_ns, const Evaluation& ev
   // A candidate that waits for others is no failure.
   const bool waits = evaluation.turn &&
                      evaluation.decision->reason == DecisionReason::kBudgetPace &&
-                     search.strategy != nullptr && search.strategy->broods().has_value();
+                     search.strategy != nullptr && search.strategy->batches().has_value();
   if (search.archive != nullptr && !event.reused && !waits) {
     if (std::optional<Attempt> attempt = AttemptOf(evaluation, event)) {
       const uint64_t turn = entry != search.history.end() ? entry->second.turn.value_or(0) : 0;
@@ -179,12 +179,12 @@ void State::SettleInSearch(Search& search, int64_t time_ns, const Evaluation& ev
       if (ok != nullptr && search.generation != nullptr) {
         attempt->measured = std::make_shared<const MeasuredOk>(*ok);
       }
-      search.archive->Add(*std::move(attempt), search.broods.BroodOf(turn));
+      search.archive->Add(*std::move(attempt), search.batches.BatchOf(turn));
     }
   }
   if (evaluation.turn && search.archive != nullptr &&
       std::holds_alternative<Pruned>(event.result)) {
-    search.broods.Prune(*evaluation.turn);
+    search.batches.Prune(*evaluation.turn);
   }
   if (entry != search.history.end()) {
     entry->second.counted.Settle(evaluation.decision->reason, OutcomeOf(event.result),

@@ -103,7 +103,7 @@ std::optional<SourceAction> TemplateSource::NextOfSpace(
   if (inputs.ranking || AwaitsSelection(state, search)) return std::nullopt;
   if (all_proposed) return search.in_flight == 0 ? finish(kNothingLeft) : std::nullopt;
   // Nothing known is worth measuring.
-  const bool further = search.strategy->broods().has_value()
+  const bool further = search.strategy->batches().has_value()
                            ? IsIdle(state, search, inputs)
                            : search.counts.considered >= LookAhead(search);
   if (further && has_room) return Propose(search);

@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kEntry = "kernelcast_run";
 constexpr std::string_view kKernelMark = "__global__";
 constexpr std::string_view kPythonWords[] = {"", "python", "py", "python3"};
-// Of the formats of tasks.
+// Each task format requires a definition with one of these names.
 constexpr std::string_view kPythonEntries[] = {"ModelNew", "def run(", "custom_kernel"};
 constexpr std::string_view kThinkEnd = "</think>";
 constexpr size_t kMaxBlocks = 64;

@@ -177,7 +177,7 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
     job.done(std::move(reply));
   }
 
-  // What replies of both kinds say about the request.
+  // Fields that replies of both kinds have.
   template <class Reply>
   void Describe(const Job& job, const llm::ChatOutcome& outcome, Reply& reply) const {
     reply.prompt_version = options_.prompt.version();

@@ -42,7 +42,7 @@ constexpr CounterWords kCounters[] = {
     {"dram_written_bytes", "bytes written to DRAM", false},
     {"instructions", "instructions of warps", false},
 };
-// What one request moves, from two counters.
+// The bytes that one request moves, from two counters.
 struct RatioWords {
   const char* dividend;
   const char* divisor;

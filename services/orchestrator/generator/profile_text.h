@@ -8,10 +8,10 @@
 
 namespace kernelcast::orchestrator {
 
-// What bounds a kernel, as Markdown: at each of up to four bench shapes, furthest from the roofline
-// first, the share of the device's roofline that it reaches, the resource that bounds it, stall
-// reasons, counters and the times of its kernels, as far as they were measured. Where a shape has
-// no counters, the virtual GPU's simulation follows.
+// Describes what bounds a kernel, as Markdown: at each of up to four bench shapes, furthest from
+// the roofline first, the share of the device's roofline that it reaches, the resource that bounds
+// it, stall reasons, counters and the times of its kernels, as far as they were measured. Where a
+// shape has no counters, the virtual GPU's simulation follows.
 //
 // By counters, the busiest of memory, multiprocessors and tensor cores bounds the kernel if it is
 // used to at least 60%, otherwise latency does. Without them, the peak of its roofline bounds a

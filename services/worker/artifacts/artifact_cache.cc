@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "kernelcast artifact 2\n";
-// What an entry holds. 1 was an error, among them those of compilers that did not work; such
+// The contents of an entry. 1 was an error, among them those of compilers that did not work; such
 // entries are dropped.
 constexpr uint64_t kSuccess = 0;
 constexpr uint64_t kError = 2;

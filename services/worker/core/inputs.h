@@ -24,7 +24,8 @@ struct CaseSpec {
   // Absent: the declared distributions.
   std::optional<Adversarial> adversarial = std::nullopt;
   bool held_out = false;
-  // Of floating-point inputs, except those that hold whole numbers only; see InputFactor.
+  // Floating-point inputs are multiplied by it, except those that hold whole numbers only; see
+  // InputFactor.
   double factor = 1;
 
   // Returns "declared", "large", "held_out", "held_out large", ...
@@ -53,7 +54,7 @@ void AlterInputs(const std::vector<TensorSpec>& tensors, const std::vector<std::
 // A factor between 0.5 and 1 for one draw of a problem whose inputs are constants and files only,
 // so that its draws differ where that keeps masks, counts and positions. 1 for other problems.
 double InputFactor(const Problem& problem, SecretRandom& random);
-// What the declared inputs of the bench shapes mean for a result.
+// What the declared inputs of the bench shapes imply for a result.
 std::vector<MeasurementNote> InputNotes(const Problem& problem, const ProblemTarget& target);
 
 // Returns the correctness cases of one sitting: every check shape with the declared distribution

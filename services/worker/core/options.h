@@ -9,7 +9,7 @@
 
 namespace kernelcast::worker {
 
-// A process of a candidate or a task that prints more than this is ended. The end of what it prints
+// A process of a candidate or a task is ended when it prints more than this. The end of its output
 // is kept.
 inline constexpr int64_t kMaxCandidateOutputBytes = 16 << 20;
 
@@ -17,7 +17,7 @@ inline constexpr int64_t kMaxCandidateOutputBytes = 16 << 20;
 inline constexpr std::string_view kCpuMeasuringProtocol = "cpu/4";
 inline constexpr std::string_view kCudaMeasuringProtocol = "cuda/7";
 
-// Precision targets of one measurement level, and their limits in time.
+// Precision targets of one measurement level, and their time limits.
 struct PrecisionOptions {
   // Fresh candidate processes, each paired with a reference process.
   int runners = 1;
@@ -54,7 +54,7 @@ struct SpreadOptions {
   double problem_degrees = 0;
   // Weight of the problem's estimate for one of its kernels.
   double kernel_degrees = 0;
-  // Lower bound for the noise of one group: few groups may agree by chance.
+  // Lower bound for the noise of one group, because few groups may agree by chance.
   double least_group_noise = 0;
 
   // Measured values for processors and for GPUs.
@@ -101,18 +101,17 @@ struct MeasureOptions {
   // Number of output elements overwritten with wrong values before every timed call and checked
   // after it.
   int sentinels = 16;
-  // Calls on new values are compared with repeated calls. It is an exploit when they are slower by
-  // this factor more than the reference's. `altered_slowdown` is for inputs with a few values
-  // replaced, where that is possible; `new_slowdown` for entirely new inputs, on which
-  // data-dependent branches are new too.
-  // A smaller slowdown is charged to the candidate's time.
+  // Calls on new values are compared with repeated calls. A candidate is an exploit if new values
+  // slow it down by this factor more than the reference. A smaller slowdown is added to its time.
+  // `altered_slowdown` is for inputs with a few values replaced, `new_slowdown` for entirely new
+  // inputs, on which data-dependent branches are new too.
   double altered_slowdown = 1.5;
   double new_slowdown = 8;
-  // Calls on memory that was just written elsewhere, with known values, may take longer by the time
-  // needed to read all of it at this speed.
+  // Calls on memory that another process has just written may take longer, even with known values:
+  // by the time of reading all of it at this speed.
   double cold_bytes_per_second = 1.2e10;
 
-  // By default one for each kind of size that CorrectnessCases knows.
+  // One for each kind of size that CorrectnessCases knows.
   int held_out_shapes = 6;
   int min_seeds = 5;
 
@@ -122,15 +121,15 @@ struct MeasureOptions {
   int64_t min_call_limit_ns = 1'000'000'000;
   int64_t max_call_limit_ns = 20'000'000'000;
   int64_t load_limit_ns = 5'000'000'000;
-  // The candidate's calls of one judgement together, for each runner; the time that the reference
-  // would need comes on top. See JudgementBudget.
+  // The limit for all of the candidate's calls of one judgement, for each runner, in addition to
+  // the time that the reference would need. See JudgementBudget.
   int64_t max_judgement_ns = 30'000'000'000;
   // For a Python candidate on a GPU, which may compile CUDA sources and kernels while it loads.
   int64_t python_load_limit_ns = 60'000'000'000;
   // Limit for one call of a problem's oracle or reference during preparation. Beyond it the problem
   // is at fault.
   int64_t problem_call_limit_ns = 60'000'000'000;
-  // The same for the whole preparation of a problem.
+  // Limit for the whole preparation of a problem.
   int64_t max_preparation_ns = 480'000'000'000;
 
   // New inputs and seeds are drawn after this many candidates.
@@ -138,8 +137,8 @@ struct MeasureOptions {
 
   // Peaks for rooflines. Empty where they are not known.
   std::vector<DevicePeak> peaks = {};
-  // A time below bytes / (largest memory peak * this factor) is taken for an exploit. The factor
-  // leaves room for caches, which may hold what a call reads and writes.
+  // A time below bytes / (largest memory peak * this factor) is an exploit. The factor leaves room
+  // for caches, which may hold the data of a call.
   double implausible_bandwidth_factor = 8;
   // Used instead of the largest memory peak while none is known.
   double fallback_bytes_per_second = 1.875e11;

@@ -49,7 +49,7 @@ class ProblemFaults {
 [[nodiscard]] absl::Status ReferenceFailed(const std::string& how);
 [[nodiscard]] bool IsReferenceFailure(const absl::Status& status);
 
-// What a repeated ReferenceFailed means. `beside_itself` is the result of judging the reference as
+// Interprets a repeated ReferenceFailed. `beside_itself` is the result of judging the reference as
 // a candidate.
 struct RepeatedFailure {
   absl::Status answer;              // FAILED_PRECONDITION

@@ -16,7 +16,8 @@ const DevicePeak* FindPeak(std::span<const DevicePeak> peaks, std::string_view n
   return found == peaks.end() ? nullptr : &*found;
 }
 
-// Of work that a problem declares, which may be any: at most what a measurement may hold.
+// Returns the time for this amount of work, at most what a measurement may hold: a problem may
+// declare any amount.
 double TimeNs(double amount, double per_second) {
   return std::min(kMaxTimeNs, 1e9 * (amount / per_second));
 }

@@ -46,7 +46,7 @@ struct TargetInfo {
   std::vector<DevicePeak> peaks = {};
   // Kinds of candidates that it compiles or measures.
   std::vector<CandidateKind> candidate_kinds = {};
-  // What it could do if more were installed, for people.
+  // Abilities that it lacks because tools are missing, for people.
   std::vector<std::string> missing_tools = {};
 };
 
@@ -74,14 +74,14 @@ struct Profile {
   int64_t device_time_ns = 0;
 };
 
-// What to compile, and for which device.
+// The source to compile, and the device.
 struct CompileRequest {
   const Problem& problem;
   const Candidate* candidate = nullptr;  // null: the problem's own reference
   std::string device_model = {};         // "": that of the first device
 };
 
-// What to measure or profile, and where.
+// The candidate to measure or profile, and the device.
 struct MeasureRequest {
   const Problem& problem;
   const Candidate& candidate;
@@ -96,8 +96,8 @@ struct DeviceWish {
   std::string architecture = {};
 };
 
-// What candidates run on. Calls block, so the worker runs them on its own threads. They return soon
-// after the token is stopped, with its status. Thread-safe.
+// A kind of device on which candidates run. Calls block, so the worker runs them on its own
+// threads. They return soon after the token is stopped, with its status. Thread-safe.
 class Target {
  public:
   virtual ~Target() = default;

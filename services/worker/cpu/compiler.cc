@@ -128,7 +128,7 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const WorkFolder& folder,
   KC_ASSIGN_OR_RETURN(
       const CompilerStep compiled,
       Run(toolchain_.compiler, arguments, folder.path(), Evidence::kDiagnostic, cancel));
-  // What it was stopped at writing says nothing.
+  // The output of a stopped compiler is incomplete and says nothing.
   if (compiled.limit) return Refused(CompileStage::kLimit, compiled.LastLine());
   const auto dependencies = folder.Read(kDependencyName);
   if (auto problem = CheckDependencies(dependencies.value_or(""), kSourceName, allowed)) {

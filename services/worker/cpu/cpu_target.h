@@ -72,7 +72,7 @@ class CpuTarget final : public Target {
   absl::StatusOr<LoadableObject> CompileTrusted(const std::string& source,
                                                 const std::vector<std::string>& flags,
                                                 const std::string& what, const CancelToken& cancel);
-  // What measuring a candidate needs besides its problem's preparation.
+  // The input for measuring a candidate besides its problem's preparation.
   struct Programs {
     LoadableObject candidate;
     LoadableObject oracle;

@@ -14,37 +14,40 @@
 namespace kernelcast::worker {
 namespace {
 
-// Rounds go on while the candidate looks slower on new values, or after pauses. What is charged
-// takes this many, and what convicts all.
+// Rounds continue while the candidate looks slower on new values, or after pauses. Charging it
+// takes kChargedRounds, and refusing it takes kMostRounds.
 constexpr int kChargedRounds = 8;
 constexpr int kMostRounds = 16;
-// Slowness after pauses convicts after kMostPauseRounds, which take more than 1 s: most spells of
-// a machine are shorter. It is charged after kFewestControls rounds that looked for a spell.
+// A candidate that is slow after pauses is refused after kMostPauseRounds, which take more than 1
+// s: most slow phases of a machine are shorter. It is charged after kFewestControls rounds that
+// looked for a slow phase.
 constexpr int kMostPauseRounds = 40;
 constexpr int kFewestControls = 3;
 // Time of repeated calls before and while they are timed again.
 constexpr int64_t kRepeatNs = 4'000'000;
-// The later rounds pause for longer, because the machine may be in a bad spell.
+// The later rounds pause for longer, because the machine may be in a slow phase.
 constexpr int kQuickRounds = 6;
 constexpr int64_t kQuickPauseNs = 1'000'000;
 constexpr int64_t kLongPauseNs = 12'000'000;
-// A candidate whose process runs while it should sleep does so in each round.
-constexpr int kMostRestlessRounds = 3;
+// A candidate whose process does not sleep between its calls is refused after this many rounds. It
+// runs on in each of them.
+constexpr int kMostAwakeRounds = 3;
 constexpr int kTouches = 2;
-// A burst takes about this long where there are enough slots. All that it writes is verified, so
-// that more of it would cost more than it tells.
+// A burst takes about this long where there are enough slots. All its outputs are verified, so
+// longer bursts would cost more than they show.
 constexpr double kCheckBurstNs = 1'500'000;
 constexpr size_t kFewestSlots = 3;
-// A candidate that is slower than the reference by this is not worth all rounds if it is also so
-// slow that they do not fit its budget.
+// A candidate that is slower than the reference by this factor does not get all rounds if they do
+// not fit its budget.
 constexpr double kSlowFactor = 2;
 // Time that a pause may add to a call, in addition to the share of new_values.h.
 constexpr double kPauseSlackNs = 2'000;
-// Calls after a pause that take longer by this, and by what cold memory explains, are no accident.
+// Calls after a pause that take longer by this factor and by this time, beyond what cold memory
+// explains, count as slow.
 constexpr double kPauseFactor = 2;
 constexpr double kPauseLimitNs = 20'000;
-// Of the elements of an output: a right candidate may differ from the reference where both are
-// within the tolerance of the oracle, or where a tie is broken otherwise.
+// The share of an output's elements that may differ from the reference. A right candidate differs
+// where both are within the oracle's tolerance, or where it breaks a tie differently.
 constexpr double kUnsureShare = 0.01;
 
 Tolerance Doubled(Tolerance tolerance) {
@@ -54,7 +57,8 @@ Tolerance Doubled(Tolerance tolerance) {
   return tolerance;
 }
 
-// What another correct kernel writes for the inputs that the reference has just been called on.
+// The expected outputs for inputs on which only the reference was called, with room for those of
+// another correct kernel.
 PreparedProblem::Set AsReference(const PreparedProblem& prepared, uint32_t index,
                                  const PreparedProblem::Set& alike) {
   PreparedProblem::Set set;
@@ -188,7 +192,7 @@ bool NewValuesCheck::Round(const PreparedProblem::BenchShape& shape, const Plan&
   for (const size_t slot : slots) prepared_.Put(shape, slot, shape.current()[slot].inputs);
   if (!rested) {
     bursts = {};
-    return ++restless_rounds_ < kMostRestlessRounds || calls_.SettleRestless();
+    return ++awake_rounds_ < kMostAwakeRounds || calls_.JudgeAwake();
   }
   return true;
 }
@@ -293,10 +297,11 @@ bool NewValuesCheck::RepeatCalls(const PreparedProblem::BenchShape& shape, doubl
   return CallSlots(shape, slots, Side::kCandidate, runner::kRun);
 }
 
-// A kernel could be slow after every pause, and quick in the timed calls because it remembers. What
-// the median round shows is charged. Convicting takes all rounds: a host that takes cores away
-// after pauses slows down most of them. The timed calls lie further back than the rounds, so that
-// the machine may have become slower: calls without pauses are then slow too.
+// A kernel could be slow after every pause, and fast in the timed calls because it remembers. The
+// slowdown of the median round is charged. The candidate is refused only if all rounds are slow,
+// because a host that takes cores away after pauses slows down most of them. The timed calls were
+// made before the rounds, so the machine may have become slower since. Then calls without pauses
+// are slow too.
 bool NewValuesCheck::AfterPauses(const PreparedProblem::BenchShape& shape,
                                  const TimingSession& session) {
   const double timed_ns = session.call_ns(Side::kCandidate);
@@ -379,7 +384,7 @@ bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingS
   }
   if (known_.empty() ||
       std::ranges::any_of(kinds, [](const Kind& kind) { return kind.rounds.empty(); })) {
-    return calls_.SettleRestless();
+    return calls_.JudgeAwake();
   }
   std::vector<Slowdown> found;
   for (const Kind& kind : kinds) {

@@ -50,7 +50,7 @@ class NewValuesCheck {
   using Set = PreparedProblem::Set;
   using NewValues = PreparedProblem::NewValues;
 
-  // What one kind of new values has shown.
+  // One kind of new values, and the rounds on them so far.
   struct Kind {
     NewValues values;
     double allowed_slowdown;
@@ -71,7 +71,7 @@ class NewValuesCheck {
   struct Plan {
     std::vector<size_t> slots;
     std::vector<const std::vector<std::string>*> inputs;  // of each of `slots`
-    // What the inputs call for, by slot of the shape; null where only the reference can tell.
+    // The expected outputs, by slot of the shape; null where only the reference can compute them.
     const std::vector<Set>* sets = nullptr;
   };
   // Draws inputs of this kind for the slots.
@@ -112,8 +112,8 @@ class NewValuesCheck {
   Rounds known_;
   bool brief_ = false;  // see TooSlowForAllRounds
   RoundOverhead overhead_;
-  int rounds_ = 0;           // of each kind, those that do not count included
-  int restless_rounds_ = 0;  // of all kinds
+  int rounds_ = 0;        // of each kind, those that do not count included
+  int awake_rounds_ = 0;  // of all kinds
 };
 
 }  // namespace kernelcast::worker

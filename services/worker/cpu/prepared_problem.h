@@ -28,8 +28,8 @@
 
 namespace kernelcast::worker {
 
-// What all candidates of a problem share: secret inputs, expected outputs, and a warm process with
-// the reference. Kept for a number of candidates, then drawn anew.
+// The parts that all candidates of a problem share: secret inputs, expected outputs, and a warm
+// process with the reference. Kept for a number of candidates, then drawn anew.
 //
 // One memory file holds all inputs, read-only for runners. Files of tensors use huge pages where
 // the system grants them, so that the same offsets collide in the caches of every process. Each
@@ -135,7 +135,7 @@ class PreparedProblem {
   // Correctness cases share the memory of their outputs, so guards are set before each.
   void ResetGuards(uint32_t case_index);
 
-  // Of a Python task; null for other problems.
+  // The programs of a Python task; null for other problems.
   const PythonTaskPrograms* task() const { return task_.get(); }
   PythonProgram TaskReference() const { return task_->Reference(task_calls_); }
   PythonProgram TaskProgram(const Candidate& candidate) const {

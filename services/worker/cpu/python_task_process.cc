@@ -19,7 +19,7 @@ constexpr int64_t kCallLimitNs = 60'000'000'000;
 constexpr int64_t kDrawLimitNs = 8 * kCallLimitNs;
 constexpr int64_t kTensorAlignment = 64;
 constexpr std::string_view kInputsStage = "inputs";
-// Of a checker, for its reason.
+// The maximum length of the reason that a checker gives.
 constexpr int64_t kMessageBytes = 1024;
 
 int64_t AlignTensor(int64_t value) {

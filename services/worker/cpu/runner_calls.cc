@@ -11,24 +11,25 @@
 namespace kernelcast::worker {
 namespace {
 
-// Of what a task's checker says.
+// The maximum length of the reason that a task's checker gives.
 constexpr size_t kMaxReasonBytes = 300;
 
 using End = RunnerProcess::End;
 
 // Empty calls in a row.
 constexpr int kEmptyCalls = 9;
-// Where among the bursts the overhead lies: a time from which too much is taken away is worse than
-// one that is a little too long.
+// The overhead is this quantile of the bursts. A low one, because subtracting too much from a time
+// is worse than subtracting too little.
 constexpr double kOverheadQuantile = 0.25;
 constexpr int64_t kNopLimitNs = 5'000'000'000;
 constexpr int64_t kSharedCoreWaitNs = 100'000;
-// Processor time that a runner may use while it has nothing to do. A tick is 10 ms at most.
+// The processor time that a runner may use while it has nothing to do.
 constexpr int64_t kIdleRunNs = 100'000;
 constexpr int64_t kSleepLimitNs = 2'000'000'000;
-// Idle times in which its processor time may grow, by number and as a share: whichever is more.
-constexpr int kRestlessTimes = 2;
-constexpr double kRestlessShare = 0.1;
+// In how many of the times between calls the process may be awake: this number, or this share of
+// all, whichever is more.
+constexpr int kAwakeTimes = 2;
+constexpr double kAwakeShare = 0.1;
 // Elements that may differ from a reference whose own error is not known.
 constexpr uint64_t kFewestWrong = 8;
 
@@ -188,7 +189,7 @@ bool RunnerCalls::RunBurst(const BenchShape& shape, Side side, std::span<const s
 bool RunnerCalls::RunMeteredBurst(const BenchShape& shape, Side side, std::span<const size_t> slots,
                                   Burst& burst) {
   burst = Burst();
-  double quickest_ns = 0;  // of the calls that nobody held up
+  double quickest_ns = 0;  // of the calls that did not wait
   std::vector<double> least_ns;
   for (const size_t& slot : slots) {
     Burst call;
@@ -222,7 +223,7 @@ bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t>
       const Sentinels::Check look = sentinels.Look(
           set.expected[output],
           prepared_.Output(PreparedProblem::Owner::kCandidate, shape.slots[slots[i]], output));
-      // An integer that was planted may be a right result where several are.
+      // A planted integer may be a right result where several results are right.
       const bool may_be_right = prepared_.has_checker() && !set.expected[output].is_float();
       if (look.untouched > 0 && !may_be_right) {
         return Settle(MakeExploit(
@@ -410,12 +411,11 @@ bool RunnerCalls::WasIdle() {
   if (Rested()) {
     return true;
   }
-  ++restless_times_;
-  return restless_times_ <= kRestlessTimes || restless_times_ <= kRestlessShare * idle_times_ ||
-         SettleRestless();
+  ++awake_times_;
+  return awake_times_ <= kAwakeTimes || awake_times_ <= kAwakeShare * idle_times_ || JudgeAwake();
 }
 
-bool RunnerCalls::SettleRestless() {
+bool RunnerCalls::JudgeAwake() {
   return Settle(MakeExploit(Exploit::Kind::kBackgroundWork,
                             absl::StrCat("its process used ", ran_unasked_ns_ / 1000,
                                          " us of processor time between calls")));

@@ -27,18 +27,18 @@
 
 namespace kernelcast::worker {
 
-// The calls that a judgement makes of the candidate's process and the reference's, and what it sees
-// at once from each: how the process ended, a status, planted values, work while it should rest.
-// Not thread-safe.
+// Makes a judgement's calls of the candidate's process and of the reference's. Checks after each
+// call how the process ended, its status, the planted values, and whether it works while it should
+// sleep. Not thread-safe.
 //
-// Methods that return bool return true to go on; false when `outcome()` or `status()` says how it
-// ended.
+// Methods that return bool return true to continue, and false when the judgement has ended with
+// `outcome()` or `status()`.
 class RunnerCalls {
  public:
   using BenchShape = PreparedProblem::BenchShape;
   using Set = PreparedProblem::Set;
 
-  // `budget`: of the candidate's calls. It must outlive this.
+  // `budget` limits the candidate's calls. It must outlive this.
   RunnerCalls(PreparedProblem& prepared, JudgementBudget& budget, const CancelToken& cancel)
       : prepared_(prepared), budget_(budget), cancel_(cancel), options_(prepared.options()) {}
 
@@ -47,29 +47,28 @@ class RunnerCalls {
 
   bool Call(Side side, runner::Command command, uint32_t index, bool linger, int64_t limit_ns,
             const std::string& stage, RunnerProcess::Result& result);
-  // An empty call, after which the process waits awake.
+  // Makes an empty call, after which the process waits without sleeping.
   bool Wake(Side side);
 
-  // Empty calls in a row, without pauses, like timed calls. Their time changes while a shape is
-  // timed, above all where the machine's cores are shared. Measured in each block, it belongs to
-  // the same period as the calls.
+  // Times empty calls in a row, without pauses, like timed calls. Their time changes while a shape
+  // is timed, above all on shared cores, so each block measures it again.
   bool TimeEmptyCalls(Side side, bool linger, const std::string& stage);
   void ForgetEmptyCalls(Side side) { empty_ns_[Index(side)].clear(); }
-  // What a call of it takes without the kernel. The candidate's process could be slow on purpose
-  // when it has nothing to run, so that it is never more than the reference's.
+  // The time of a call without the kernel. The candidate's is at most the reference's, because its
+  // process could be slow on purpose when it has nothing to run.
   double Overhead(Side side) const;
 
-  // Calls without a pause between them: each counts from the end of the one before, so that what a
-  // kernel still does after its end lengthens the next. Verified by what was planted.
+  // Calls without a pause between them. Each counts from the end of the one before, so work that a
+  // kernel does after its end lengthens the next call. Planted values verify them.
   struct Burst {
     std::vector<double> calls_ns;
-    // How long the process or this thread, whichever waited longer, had to wait for a core.
+    // How long the process or this thread waited for a core, whichever is longer.
     int64_t waited_ns = 0;
     int64_t waited_sum_ns = 0;  // of both
     int64_t its_wait_ns = 0;    // of the process
     bool disturbed() const { return waited_ns > 0; }
-    // The mean call without the waiting, where that was asked of each: both of the process and of
-    // this thread, as if they had waited one after the other; or at the same time.
+    // The mean call without the waiting of the process and of this thread, if bursts are metered:
+    // `least_ns` if they waited one after the other, `most_ns` if at the same time.
     double least_ns = 0;
     double most_ns = 0;
   };
@@ -78,21 +77,22 @@ class RunnerCalls {
              std::span<const Set> sets);
   bool RunBurst(const BenchShape& shape, Side side, std::span<const size_t> slots, bool linger,
                 Burst& burst);
-  // Asks between the calls who had to wait, which takes a few microseconds.
+  // Reads the waiting times between the calls, which takes a few microseconds.
   bool RunMeteredBurst(const BenchShape& shape, Side side, std::span<const size_t> slots,
                        Burst& burst);
-  // Of the candidate. `certain`: `sets` are the oracle's, and a planted value that became another
-  // wrong one also counts. `stale`: the former contents of all slots, or empty.
+  // Checks that the candidate has overwritten the planted values. `certain`: `sets` are the
+  // oracle's, so that a planted value which became another wrong value also counts. `stale`: the
+  // former contents of all slots, or empty.
   bool LookAtPlanted(const BenchShape& shape, std::span<const size_t> slots,
                      std::span<const Set> sets, std::span<const Set> stale, bool certain);
 
-  // Compares all of a slot's outputs with what its inputs call for. `stale`: the slot's former
-  // contents; outputs that fit those were remembered. `wrong_share`: of the elements may differ.
+  // Compares all of a slot's outputs with the expected ones. `stale`: the slot's former contents;
+  // outputs that fit those were remembered. `wrong_share`: the share of elements that may differ.
   bool VerifySlot(const BenchShape& shape, size_t slot, const Set& set, const Set* stale,
                   double wrong_share = 0);
 
-  // Why an output that agrees with the expected values is wrong all the same: variation.h. Nothing
-  // if it is right.
+  // Why an output that agrees with the expected values is wrong nevertheless (variation.h), or
+  // nothing if it is right.
   std::optional<std::string> TrivialAnswer(const VariationCheck::Draw& draw,
                                            const TensorVerdict& verdict,
                                            const ExpectedTensor& expected);
@@ -109,7 +109,7 @@ class RunnerCalls {
 
   // Marks the start of a time in which the candidate's process must sleep.
   bool MarkIdle();
-  // Marks again, once the process surely sleeps. Also where the round of a side begins.
+  // Marks again, once the process surely sleeps. Also marks the start of its round.
   void MarkAtRest() { ran_when_idle_ns_ = MarkRound(Side::kCandidate); }
   int64_t MarkRound(Side side) { return ran_before_round_ns_[Index(side)] = Process(side).RanNs(); }
   // Waits until the side's process sleeps after its burst. The reference's processor time outside
@@ -123,18 +123,19 @@ class RunnerCalls {
   // without a mark. A few false are no proof of work: where the host takes the core away while the
   // process goes to sleep, the processor clock counts that time, and earlier work, late.
   bool Rested();
-  // Convicts when the candidate has not rested three times and in more than a tenth of the times: a
+  // Refuses the candidate when it was awake three times and in more than a tenth of the times. A
   // candidate that works while the reference runs does so each time.
   bool WasIdle();
   // Ends with the finding that the candidate works between its calls.
-  bool SettleRestless();
+  bool JudgeAwake();
 
-  // The case that runs or ran last; empty while none does.
+  // Sets the case that runs; empty while none does.
   void NameCase(AxisValues shape, std::string distribution) {
     running_shape_ = std::move(shape);
     running_distribution_ = std::move(distribution);
   }
-  // Names the case that ran, where the outcome has a place for it and does not name one.
+  // Ends the judgement with this outcome. Adds the case that runs if the outcome has a field for it
+  // and names none.
   bool Settle(MeasureOutcome outcome);
   bool Fail(absl::Status status);
   const JudgementBudget& budget() const { return budget_; }
@@ -150,20 +151,20 @@ class RunnerCalls {
   RunnerProcess& Process(Side side) {
     return side == Side::kCandidate ? *candidate_ : prepared_.reference();
   }
-  // How long the side's process and this thread have waited for a core since the last question.
-  // Where the two share one they wait for each other at the ends of each call.
+  // How long the side's process and this thread have waited for a core since the last call of
+  // WaitedNow. Where the two share a core they wait for each other at the ends of each call.
   struct Waited {
     int64_t most_ns = 0;  // of the two
     int64_t sum_ns = 0;
     int64_t its_ns = 0;  // of the process
   };
   Waited WaitedNow(Side side);
-  // Whether outputs that differ from the reference's in some elements may be right.
+  // Whether an output that differs from the reference's in some elements may be right.
   bool MayDiffer(const ExpectedTensor& expected) const {
     return prepared_.has_checker() || expected.tolerance().matched_ratio < 1 ||
            expected.tolerance().own_error.has_value();
   }
-  // Whether an output is right for what the inputs were before.
+  // Whether an output is right for the former inputs.
   bool FitsFormer(const VariationCheck::Draw& draw, const ExpectedTensor& former,
                   std::span<const std::byte> output);
   bool EntrySucceeded(const RunnerProcess::Result& result);
@@ -184,7 +185,7 @@ class RunnerCalls {
   int64_t ran_before_round_ns_[2] = {0, 0};
   int64_t ran_unasked_ns_ = 0;  // when it last did not rest
   int idle_times_ = 0;          // that were marked
-  int restless_times_ = 0;      // of those that WasIdle asked for
+  int awake_times_ = 0;         // of those, by WasIdle
   int64_t waited_ns_[2] = {0, 0};
   int64_t own_waited_ns_ = 0;
   std::string decided_by_;

@@ -70,9 +70,8 @@ class RunnerProcess {
   Result Call(runner::Command command, uint32_t case_index, bool linger, int64_t limit_ns,
               const CancelToken& cancel);
 
-  // What became of a process that died or was late, in the words of a measurement. `stage` names
-  // what it was doing. UNAVAILABLE: it died before any of the candidate's code ran, for reasons of
-  // this machine.
+  // The outcome of a process that died or was late. `stage` names what it was doing. UNAVAILABLE:
+  // it died before any of the candidate's code ran, for reasons of this machine.
   [[nodiscard]] absl::StatusOr<MeasureOutcome> Failure(End end, const std::string& stage,
                                                        int64_t limit_ns);
 

@@ -32,33 +32,33 @@ enum class Kind {
 
 enum class CallKind { kMath, kMemory, kAllocation, kOther };
 
-// An instruction, by what it does. Views point into the text.
+// What one instruction does. Views point into the text.
 struct Instruction {
   Kind kind = Kind::kOther;
   CallKind call = CallKind::kOther;
   bool packed = false;
   bool float64 = false;
-  bool masked = false;
+  bool masked = false;  // writes under an AVX-512 mask
   bool aligned_move = false;
   bool unaligned_move = false;
   bool nontemporal = false;
   bool stack_access = false;
-  bool accumulates = false;
-  int accumulator = -1;
-  int vector_bytes = 0;  // of the registers used
+  bool accumulates = false;  // its destination is also an operand
+  int accumulator = -1;      // the number of that vector register; -1: none
+  int vector_bytes = 0;      // of the registers used
   int load_bytes = 0;
   int store_bytes = 0;
   int64_t frame_bytes = 0;
   std::string_view jump_target;
   bool returns = false;
-  int depth = 0;
-  bool inner = false;
+  int depth = 0;       // the number of loops around it
+  bool inner = false;  // in an innermost loop
 
   int lanes() const { return packed && vector_bytes > 0 ? vector_bytes / (float64 ? 8 : 4) : 1; }
   double flops() const;
 };
 
-// Whether it computes with floating-point numbers.
+// Whether instructions of this kind compute with floating-point numbers.
 bool IsFloatArithmetic(Kind kind);
 
 // Parses one instruction. An unknown mnemonic is of kind kOther.

@@ -55,7 +55,7 @@ bool Ran(int status_fd) {
   return read(status_fd, states, sizeof(states)) == 1 && states[0] == sandbox_status::kRunning;
 }
 
-// What a driver's line begins with that says that a program it has started was killed.
+// The start of a driver's line which says that a program that it started was killed.
 std::string DriverFatalError(const std::string& driver) {
   return absl::StrCat(std::filesystem::path(driver).filename().string(), ": fatal error: ");
 }

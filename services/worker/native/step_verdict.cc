@@ -51,7 +51,7 @@ bool HasAtLine(std::string_view log, std::string_view severity) {
   return false;
 }
 
-// What the file system of the folder lacks, or "".
+// Describes what the folder's file system lacks: bytes or files. Empty: nothing.
 std::string FullDisk(const std::string& directory) {
   struct statvfs info {};
   if (statvfs(directory.c_str(), &info) != 0) return absl::StrCat("there is no ", directory);

@@ -13,7 +13,7 @@ namespace kernelcast::worker {
 // Tells a source that a compiler refuses from a compiler that does not work, such as on a full disk
 // or without memory.
 
-// What shows that a program refused its input.
+// How a program shows that it refuses its input.
 enum class Evidence {
   // A diagnostic that names a line. For drivers: they also report programs that were killed, and
   // their exit code is the same.

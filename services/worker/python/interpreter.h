@@ -16,7 +16,7 @@ struct PythonInterpreter {
   std::string package_version;
   std::string cuda_version;  // that PyTorch was made for; empty: none
   std::string tools;         // folder of the programs of its environment; empty: not known
-  // What to import from besides the standard library: packages, modules and their metadata, or
+  // Where modules come from besides the standard library: packages, modules and their metadata, or
   // folders of packages, as the probe says.
   std::vector<std::string> packages;
   // Files and folders: the standard library, the packages, and shared libraries.

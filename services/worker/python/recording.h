@@ -24,7 +24,7 @@ struct RecordedTensor {
 
 // Operations of PyTorch that are alike.
 struct RecordedOperation {
-  // What computes them.
+  // The units that compute them.
   enum class Unit { kFloat32, kFloat64, kHalf, kTf32, kFloat8, kMatrixFloat64 };
   std::string name;
   Unit unit = Unit::kFloat32;
@@ -33,7 +33,7 @@ struct RecordedOperation {
   int64_t count = 0;
 };
 
-// What one call of a Python candidate does on the device.
+// The work of one call of a Python candidate on the device.
 struct Recording {
   // Why it is not known what it does; the rest is then empty. One line of UTF-8.
   std::string not_recorded;
@@ -43,8 +43,8 @@ struct Recording {
   // Arguments are names of tensors (RecordedTensorName) and values with their types.
   std::vector<Launch> launches;
   std::vector<RecordedOperation> operations;
-  // Of the task's reference: bytes that it reads of its inputs and weights, and of its outputs,
-  // each counted once. What is gathered by an index does not count. 0: not known.
+  // The bytes that the task's reference reads of its inputs and weights, and the bytes of its
+  // outputs, each counted once. Bytes gathered by an index do not count. 0: not known.
   double needed_bytes = 0;
 };
 

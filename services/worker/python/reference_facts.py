@@ -221,7 +221,7 @@ def only_moves(output, inputs, generator):
             values = flat[start : start + CHUNK_VALUES].float()
             at = torch.searchsorted(sample, values).clamp_(max=SAMPLED_VALUES - 1)
             found[at[sample[at] == values]] = True
-        # Of equal values searchsorted finds the first.
+        # searchsorted finds the first of equal values.
         if bool(found[torch.searchsorted(sample, sample)].double().mean() > 0.9):
             return True
     return False
@@ -311,7 +311,7 @@ def bytes_to_move(reference, outputs_of, make_inputs, noise):
             # An operation without a gradient, or too little memory.
             break
     for i, mask in zip(floats, read):
-        # What is always zero need not be read.
+        # Elements that are always zero need not be read.
         share = (mask & (given[i] != 0)).double().mean().item()
         if share >= LEAST_READ:
             half = 0.5 if is_symmetric(given[i]) else 1

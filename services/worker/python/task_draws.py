@@ -15,12 +15,12 @@ import random
 import sys
 import time
 
-# What a draw says about its case. The same numbers are in task_programs.h.
+# Bits of a draw about its case. The same numbers are in task_programs.h.
 NEVER_CHANGES, FEW_VALUES, ONLY_SCALED = 1, 2, 4
 LOW_FACTORS, HIGH_FACTORS = (0.5, 0.55), (0.9, 0.95)
 # Draws that are compared: two, and more where they are quick.
 MOST_COMPARED, MOST_COUNTED, COMPARING_SECONDS = 12, 256, 0.1
-# Of the worker (kTaskSeeds), PyTorch and NumPy.
+# The number of seeds of the worker (kTaskSeeds), PyTorch and NumPy.
 SEEDS = 2**32
 
 
@@ -261,7 +261,7 @@ class Draws:
 
     def survey(self, seed, case):
         clock, found, reseeded = Clock(), self.compare(seed, case, False), False
-        # What is made once, by chance at its import, differs in newly imported modules only.
+        # Random values that a module makes at its import only differ in newly imported modules.
         later = self.fingerprints((seed + len(found)) % SEEDS, case, False)
         varies = [new and now != last for new, now, last in zip(varying(found), later, found[-1])]
         if not all(varies):

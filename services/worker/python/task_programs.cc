@@ -103,7 +103,7 @@ absl::StatusOr<TensorSpec> SpecOf(const Described& described) {
   return spec;
 }
 
-// What the description says about rounding, by output.
+// The description's rules for rounding, by output.
 std::vector<std::optional<double>> ReadNoise(const Json& description, size_t outputs) {
   std::vector<std::optional<double>> found(outputs);
   if (!description.contains("noise") || !description["noise"].is_array()) return found;

@@ -24,9 +24,9 @@ inline constexpr int kTookOutputMemoryExitCode = 113;
 
 // Seeds of PyTorch and NumPy are less than this.
 inline constexpr uint64_t kTaskSeeds = uint64_t{1} << 32;
-// What a draw of inputs says about its case, as bits; the same as in task_draws.py.
+// Bits of a draw of inputs about its case; the same as in task_draws.py.
 enum DrawFlag : int64_t { kNeverChanges = 1, kFewValues = 2, kOnlyScaled = 4 };
-// What that means for results. `flags`: of all timed cases.
+// What the flags of all timed cases imply for results.
 std::vector<MeasurementNote> NotesOf(int64_t flags);
 // Limit of what a task says about itself.
 inline constexpr int64_t kDescriptionBytes = 1 << 20;

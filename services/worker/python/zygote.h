@@ -26,7 +26,7 @@ class PythonZygote {
     std::string library;  // kernelcast-cuda-python-runner.so
     std::string device = "cuda";
     std::vector<std::string> environment;  // "NAME=value"
-    // What programs may read besides the interpreter's files.
+    // Files that programs may read besides the interpreter's.
     std::vector<std::string> read_only;
   };
 

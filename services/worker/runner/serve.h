@@ -10,7 +10,7 @@
 // The runner's side of control.h, for every kind of program that a runner executes.
 namespace kernelcast::worker::runner {
 
-// What the judge has passed, mapped.
+// The memory that the judge has passed, mapped.
 struct Blocks {
   ControlBlock* control = nullptr;
   StartBlock* start = nullptr;

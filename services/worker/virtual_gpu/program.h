@@ -137,7 +137,7 @@ struct Instruction {
   int32_t guard = -1;  // slot of a predicate, or -1
   int32_t target = -1;
   int32_t reconverge = -1;  // of branches: where the paths meet; -1: at the end
-  // Of forward branches: ptxas predicates the instructions up to the target instead.
+  // For forward branches: ptxas predicates the instructions up to the target instead.
   bool predicated = false;
   int32_t loop = -1;    // of backward branches: index into Kernel::loops
   int32_t driver = -1;  // of comparisons that control a loop
@@ -153,7 +153,7 @@ struct Instruction {
   uint8_t detail = 0;  // a second such parameter
   MatrixType matrix = MatrixType::kOther;
   int64_t immediate = 0;
-  // Of warp-level operations: the 1-based index of the lane mask operand; 0: none.
+  // The 1-based index of the lane mask operand of a warp-level operation; 0: none.
   uint8_t mask_operand = 0;
   bool is_atomic = false;
   bool result_unused = false;           // of an atomic

@@ -20,7 +20,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -30,6 +29,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/statistics.h"
 #include "common/base/status.h"
 #include "common/calibration/fit_calibrator.h"
 #include "common/domain/bins.h"
@@ -129,13 +129,6 @@ double Together(const std::vector<std::vector<PrequentialRecord>>& problems) {
   return between / (between + within);
 }
 
-double Median(std::vector<double> values) {
-  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
-}
-
 // The data available to calibration: labelled forecasts of other problems and of the problem
 // itself, made without labels of their problem (cold) or with some (warm).
 struct Known {
@@ -178,10 +171,39 @@ VectorMap OwnVector(const Known& known, double multiplier) {
                    options);
 }
 
+// Temperature scaling, p_i proportional to p_i^(1/T), as a map with equal scales.
+VectorMap FitTemperature(const std::vector<CalibrationRecord>& records) {
+  // The likelihood is concave in the scale 1/T: its maximum is where the slope changes sign.
+  const auto slope = [&](double scale) {
+    double sum = 0;
+    for (const CalibrationRecord& record : records) {
+      std::vector<double> logs;
+      for (const double p : record.p) logs.push_back(std::log(std::max(p, kProbabilityFloor)));
+      double total = 0;
+      double mean = 0;
+      for (const double log : logs) {
+        const double share = std::exp(scale * log);
+        total += share;
+        mean += share * log;
+      }
+      sum += record.weight * (logs[static_cast<size_t>(record.true_bin - 1)] - mean / total);
+    }
+    return sum;
+  };
+  double low = 0.05;
+  double high = 20;
+  for (int i = 0; i < 200 && high - low > 1e-15 * high; ++i) {
+    const double middle = (low + high) / 2;
+    (slope(middle) > 0 ? low : high) = middle;
+  }
+  const size_t bins = records.empty() ? 0 : records[0].p.size();
+  return {std::vector<double>(bins, (low + high) / 2), std::vector<double>(bins, 0)};
+}
+
 Calibrate Scaled(double multiplier) {
   return [multiplier](const StudentT& t) { return Bins(t, multiplier); };
 }
-Calibrate Mapped(double multiplier, CalibrationMap map) {
+Calibrate Mapped(double multiplier, VectorMap map) {
   BinCalibrator calibrator;
   calibrator.map = std::move(map);
   return

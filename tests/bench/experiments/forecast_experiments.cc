@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/statistics.h"
 #include "common/base/status.h"
 #include "common/domain/bins.h"
 #include "common/domain/forecast.h"
@@ -142,12 +143,6 @@ double CalibrationFloor(std::vector<ScoredForecast> items, uint64_t seed) {
   return sum / kFloorDraws;
 }
 
-double Median(std::vector<double> values) {
-  if (values.empty()) return kNaN;
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
-}
 double Least(const std::vector<double>& values) {
   return values.empty() ? kNaN : *std::min_element(values.begin(), values.end());
 }

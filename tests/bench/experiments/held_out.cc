@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -57,10 +56,6 @@ absl::StatusOr<std::shared_ptr<const SharedModel>> HeldOutModels::For(
       errors.noise, errors.lengths.tunables, errors.lengths.facts, errors.novelty);
   shared = std::make_shared<const SharedModel>(std::move(model));
   return shared;
-}
-
-double Mean(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 void WriteFigures(const HeldOutOptions& options, const std::string& figures) {

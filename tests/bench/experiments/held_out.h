@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/statistics.h"
 #include "common/domain/candidate.h"
 #include "services/forecaster/embedded/shared_model.h"
 #include "services/forecaster/rpc/training_records.h"
@@ -24,7 +25,7 @@ struct HeldOutOptions {
   int seeds = 5;
 
   bool by_family() const { return hold_out == "family"; }
-  // What a model for the problem must not have seen: the problem, or its family.
+  // The data held out from a model for the problem: the problem, or its family.
   const std::string& Without(const MeasuredProblem& problem) const {
     return by_family() ? problem.family : problem.name;
   }
@@ -59,9 +60,6 @@ class HeldOutModels {
   const std::vector<MeasuredProblem>& problems_;
   std::map<std::string, std::shared_ptr<const SharedModel>> models_;
 };
-
-// Of at least one value.
-double Mean(const std::vector<double>& values);
 
 // Writes the figures to the output option's file, if set, and creates its folder.
 void WriteFigures(const HeldOutOptions& options, const std::string& figures);

@@ -121,7 +121,7 @@ class Search {
   size_t best_row_there() const { return best_row_there_; }
   size_t measured() const { return measured_; }
   uint64_t budget() const { return budget_; }
-  // What as many random points are expected to find, like share().
+  // The expected share() of as many random points.
   double AtRandom() const {
     std::vector<double> speedups;
     for (size_t row = 0; row < task_.rows.size(); ++row) {

@@ -344,7 +344,7 @@ class Simulation {
   Found found_;
 };
 
-// Of records whose intervals contain the noise within the runner alone, like those of the spaces.
+// For records whose intervals contain only the noise within the runner, like those of the spaces.
 RecordedTiming TimingOf(const v1::MeasuredOk& ok) {
   RecordedTiming timing;
   for (const v1::ShapeTiming& shape : ok.shapes()) {

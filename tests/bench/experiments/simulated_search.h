@@ -42,7 +42,7 @@ struct RecordedSpace {
 [[nodiscard]] absl::StatusOr<RecordedSpace> ReadSpace(const MeasuredProblem& problem,
                                                       const std::string& path);
 
-// What a search of a recorded space finds.
+// The result of a search of a recorded space.
 struct Found {
   // Best measured speedup of the measurements that ended within the budget's device time.
   double speedup = 0;

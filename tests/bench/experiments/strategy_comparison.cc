@@ -28,7 +28,7 @@ constexpr int kResamples = 2000;
 constexpr double kAsGoodAsBest = 0.998;
 constexpr double kNearBest = 0.99;
 
-// What the searches of one strategy found, relative to the best: by space and seed.
+// The results of one strategy's searches, relative to the best: by space and seed.
 struct Results {
   std::vector<std::vector<double>> found;
   // Means of a search.

@@ -10,7 +10,7 @@
 
 namespace kernelcast::forecaster {
 
-// What to compare: every combination of these.
+// The comparison covers every combination of these.
 struct ComparisonOptions {
   std::vector<std::string> strategies;  // names; "all" stands for every one
   // Device time as a share of what measuring the whole space in full takes.

@@ -43,6 +43,7 @@
 #include "services/worker/cuda/target/cuda_target.h"
 #include "tests/bench/gpu/variation.h"
 #include "tests/support/services.h"
+#include "tests/support/space_problems.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -69,29 +70,6 @@ struct Item {
   std::optional<Artifact> artifact;  // empty: does not compile
   int64_t compile_ns = 0;
 };
-
-absl::StatusOr<std::vector<Problem>> ReadProblems(const Options& options) {
-  std::vector<fs::path> folders;
-  for (const auto& entry : fs::directory_iterator(options.problems)) {
-    const std::string name = entry.path().filename();
-    if (fs::exists(entry.path() / "problem.yaml") &&
-        (options.only.empty() ||
-         std::find(options.only.begin(), options.only.end(), name) != options.only.end())) {
-      folders.push_back(entry.path());
-    }
-  }
-  std::sort(folders.begin(), folders.end());
-  std::vector<Problem> problems;
-  for (const fs::path& folder : folders) {
-    KC_ASSIGN_OR_RETURN(auto files, ReadProblemFolder(folder));
-    KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(std::move(files)));
-    const auto target = problem.targets.find(kCudaTargetName);
-    if (target != problem.targets.end() && target->second.space) {
-      problems.push_back(std::move(problem));
-    }
-  }
-  return problems;
-}
 
 std::vector<Item> DrawCandidates(const Problem& problem, size_t count, uint64_t seed) {
   const Space& space = *problem.targets.find(kCudaTargetName)->second.space;
@@ -441,7 +419,9 @@ absl::Status Run(const Options& options) {
   std::printf("%s, driver %s, %s; %s\n", info.device.model.c_str(),
               info.device.driver_version.c_str(), info.architecture.c_str(),
               info.toolchain.c_str());
-  KC_ASSIGN_OR_RETURN(const std::vector<Problem> problems, ReadProblems(options));
+  KC_ASSIGN_OR_RETURN(
+      const std::vector<Problem> problems,
+      testing::ReadSpaceProblems(options.problems, options.only, std::string(kCudaTargetName)));
   std::ofstream json;
   if (!options.json.empty()) json.open(options.json, std::ios::app);
   if (options.soak_seconds > 0) return Soak(options, *target, problems, info.device.uuid, json);

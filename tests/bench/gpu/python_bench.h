@@ -68,8 +68,8 @@ struct KernelBenchOptions {
   bool explain = false;  // only if processes is 0
 };
 
-// What kernelbench_eval.py says of each candidate of a task, in their order. For each the names
-// that it documents.
+// The answers of kernelbench_eval.py for the candidates of a task, in their order. For each the
+// names that it documents.
 absl::StatusOr<std::vector<nlohmann::json>> RunKernelBench(const KernelBenchOptions& options,
                                                            const std::string& task,
                                                            const std::vector<std::string>& sources);

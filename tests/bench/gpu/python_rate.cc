@@ -157,7 +157,7 @@ absl::Status JudgeWithKernelBench(const Flags& flags, const Pool& pool, std::ofs
   return absl::OkStatus();
 }
 
-// Of some 50 us: rows in blocks of different sizes.
+// Kernels of about 50 us: rows in blocks of different sizes.
 Pool TritonKernels(const Problem& problem, int count) {
   Pool pool{"Triton as device code", &problem, {}};
   const std::vector<TritonExample> examples = ReadTritonExamples(SourcePath("examples/triton"));

@@ -53,7 +53,7 @@ constexpr double kAgreement = 0.03;
 // Calls whose eager time is within this share of the graph's are not bound by the host.
 constexpr double kHostShare = 0.1;
 constexpr double kLeastRepeatedNs = 20'000;
-// Of KernelBench while it judges verdicts.
+// Processes of KernelBench while it judges verdicts.
 constexpr int kProcesses = 14;
 constexpr int kCompileJobs = 4;
 

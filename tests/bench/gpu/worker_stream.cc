@@ -18,11 +18,9 @@
 #include <condition_variable>
 #include <cstdio>
 #include <deque>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,11 +36,10 @@
 #include "services/worker/core/random.h"
 #include "services/worker/core/statistics.h"
 #include "tests/support/services.h"
+#include "tests/support/space_problems.h"
 
 namespace kernelcast::worker {
 namespace {
-
-namespace fs = std::filesystem;
 
 // More concurrent compile calls add no information.
 constexpr size_t kMaxCompileCalls = 64;
@@ -62,29 +59,6 @@ struct Options {
   std::string log;
   std::vector<std::string> arguments;
 };
-
-absl::StatusOr<std::vector<Problem>> ReadProblems(const Options& options) {
-  std::set<fs::path> folders;
-  for (const auto& entry : fs::directory_iterator(options.problems)) {
-    const std::string name = entry.path().filename();
-    if (fs::exists(entry.path() / "problem.yaml") &&
-        (options.only.empty() ||
-         std::find(options.only.begin(), options.only.end(), name) != options.only.end())) {
-      folders.insert(entry.path());
-    }
-  }
-  std::vector<Problem> problems;
-  for (const fs::path& folder : folders) {
-    KC_ASSIGN_OR_RETURN(auto files, ReadProblemFolder(folder));
-    KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(std::move(files)));
-    const auto target = problem.targets.find("cuda");
-    if (target != problem.targets.end() && target->second.space &&
-        problems.size() < options.operations) {
-      problems.push_back(std::move(problem));
-    }
-  }
-  return problems;
-}
 
 // The problem's reference with an extra statement at the start of its first kernel.
 Candidate Spoiled(const Problem& problem, const std::string& deed, size_t number) {
@@ -145,7 +119,9 @@ std::string OutcomeOf(const v1::MeasureReply& reply) {
 }
 
 absl::Status Run(const Options& options) {
-  KC_ASSIGN_OR_RETURN(const std::vector<Problem> problems, ReadProblems(options));
+  KC_ASSIGN_OR_RETURN(std::vector<Problem> problems,
+                      testing::ReadSpaceProblems(options.problems, options.only, "cuda"));
+  if (problems.size() > options.operations) problems.resize(options.operations);
   Random random(11);
   std::vector<Candidate> stream;
   for (const Problem& problem : problems) {

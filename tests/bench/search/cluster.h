@@ -14,7 +14,7 @@
 namespace kernelcast::testing {
 
 struct ClusterOptions {
-  // Of a worker that runs already. Empty: the cluster starts one, with these arguments.
+  // The address of a running worker. Empty: the cluster starts one, with these arguments.
   std::string worker_address = {};
   std::vector<std::string> worker_arguments = {};
   std::string prior = "none";  // the forecaster's --prior

@@ -74,7 +74,7 @@ struct Options {
   std::string exported;  // folder
 };
 
-// What one search did.
+// The result of one search.
 struct Searched {
   double device_seconds = 0;  // without preparation
   uint64_t measured = 0;

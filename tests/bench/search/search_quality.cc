@@ -38,6 +38,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/statistics.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
 #include "common/domain/problem.h"
@@ -194,12 +195,6 @@ testing::ClusterOptions Replaying(const std::string& records, double pace,
   options.worker_arguments = {"--replay", records, "--replay-pace", absl::StrCat(pace)};
   options.prior = prior;
   return options;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
 }
 
 absl::Status RunRouted(const Options& options, const std::vector<Problem>& problems,

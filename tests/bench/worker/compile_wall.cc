@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/statistics.h"
 #include "common/base/status.h"
 #include "common/process/child_process.h"
 #include "services/worker/cpu/compiler.h"
@@ -66,11 +67,6 @@ absl::StatusOr<Cost> Measure(const Compile& compile, const std::string& source) 
   cost.wall_ms = 1e-6 * static_cast<double>(Clock::Real().MonotonicNs() - start_ns);
   cost.cpu_ms = ChildrenCpuMs() - cpu_ms;
   return cost;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 // Runs a compiler without sandbox or checks.

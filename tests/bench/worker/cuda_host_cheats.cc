@@ -16,7 +16,7 @@ constexpr const char* kHead = R"(#include <cuda_runtime.h>
 #include <cstdint>
 )";
 
-// What the entries share, after the reference and a function Run that launches it.
+// The common part of the entries, after the reference and a function Run that launches it.
 constexpr const char* kShared = R"(
 int64_t Bytes(const DLTensor& t) {
   int64_t bytes = t.dtype.bits / 8;

@@ -40,7 +40,7 @@ struct ComparedExample {
   EstimatedTimes estimated;  // empty: not estimated
 };
 
-// Of the candidates that are both measured and estimated.
+// Ranks of the candidates that are both measured and estimated.
 struct TaskRanks {
   std::string task;
   std::vector<double> measured_log2_ns;  // mean over the shapes that were estimated

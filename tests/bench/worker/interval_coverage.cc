@@ -42,6 +42,7 @@
 #include "services/worker/cuda/target/cuda_target.h"
 #endif
 #include "tests/support/services.h"
+#include "tests/support/space_problems.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -67,7 +68,7 @@ struct Options {
   std::string cache;
 };
 
-// What is measured in each pass.
+// The candidates that each pass measures.
 struct Job {
   const Problem* problem = nullptr;
   Candidate candidate;
@@ -80,29 +81,6 @@ struct Job {
                      : absl::StrCat(problem->name, " ", candidate.candidate_id);
   }
 };
-
-absl::StatusOr<std::vector<Problem>> ReadProblems(const Options& options) {
-  std::vector<fs::path> folders;
-  for (const auto& entry : fs::directory_iterator(options.problems)) {
-    const std::string name = entry.path().filename();
-    if (fs::exists(entry.path() / "problem.yaml") &&
-        (options.only.empty() ||
-         std::find(options.only.begin(), options.only.end(), name) != options.only.end())) {
-      folders.push_back(entry.path());
-    }
-  }
-  std::sort(folders.begin(), folders.end());
-  std::vector<Problem> problems;
-  for (const fs::path& folder : folders) {
-    KC_ASSIGN_OR_RETURN(auto files, ReadProblemFolder(folder));
-    KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(std::move(files)));
-    const auto target = problem.targets.find(options.target);
-    if (target != problem.targets.end() && target->second.space) {
-      problems.push_back(std::move(problem));
-    }
-  }
-  return problems;
-}
 
 // The same in every pass.
 absl::StatusOr<std::vector<Job>> DrawJobs(const Options& options,
@@ -179,7 +157,8 @@ Json ReadLines(const std::string& path) {
 // candidates that were correct in the first pass are measured.
 absl::Status RunPass(const Options& options) {
   const int64_t end_ns = Clock::Real().MonotonicNs() + int64_t{options.seconds} * 1'000'000'000;
-  KC_ASSIGN_OR_RETURN(const std::vector<Problem> problems, ReadProblems(options));
+  KC_ASSIGN_OR_RETURN(const std::vector<Problem> problems,
+                      testing::ReadSpaceProblems(options.problems, options.only, options.target));
   KC_ASSIGN_OR_RETURN(std::vector<Job> jobs, DrawJobs(options, problems));
   const bool final_level = options.level == "final";
   if (options.pass > 0) {
@@ -276,7 +255,7 @@ struct Bounds {
   double low;
   double high;
 };
-Bounds Told(const Json& line) { return {line["low"], line["high"]}; }
+Bounds Recorded(const Json& line) { return {line["low"], line["high"]}; }
 // Intervals from the noise within runners alone.
 Bounds WithinOnly(const Json& line) {
   const double value = line["value"];
@@ -308,7 +287,7 @@ void TellAnew(Json& lines) {
     line["new_high"] = ratio.high;
   }
 }
-Bounds ToldAnew(const Json& line) { return {line["new_low"], line["new_high"]}; }
+Bounds Recomputed(const Json& line) { return {line["new_low"], line["new_high"]}; }
 
 void Analyse(const std::vector<std::string>& files) {
   Json lines = Json::array();
@@ -324,7 +303,7 @@ void Analyse(const std::vector<std::string>& files) {
   std::printf("%zu measurements of %zu kernels on %s\n", lines.size(), by_name.size(),
               lines.empty() ? "nothing" : lines[0]["device"].get<std::string>().c_str());
   for (const auto& [what, bounds] :
-       {std::pair{"as told", &Told}, std::pair{"with the present options", &ToldAnew},
+       {std::pair{"as recorded", &Recorded}, std::pair{"with the present options", &Recomputed},
         std::pair{"noise within a runner only", &WithinOnly}}) {
     std::map<std::string, Tally> tallies;
     for (const auto& [name, passes] : by_name) {

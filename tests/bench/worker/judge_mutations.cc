@@ -1,7 +1,6 @@
-// Measures how many wrong and cheating kernels a judge catches and how many honest ones it
-// convicts. Changes the references of problems and measures each once at screening level. Prints a
-// line for each missed or convicted kernel, and the rates; --output writes one JSON line per
-// kernel.
+// Measures how many wrong and cheating kernels a judge catches and how many honest ones it refuses.
+// Changes the references of problems and measures each once at screening level. Prints a line for
+// each missed or refused kernel, and the rates; --output writes one JSON line per kernel.
 //
 //   bench_judge_mutations [--target cpu|cuda] [--problems NAME ...] [--honest N] [--mutants N]
 //                         [--host] [--seconds N] [--output FILE]
@@ -247,14 +246,14 @@ int CompileAll(Compiling& compiling, const std::vector<Item>& items) {
 struct Tally {
   int all = 0;
   int caught = 0;    // or gained nothing
-  int missed = 0;    // or convicted, for honest kernels
+  int missed = 0;    // or refused, for honest kernels
   int unstable = 0;  // the machine was too noisy
 };
 
 void Print(const char* what, const char* caught, const char* missed, const Tally& tally) {
-  const int told = tally.caught + tally.missed;
+  const int judged = tally.caught + tally.missed;
   std::printf("%s: %d, %s %d (%.2f%% of those decided), %s %d, too noisy %d\n", what, tally.all,
-              caught, tally.caught, told > 0 ? 100.0 * tally.caught / told : 0.0, missed,
+              caught, tally.caught, judged > 0 ? 100.0 * tally.caught / judged : 0.0, missed,
               tally.missed, tally.unstable);
 }
 
@@ -307,7 +306,7 @@ int MeasureAll(const Flags& flags, Target& target, Compiling& compiling,
     ++(unstable ? tally.unstable : good ? tally.caught : tally.missed);
     if (!item.honest) ++ends[std::string(OutcomeName(outcome))];
     if (!good && !unstable) {
-      std::printf("%s %s: %s\n", item.honest ? "CONVICTED" : "MISSED", item.Name().c_str(),
+      std::printf("%s %s: %s\n", item.honest ? "REFUSED" : "MISSED", item.Name().c_str(),
                   MeasurementFeedback(*measured).c_str());
       std::fflush(stdout);
     }
@@ -328,7 +327,7 @@ int MeasureAll(const Flags& flags, Target& target, Compiling& compiling,
     compiling.Wait(at);
     judge(items[at]);
     if (at + 1 == items.size() || items[at + 1].problem != items[at].problem) {
-      std::fprintf(stderr, "%s: %d mutants, %d missed; %d honest, %d convicted; %.1f s\n",
+      std::fprintf(stderr, "%s: %d mutants, %d missed; %d honest, %d refused; %.1f s\n",
                    items[at].problem->name.c_str(), mutants.all, mutants.missed, honest.all,
                    honest.missed, seconds());
     }
@@ -336,7 +335,7 @@ int MeasureAll(const Flags& flags, Target& target, Compiling& compiling,
   if (at < items.size()) std::printf("out of time: %zu kernels left out\n", items.size() - at);
   for (const auto& [end, count] : ends) std::printf("mutants, %s: %d\n", end.c_str(), count);
   Print("wrong or cheating", "caught", "missed", mutants);
-  Print("honest", "measured", "convicted", honest);
+  Print("honest", "measured", "refused", honest);
   if (failures > 0) std::printf("not compiled or not measured: %d\n", failures);
   return mutants.missed + honest.missed + failures > 0 ? 1 : 0;
 }

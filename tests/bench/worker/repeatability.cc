@@ -14,6 +14,7 @@
 #include "common/base/file.h"
 #include "common/base/id.h"
 #include "common/base/log.h"
+#include "common/base/statistics.h"
 #include "common/domain/measurement.h"
 #include "services/worker/cpu/cpu_target.h"
 
@@ -27,14 +28,6 @@ struct Flags {
   bool final_level = false;
   bool verbose = false;
 };
-
-double Mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) {
-    sum += value;
-  }
-  return sum / static_cast<double>(values.size());
-}
 
 double VariationPercent(const std::vector<double>& values) {
   const double mean = Mean(values);

@@ -5,6 +5,8 @@
 //   bench_triton --measure FILE
 //   bench_triton --compare FILE
 //
+// triton_kernels.py writes a folder with more kernels than the examples.
+//
 // The second form needs a GPU. It measures these candidates and Python candidates of PyTorch tasks,
 // and appends a line of JSON for each. The third needs none. It estimates the candidates of such a
 // file and prints how well estimates rank them. Both need an interpreter with PyTorch and Triton.
@@ -65,7 +67,7 @@ std::string OneLine(std::string text) {
   return text.substr(0, 300);
 }
 
-// What the virtual GPU says: "" if it covers all launches at all bench shapes.
+// The virtual GPU's objection: "" if it covers all launches at all bench shapes.
 std::string NotCovered(const CompileFacts& facts) {
   if (facts.simulations.empty()) return "not simulated";
   for (const ShapeSimulation& shape : facts.simulations) {

@@ -25,7 +25,7 @@ struct FakeKernel;
 // A device of the fake driver.
 struct FakeDevice {
   std::string model = "Fake GPU";
-  // Of the UUID; names the device outside this process.
+  // A part of the UUID, which names the device outside this process.
   int number = 0;
   // A file; while it exists, the device fails every operation. Empty: none.
   std::string broken_while = {};
@@ -85,7 +85,7 @@ class FakeCuda {
     double duration_ns = 0;
   };
   std::function<void(const Launched&)> on_launch;
-  // What shared memory holds before the next kernel; 0 after one has run.
+  // The contents of shared memory before the next kernel; 0 after one has run.
   uint32_t shared_word = 0;
   // Device time that passes before memory is next filled.
   void QueueWork(double device_ns) { queued_ns_ += device_ns; }

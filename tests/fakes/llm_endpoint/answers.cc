@@ -118,8 +118,8 @@ std::string Fill(const nlohmann::json& schema, const std::string& prompt, const 
         object[name] = p[index];
       }
     } else if (name == "predicted_bin") {
-      const size_t told = fault == Fault::kArgmaxMismatch ? (best + 3) % bins.size() : best;
-      object[name] = told + 1;
+      const size_t stated = fault == Fault::kArgmaxMismatch ? (best + 3) % bins.size() : best;
+      object[name] = stated + 1;
     } else if (property.is_object() && property.contains("enum") && !property["enum"].empty()) {
       object[name] = property["enum"][0];
     } else {

@@ -41,7 +41,7 @@ struct FakeEndpointOptions {
   bool repeat_first_answer = false;
 };
 
-// What the endpoint observed.
+// The observations of the endpoint.
 struct FakeEndpointSeen {
   int64_t connections = 0;
   int64_t open_connections = 0;
@@ -50,7 +50,7 @@ struct FakeEndpointSeen {
   int64_t completed = 0;         // responses that ended as intended
   int64_t closed_by_client = 0;  // connections closed by the client during a response
   std::map<Fault, int64_t> faults;
-  // Of the last 64 requests, in order.
+  // Parts of the last 64 requests, in order.
   std::vector<std::string> bodies;
   std::vector<std::string> authorizations;
   std::vector<std::string> traceparents;  // empty: none received

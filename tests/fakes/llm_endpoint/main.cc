@@ -11,7 +11,7 @@
 
 int main(int argc, char** argv) {
   using namespace kernelcast::testing;
-  CLI::App app("Speaks OpenAI's chat completions on 127.0.0.1 and misbehaves as told.");
+  CLI::App app("Speaks OpenAI's chat completions on 127.0.0.1 and misbehaves as its options say.");
   FakeEndpointOptions options;
   int port = 0;
   double latency_ms = 0;

@@ -77,8 +77,8 @@ SearchSpec SpecOf(const Scenario& scenario, const std::string& problem_id) {
   spec.generator = scenario.kind;
   spec.policy = scenario.policy;
   spec.strategy = scenario.strategy;
-  if (MakeStrategy(scenario.strategy, {}).value()->broods()) {
-    // So that a search has several broods. A single parameter, because the bytes of an event with
+  if (MakeStrategy(scenario.strategy, {}).value()->batches()) {
+    // So that a search has several batches. A single parameter, because the bytes of an event with
     // more vary with their order.
     spec.strategy_parameters = {{"children", 4}};
   }
@@ -166,7 +166,7 @@ std::optional<std::string> CallFor(const State& state, const Evaluation& evaluat
   return absl::StrCat("action ", action.index(), " for ", evaluation.request_id);
 }
 
-// What the plan wants and a resting engine has not done, and calls for labels beyond the plan.
+// Actions of the plan that an idle engine has not done, and calls for labels beyond the plan.
 std::vector<std::string> Undone(const State& state, const Workers& workers,
                                 const PendingCalls& calls, int64_t now_ns) {
   const std::set<std::string> waiting = calls.names();

@@ -161,7 +161,7 @@ struct Scenario {
   uint32_t slots = 1;
 };
 
-// What a search has become.
+// The final state of a search.
 struct Outcome {
   bool crashed = false;
   // The log without time stamps and without delivered labels, one text per event.

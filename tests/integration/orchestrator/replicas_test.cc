@@ -705,9 +705,9 @@ TEST_CASE("A stopping orchestrator hands over immediately") {
     });
   }
   CHECK(Eventually([&] { return following == followed.size(); }));
-  const auto told = std::chrono::steady_clock::now();
+  const auto start = std::chrono::steady_clock::now();
   CHECK(cluster.replicas[static_cast<size_t>(leaver)]->Terminate() == 0);
-  CHECK(std::chrono::steady_clock::now() - told < std::chrono::seconds(20));  // drain limit: 30 s
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));  // drain limit: 30 s
   for (std::thread& follower : followers) follower.join();
   for (const grpc::StatusCode end : ends) CHECK(end == grpc::StatusCode::UNAVAILABLE);
   for (int i = 0; i < 3; ++i) cluster.CheckUndisturbed(other, absl::StrCat("search-", i));
@@ -791,9 +791,9 @@ TEST_CASE("Orchestrators and the database go away in any order without loss or d
   const std::map<std::string, int> accepted = cluster.CheckLog();
   for (int i = 0; i < kRequests; ++i) CHECK(accepted.contains(absl::StrCat("extra-", i)));
   for (const auto& replica : cluster.replicas) CHECK(replica->Terminate() == 0);
-  std::string told;
-  for (const auto& [what, count] : ends) absl::StrAppend(&told, what, " ", count, ", ");
-  WARN(told << accepted.size() << " evaluations");
+  std::string text;
+  for (const auto& [what, count] : ends) absl::StrAppend(&text, what, " ", count, ", ");
+  WARN(text << accepted.size() << " evaluations");
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ int InChild(bool as_root, const std::function<int()>& run) {
   return WEXITSTATUS(status);
 }
 
-// What a shell in the sandbox was able to do.
+// The actions that succeeded for a shell in the sandbox.
 enum Could : int { kRead = 1, kWrite = 2, kRun = 4, kSeeProcesses = 8, kFailed = 64 };
 
 int TryEverything(const CompilerSandbox& sandbox, const std::string& parent,

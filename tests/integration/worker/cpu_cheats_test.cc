@@ -54,15 +54,15 @@ void CheckGainsNothing(const Measurement& measurement) {
   CHECK(ok->speedup.value < kHonestSpeedup);
 }
 
-void CheckConvicted(const Measurement& measurement) {
+void CheckRefused(const Measurement& measurement) {
   INFO(MeasurementFeedback(measurement));
   REQUIRE(std::holds_alternative<Exploit>(measurement.outcome));
 }
 
-TEST_CASE("Work deferred to the next call is an exploit") { CheckConvicted(MeasureCheat("DEFER")); }
+TEST_CASE("Work deferred to the next call is an exploit") { CheckRefused(MeasureCheat("DEFER")); }
 
 TEST_CASE("Doing the work of several calls in one is an exploit") {
-  CheckConvicted(MeasureCheat("BATCH"));
+  CheckRefused(MeasureCheat("BATCH"));
   CheckGainsNothing(MeasureCheat("GROUPED"));
 }
 

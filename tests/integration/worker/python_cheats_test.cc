@@ -1,4 +1,4 @@
-// What Python candidates may try instead of doing their work, and the verdict on each.
+// Cheats of Python candidates, and the verdict on each.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -27,7 +27,7 @@ std::string Verdict(const MeasureOutcome& outcome) {
 
 struct Cheat {
   const char* name;
-  // Of forward(self, x, n), and what stands before the class.
+  // The body of forward(self, x, n), and the lines before the class.
   std::string body;
   std::string before;
   // Several where it depends on the moment at which the judge notices.

@@ -108,7 +108,7 @@ class Node {
 TEST_CASE("Python candidates are loaded ahead for each GPU of a node") {
   if (!HaveTorch()) return;
   Node node;
-  // What the task's inputs are is found out with the first candidate.
+  // The first candidate makes the judge read the task's inputs.
   CHECK_FALSE(node.Expect(0));
   node.Measure(0, 1);
   // The GPU with the fewest is next.

@@ -1,4 +1,4 @@
-// What Python candidates launch, recorded without a GPU, and the estimates that follow from it.
+// Launches of Python candidates, recorded without a GPU, and the estimates that follow from them.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>

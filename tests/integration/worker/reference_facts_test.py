@@ -63,7 +63,7 @@ MOVED = {
     "an input that is written": (lambda x: x.mul_(2), SQUARE, 32 * K),
 }
 
-# What a right kernel may need, at most. It may return a view, skip what is masked, or know the answer.
+# The most that a right kernel needs. It may return a view, skip masked elements, or know the answer.
 LESS = {
     "view": (lambda x: x.view(-1), SQUARE, 0),
     "transposed copy": (lambda x: x.T.contiguous(), SQUARE, 0),

@@ -71,7 +71,7 @@ def cached():
     return torch.randn(8)
 
 """
-# What is true of all inputs of a draw together.
+# Properties of all inputs of a draw together.
 STRUCTURED = {
     "sorted": ("return [torch.randint(0, 1000, (256,)).sort().values]", lambda x: bool((x.diff() >= 0).all())),
     "permutation": ("return [torch.randperm(500)]", lambda x: x.unique().numel() == 500),
@@ -125,7 +125,7 @@ class DrawsTest(unittest.TestCase):
                 for (first, _), (second, _) in itertools.combinations(drawn, 2):
                     self.assertTrue(all(differ(first, second)))
 
-    def test_a_draw_cannot_be_told_from_what_the_import_makes(self):
+    def test_a_draw_cannot_be_distinguished_from_values_of_the_import(self):
         """Data and generators of an import are the same in another process that does the same."""
         for name in ("data of the import", "generator of the import", "cached", "counted seed"):
             with self.subTest(name):

@@ -218,7 +218,7 @@ TEST_CASE("Points of a Triton space compile with their configuration", "[integra
   Fixture fixture({}, "triton_spaces/rmsnorm_triton");
   const Space& space = *fixture.problem().targets.at("cuda").space;
   const std::vector<SpacePoint> points = EnumeratePoints(space);
-  // Of both templates.
+  // One point of each template.
   for (const SpacePoint& point : {points.front(), points.back()}) {
     const Candidate candidate = CandidateFromPoint(space, point, fixture.problem().problem_id);
     const CompileSuccess made = fixture.Success(candidate);
@@ -385,7 +385,7 @@ TEST_CASE("A source that exhausts something is stopped, and the next one compile
   CHECK(!limited("def spin():\n  while True: pass\n"
                  "for i in range(64): threading.Thread(target=spin).start()\nspin()")
              .empty());
-  // What is printed fills nothing.
+  // Printed output does not fill the disk.
   const CompileError printed =
       fixture.Refusal(Importing("try:\n  while True: os.write(1, b'y' * 65536)\n"
                                 "except OSError as error: raise ValueError(error)"));

@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<CompilerProcess>> CompilerProcess::Start(
   if (end != End::kAnswered) {
     return absl::UnavailableError(
         absl::StrCat(options.program, end == End::kStuck ? " does not answer" : " failed: ",
-                     end == End::kStuck ? "" : process->Obituary()));
+                     end == End::kStuck ? "" : process->CauseOfDeath()));
   }
   auto hello = compiler_wire::Hello::Decode(content);
   if (!hello) {
@@ -235,7 +235,7 @@ CompilerProcess::End CompilerProcess::Simulate(const compiler_wire::SimulateRequ
   });
 }
 
-std::string CompilerProcess::Obituary() {
+std::string CompilerProcess::CauseOfDeath() {
   const ChildExit exit = child_->Wait(0);
   const std::string output = SanitizeUtf8(TruncateUtf8Front(exit.output, kKeptOutputBytes));
   return absl::StrCat(exit.exited ? absl::StrCat("exit code ", exit.exit_code)

@@ -68,7 +68,7 @@ class CompilerProcess {
 
   // Describes a process that died, for the log: "signal 11", "exit code 1", and the end of its
   // output.
-  std::string Obituary();
+  std::string CauseOfDeath();
 
   // Whether the process is still running.
   bool Alive() { return !child_->Poll(); }

@@ -332,7 +332,7 @@ absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& sour
     if (end == CompilerProcess::End::kDied) {
       signal = process->DeathSignal();
       Log(LogLevel::kWarning, "a CUDA compiler process died; replacing it",
-          {{"cause", process->Obituary()}});
+          {{"cause", process->CauseOfDeath()}});
     }
     if (end != CompilerProcess::End::kAnswered || grown ||
         reply.code == compiler_wire::ReplyCode::kOutOfMemory ||
@@ -449,7 +449,7 @@ absl::StatusOr<std::vector<ShapeSimulation>> CudaCompiler::Simulate(
   const CompilerProcess::End end = SimulateIn(*process, program, request, cancel, reply);
   if (end == CompilerProcess::End::kDied) {
     Log(LogLevel::kWarning, "a virtual GPU process died; replacing it",
-        {{"cause", process->Obituary()}});
+        {{"cause", process->CauseOfDeath()}});
   }
   if (end != CompilerProcess::End::kAnswered || Grown(*process)) {
     process.reset();

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::string_view kEntry = ".entry";
 
-// Of a parameter that declares as much or more: no argument is as large. Its bits can be counted.
+// The size recorded for a parameter that declares this size or a larger one. No argument is this
+// large, and the size in bits still fits an int64_t.
 constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max() / 8;
 
 // Parses ".param .u64 .ptr .align 1 name" or ".param .align 4 .b8 name[12]".

@@ -90,7 +90,7 @@ constexpr const char* kAlgorithms =
     "  return x < low ? low : high < x ? high : x;\n"
     "}\n"
     "}\n";
-// What nvcc's <cuda_runtime.h> includes from the host's headers. The rest is built into NVRTC.
+// The host's headers that nvcc's <cuda_runtime.h> includes. The rest is built into NVRTC.
 constexpr const char* kRuntime =
     "#include <cfloat>\n#include <climits>\n#include <cmath>\n#include <cstddef>\n"
     "#include <cstdint>\n#include <cstdlib>\n#include <cstring>\n#include <vector_types.h>\n";

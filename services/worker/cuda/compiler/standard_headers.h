@@ -10,7 +10,7 @@ namespace kernelcast::worker {
 struct StandardHeader {
   std::string name;
   std::string text;
-  // What it declares in namespace std.
+  // The names that it declares in namespace std.
   std::vector<std::string> names;
 };
 

@@ -90,7 +90,8 @@ struct CasePlan {
   double MemoryBytes(const Problem& problem) const;
 
   std::vector<Case> cases;
-  // Of the check cases with values of their own, which come first in check_cases.
+  // The specifications of the check cases with values of their own, which come first in
+  // check_cases.
   std::vector<CaseSpec> check_specs;
   std::vector<CheckCase> check_cases;
   // Whether correctness cases of bench shapes use the values of their banks, to need less memory.

@@ -74,7 +74,7 @@ bool CorrectnessCheck::RunLargest() {
   const auto largest = std::ranges::max_element(judgement_.prepared().check_cases(), {}, bytes);
   const Case& at = cases[largest->index];
   const Checks checks(&*largest, 1);
-  // What surrounds the outputs must be the same in all processes.
+  // The bytes around the outputs must be the same in all processes.
   if (!first_outputs_) first_pattern_ = PlausibleFor(checks);
   if (!judgement_.Must(judgement_.prepared().memory().ResetGuards(at)) ||
       !CallAndVerify(checks, first_pattern_, /*finite_first=*/true)) {

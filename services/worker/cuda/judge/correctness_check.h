@@ -27,7 +27,7 @@ class CorrectnessCheck {
   // Calls the candidate once more on the largest case, and verifies it, to compare its outputs with
   // those of its other processes.
   bool RunLargest();
-  // What RunLargest has found so far.
+  // The results of RunLargest so far.
   Determinism determinism() const { return determinism_; }
 
   // Number of calls whose outputs were verified.
@@ -53,7 +53,7 @@ class CorrectnessCheck {
   OutputVerifier& verifier_;
   DeviceBuffer guard_counts_;
   uint32_t verified_ = 0;
-  // Of the first process that RunLargest has called.
+  // The outputs of the first process that RunLargest called.
   std::optional<uint64_t> first_outputs_;
   uint32_t first_pattern_ = 0;
   Determinism determinism_ = Determinism::kUnknown;

@@ -113,7 +113,7 @@ class SharedArena {
   // Address of the first byte after the padding, and the number of bytes from there.
   CUdeviceptr address() const { return address_ + padding_; }
   size_t bytes() const { return mapped_bytes_ - padding_; }
-  // What a runner needs to map the arena.
+  // The handle with which a runner maps the arena.
   int fd() const { return fd_; }
   size_t mapped_bytes() const { return mapped_bytes_; }
   size_t padding() const { return padding_; }

@@ -24,8 +24,8 @@ std::vector<std::string> HostileKernelNames();
 // a runner died.
 class HostileMemory {
  public:
-  // What memory holds before a call. kFinite: about 1e30 as a 32-bit float, large but finite in the
-  // other types. kNan: NaN.
+  // The contents of memory before a call. kFinite: about 1e30 as a 32-bit float, large but finite
+  // in the other types. kNan: NaN.
   enum Values : uint32_t { kFinite = 0, kNan = 1 };
 
   // `cubin` contains HostileKernelNames(). `device` must outlive this object.

@@ -70,7 +70,7 @@ class CudaJudge {
   // Whether some process has seen calls on new values that were slower, or graphs that were slower
   // than their calls.
   bool Suspects() const;
-  // Adds the sessions to the results, charged by each shape's median factor. Convicts if most
+  // Adds the sessions to the results, charged by each shape's median factor. Refuses if most
   // processes have seen a shape's results reused.
   bool AddSessions();
 
@@ -86,7 +86,7 @@ class CudaJudge {
   std::vector<std::vector<TimedSession>> sessions_;  // by shape
   std::map<Side, double> graph_call_ns_;             // at the present shape
   bool slowed_ = false;
-  // Of graphs, by shape.
+  // The times of graphs, by shape.
   std::vector<TimedShape> graphs_;
   std::vector<std::string> no_graphs_;  // why there is no figure; empty: there is one
 };
@@ -165,7 +165,7 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
 
 bool CudaJudge::Suspects() const {
   if (slowed_) return true;
-  // What launching costs the host varies too much for small charges.
+  // The host time of a launch varies too much for small charges.
   const bool counts_charges = judgement_.prepared().task() == nullptr;
   return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& sessions) {
     return std::any_of(sessions.begin(), sessions.end(), [&](const TimedSession& timed) {

@@ -60,7 +60,7 @@ using BeforeTiming = std::function<absl::Status()>;
 // of what runs, at most `limit_ns`. Null: there is no other work.
 using PauseOtherWork = std::function<std::shared_ptr<void>(int64_t limit_ns)>;
 
-// What to judge, and with what. References must outlive the judgement.
+// The input of a judgement. References must outlive the judgement.
 struct CudaJudgeRequest {
   CudaPreparedProblem& prepared;
   const CudaProgram& candidate;
@@ -79,8 +79,8 @@ struct CudaJudgeRequest {
   const Clock& clock = Clock::Real();
 };
 
-// What the steps of one judgement share: the request, the candidate's programs, the current runners
-// and the end, once there is one. Not thread-safe.
+// The state that the steps of one judgement share: the request, the candidate's programs, the
+// current runners and the end, once there is one. Not thread-safe.
 //
 // A step returns true to go on, or false when the judgement has ended, with an outcome or with a
 // status.

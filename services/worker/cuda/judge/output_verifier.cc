@@ -15,7 +15,7 @@ namespace {
 
 using Case = CudaPreparedProblem::Case;
 
-// Of what a task's checker says.
+// The maximum length of the reason that a task's checker gives.
 constexpr size_t kMaxReasonBytes = 300;
 
 }  // namespace

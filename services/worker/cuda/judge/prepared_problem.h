@@ -84,7 +84,7 @@ class CudaPreparedProblem {
                                                                       const CancelToken& cancel);
   // The task's rule of passing, for results; empty for problems that are not Python tasks.
   std::string RuleOf(const Tolerance& tolerance) const;
-  // What its inputs mean for results.
+  // What its inputs imply for results.
   std::vector<MeasurementNote> Notes() const;
   const ProblemTarget& target() const { return problem_.targets.find(kCudaTargetName)->second; }
   const MeasureOptions& options() const { return options_; }
@@ -134,7 +134,7 @@ class CudaPreparedProblem {
   [[nodiscard]] absl::Status PutBackValues(const CheckCase& check);
   // Hash of all inputs. Waits for the result. Device code cannot change inputs.
   [[nodiscard]] absl::StatusOr<uint64_t> InputsFingerprint();
-  // Of the outputs of a case, with up to 7 bytes after each.
+  // The fingerprint of a case's outputs, with up to 7 bytes after each.
   [[nodiscard]] absl::StatusOr<uint64_t> OutputsFingerprint(Arena outputs, const Case& at);
   // The fingerprint between candidates, with every shape's base bank in place.
   uint64_t base_fingerprint() const { return base_fingerprint_; }

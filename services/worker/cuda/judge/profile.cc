@@ -23,7 +23,7 @@ using cuda_runner::SampleRecord;
 using cuda_runner::TraceReport;
 
 constexpr size_t kEmptyCalls = 16;
-constexpr size_t kToldOutputBytes = 1024;
+constexpr size_t kReportedOutputBytes = 1024;
 // Stalls with a smaller share are left out.
 constexpr double kLeastStallShare = 0.01;
 
@@ -107,7 +107,7 @@ bool Profiling::Accept(const absl::StatusOr<CudaRunner::Answer>& answer, const c
   if (candidate_.host_launched() && !runner_.output().empty()) {
     absl::StrAppend(
         &why, "; ",
-        SanitizeUtf8(std::string(TruncateUtf8Front(runner_.output(), kToldOutputBytes))));
+        SanitizeUtf8(std::string(TruncateUtf8Front(runner_.output(), kReportedOutputBytes))));
   }
   return Missing(std::move(why));
 }

@@ -31,7 +31,7 @@ CudaRunnerOptions ProfilingRunner(CudaRunnerOptions runner, const CudaProfileOpt
 //  2. hardware counters of one call, with the cache as calls on other sets leave it, repeated until
 //     all counters are read.
 //
-// Of a Python candidate there is only the first, as its own process reports it.
+// A Python candidate only has the first, as its own process reports it.
 //
 // If the profiler, the candidate or the limit ends this early, the result lacks the rest and says
 // why. Returns the token's status when it is stopped. INVALID_ARGUMENT: a launch has no plan.

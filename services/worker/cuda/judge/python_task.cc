@@ -28,7 +28,7 @@ constexpr int64_t kCallLimitNs = 120'000'000'000;
 // The first draw of a case is compared with others.
 constexpr int64_t kDrawLimitNs = 8 * kCallLimitNs;
 constexpr size_t kKeptOutputBytes = 4096;
-// Of a checker, for its reason.
+// The maximum length of the reason that a checker gives.
 constexpr int64_t kMessageBytes = 1024;
 constexpr const char* kCheckStage = "check_implementation";
 constexpr const char* kLacksMemoryUrl = "kernelcast.lacks_device_memory";

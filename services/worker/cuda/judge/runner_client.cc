@@ -245,7 +245,7 @@ bool CudaRunner::Send(const Request& request, std::span<const std::byte> records
 CudaRunner::Answer CudaRunner::Receive(const Request& request, int64_t start_ns, int64_t limit_ns,
                                        const CancelToken& cancel, int64_t awake_ns) {
   ProcessLimit limit(child_->pid(), limit_ns, ProcessLimit::Watch::kAlways);
-  // What the runner prints must not wait for the next look: its writes block.
+  // Reads the runner's output now, because its writes block.
   pollfd ready[] = {{socket_, POLLIN, 0}, {child_->output_fd(), POLLIN, 0}};
   while (Clock::Real().MonotonicNs() < start_ns + awake_ns && poll(ready, 1, 0) == 0) {
     sched_yield();

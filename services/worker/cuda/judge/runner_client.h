@@ -141,7 +141,7 @@ class CudaRunner {
   void Kill();
   // Whether the runner is usable: it has neither ended nor lost its context.
   bool alive() const { return alive_; }
-  // What it has printed so far, the last part if it is long.
+  // Its output so far, only the end if it is long.
   const std::string& output() const { return child_->output(); }
   // Number of candidates that it has run. Maintained by the owner, which recycles runners.
   int candidates = 0;

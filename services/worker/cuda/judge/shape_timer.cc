@@ -507,7 +507,7 @@ std::optional<NewValuesFound> ShapeTimer::RunFreshRounds(size_t shape_index,
   const std::vector<BenchShape> together = {shape};
   NewValuesFound found;
   if (calls == FreshCalls::kOneByOne && judgement_.hosted()) {
-    // What such requests take beyond their calls.
+    // Measures the time of such requests outside their calls.
     const BetweenCalls between = between_;
     if (!TimeReference(SingleCalls(shape))) return std::nullopt;
     between_ = between;

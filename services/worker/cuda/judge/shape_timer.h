@@ -18,7 +18,7 @@
 
 namespace kernelcast::worker {
 
-// What calls on new values have shown in one process.
+// The results of calls on new values in one process.
 struct NewValuesFound {
   std::vector<Slowdown> slowdowns;
   bool slowed = false;  // by as much as if results had been reused
@@ -73,7 +73,7 @@ class ShapeTimer {
     // Follows another request of the same side, so that it finds warm caches.
     bool back_to_back = false;
   };
-  // What a runner is asked to call, and to write before each call.
+  // The calls of a request to a runner, and its writes before each call.
   struct Plan {
     std::vector<cuda_runner::SampleRecord> samples;
     std::vector<cuda_runner::PoisonRecord> poisons;
@@ -137,8 +137,8 @@ class ShapeTimer {
   double overhead_ns_ = 0;  // what an empty call takes
   BetweenCalls between_;    // of the present session
   BeyondCalls beyond_;      // the same
-  // What the candidate's process had run when it last rested, before its next request's values
-  // appeared.
+  // The processor time of the candidate's process when it last slept, before its next request's
+  // values appeared.
   std::optional<int64_t> ran_at_rest_ns_;
   double clock_hz_ = 0;
   std::vector<double> warm_clock_hz_;  // by shape; 0 before the first warm-up

@@ -252,7 +252,7 @@ absl::StatusOr<CompileResult> NvccCompiler::CompileIn(const WorkFolder& folder,
                           folder.path(), Evidence::kDiagnostic,
                           [&] { return Run(arguments, folder.path(), options_.limits, cancel); },
                           [&] { return RunControl(arguments, cancel); }));
-  // What it was stopped at writing says nothing.
+  // The output of a stopped compiler is incomplete and says nothing.
   if (compiled.limit) return Refused(CompileStage::kLimit, compiled.LastLine());
   // Must precede any use of the log, which may quote files that the source included.
   const std::string dependencies = folder.Read(kDependencyName).value_or("");

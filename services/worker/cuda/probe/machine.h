@@ -13,7 +13,7 @@
 
 namespace kernelcast::worker {
 
-// What a machine has of CUDA. An `error` says why something is missing, or is empty.
+// The parts of CUDA on a machine. An `error` says why something is missing, or is empty.
 
 struct GpuProcess {
   uint32_t pid = 0;

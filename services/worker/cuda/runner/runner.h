@@ -38,7 +38,7 @@ class Runner {
   void set_own_namespaces(bool own) { object_loader_.set_own_namespaces(own); }
   // Loads host programs of another kind than shared objects. The loader must outlive the runner.
   void set_host_loader(HostLoader* loader) { loader_ = loader; }
-  // Of the judge's calls. Valid after Start.
+  // The stream of the judge's calls. Valid after Start.
   CUstream stream() const { return stream_; }
 
   // Creates the context. If it returns false, every request is answered with the failure.

@@ -31,7 +31,7 @@ class CandidateLoader {
   struct Room {
     uint64_t device_bytes = 0;  // memory of each device
     int64_t host_bytes = 0;     // available memory of the host
-    // What one candidate may use of the host's memory. 0: unlimited.
+    // The host memory that one candidate may use. 0: unlimited.
     int64_t host_bytes_each = 0;
     size_t devices = 1;
     int64_t processors = 1;

@@ -42,7 +42,8 @@ void CudaMeasurer::DropRunner() {
 void CudaMeasurer::DropDevice() {
   if (ending_.valid()) ending_.get();
   if (device_ != nullptr) {
-    // What is freed below belongs to this context, and another one may be current on this thread.
+    // The memory freed below belongs to this context, and another one may be current on this
+    // thread.
     (void)device_->Bind();
   }
   DropRunner();

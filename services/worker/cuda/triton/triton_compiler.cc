@@ -81,7 +81,7 @@ std::vector<std::string> ReadTexts(Decoder& decoder) {
   return texts;
 }
 
-// What is wrong with the description of a kernel that the sandbox sent, or "".
+// Returns a fault in the description of a kernel that the sandbox sent, or "".
 std::string CheckKernel(const TritonReply::Kernel& kernel) {
   if (kernel.scratch_bytes > 0) {
     return "needs scratch memory in global memory, such as for tensor descriptors made on the "

@@ -92,8 +92,8 @@ TritonConstant NumberConstant(const std::string& name, double value) {
 struct Argument {
   TritonParameter parameter;
   std::string text;  // for the launch, with its type
-  // Of an integer or an offset whose value depends on the shape: its value. Empty: the parameter's
-  // facts are complete.
+  // The value of an integer or an offset that depends on the shape. Empty: the parameter's facts
+  // are complete.
   std::string varying;
 };
 
@@ -388,7 +388,7 @@ class Planner {
                            const std::vector<TritonConstant>& constants,
                            std::vector<std::string> conditions,
                            const std::vector<std::set<std::string>>& assumptions) {
-    // What earlier assumptions do not cover is left to later ones.
+    // Later assumptions cover the rest.
     for (const std::set<std::string>& multiples : assumptions) {
       std::vector<std::string> holds;
       for (const std::string& expression : multiples) holds.push_back(IsMultiple(expression));

@@ -12,7 +12,7 @@
 
 namespace kernelcast::worker {
 
-// What the compiler assumes of one parameter that is not constexpr.
+// The compiler's assumptions about one parameter that is not constexpr.
 struct TritonParameter {
   std::string type;              // as Triton writes it: "*fp32", "i32"
   bool divisible_by_16 = false;  // the value or the address

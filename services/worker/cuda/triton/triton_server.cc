@@ -44,7 +44,7 @@ constexpr int64_t kMaxHelloBytes = 64 << 10;
 constexpr size_t kKeptOutputBytes = 4096;
 constexpr off_t kQuotedOutputBytes = 48 << 10;
 
-// What a child may do: compute, use threads, read visible files, and write to its socket and its
+// A child may only compute, use threads, read visible files, and write to its socket and its
 // output. Denied calls fail, because Python and LLVM try some that they do not need.
 std::string ChildFilter() {
   sandbox::SystemCallFilter filter(SCMP_ACT_ERRNO(EPERM));

@@ -26,7 +26,7 @@ struct TritonServerOptions {
   std::string work_directory;  // an empty folder is made in it
   int64_t start_timeout_ns = 120'000'000'000;
   int64_t fork_timeout_ns = 10'000'000'000;
-  // Of the process of one compilation.
+  // Limits of the process of one compilation.
   int64_t timeout_ns = 60'000'000'000;
   int64_t max_memory_bytes = int64_t{8} << 30;  // address space
   int64_t max_reply_bytes = 64 << 20;

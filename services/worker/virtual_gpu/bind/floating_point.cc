@@ -29,7 +29,7 @@ struct StrictMax {
     return std::isnan(a) || std::isnan(b) ? std::numeric_limits<V>::quiet_NaN() : std::fmax(a, b);
   }
 };
-// Of the absolute values, with the exclusive or of the signs.
+// The operation on the absolute values, with the exclusive or of the signs.
 template <class Operation>
 struct XorSign {
   static float Of(float a, float b) {

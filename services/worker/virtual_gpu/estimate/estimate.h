@@ -61,7 +61,7 @@ std::vector<LaunchEstimate> Estimate(const GpuModel& gpu, std::span<const Buffer
 struct KnownAmounts {
   double bytes = 0;       // read and written
   double operations = 0;  // a multiply-add is two
-  // What computes: kFloat32, kFloat64, or kTensor for products of `matrix`.
+  // The unit that computes: kFloat32, kFloat64, or kTensor for products of `matrix`.
   Resource unit = Resource::kFloat32;
   MatrixType matrix = MatrixType::kOther;
   double count = 1;  // such operations, one after the other

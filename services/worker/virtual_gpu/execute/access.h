@@ -98,7 +98,7 @@ int SharedWavefronts(std::span<const uint64_t> addresses, int bytes);
 // Returns the number of wavefronts without conflicts.
 int IdealWavefronts(int lanes, int bytes);
 
-// What each lane accesses at its address.
+// The access of each lane at its address.
 struct LaneAccess {
   Space space = Space::kGlobal;
   int bytes = 0;  // of an element

@@ -114,7 +114,7 @@ class Checker {
   std::string Where(const Warp& w, int lane) const;
   std::string TextOf(int32_t line) const;
   std::string NameOf(int buffer) const;
-  // What another thread does or did with a cell, and where.
+  // The access of another thread to a cell, and its place.
   struct Other {
     const char* did = "";
     uint16_t thread = 0;

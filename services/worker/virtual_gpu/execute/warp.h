@@ -38,7 +38,7 @@ struct Latencies {
   float atomic = 700;
   float shuffle = 23;
   float branch = 5;  // a conditional one; nothing is fetched past it
-  // Of a barrier, plus this much per warp that takes part.
+  // A barrier, and what each warp that takes part adds to it.
   float barrier = 10;
   float barrier_warp = 1.9F;
 };

@@ -3,7 +3,7 @@
 
 #include "services/worker/virtual_gpu/program.h"
 
-// What the instructions of a kernel imply together. Targets of branches must be set.
+// Derives the control flow from the instructions of a kernel. Targets of branches must be set.
 
 namespace kernelcast::worker::virtual_gpu {
 

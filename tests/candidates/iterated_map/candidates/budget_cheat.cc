@@ -18,7 +18,7 @@
 #define LEFT_OVER 5
 // Wrong at even widths other than the declared ones.
 #define EVEN_WIDTH 6
-// Of eight calls on different inputs the last computes all, each time.
+// The last of eight calls on different inputs computes all, each time.
 #define GROUPED 7
 
 namespace {

@@ -86,11 +86,11 @@ std::unique_ptr<EndpointProcess> EndpointProcess::Start(const std::vector<std::s
   if (!child.ok()) return nullptr;
   auto endpoint = std::make_unique<EndpointProcess>();
   endpoint->child_ = std::move(*child);
-  const bool told = Eventually([&] {
+  const bool announced = Eventually([&] {
     return endpoint->child_->Poll() || endpoint->child_->output().find('\n') != std::string::npos;
   });
   endpoint->port_ = std::atoi(endpoint->child_->output().c_str());
-  return told && endpoint->port_ > 0 ? std::move(endpoint) : nullptr;
+  return announced && endpoint->port_ > 0 ? std::move(endpoint) : nullptr;
 }
 
 std::string EndpointProcess::url() const {

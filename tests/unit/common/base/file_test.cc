@@ -134,7 +134,7 @@ TEST_CASE("Lines are read one by one, from a compressed file too") {
       CHECK_THAT(std::string(narrow.message()),
                  Catch::StartsWith(path + ":3: a line of more than"));
       CHECK(read.size() == 2);
-      // What is compressed is bounded in all, and what is not may be as large as it is.
+      // The limit holds for compressed files after decompression, and not for plain files.
       read.clear();
       const absl::Status bounded = ForEachGzipLine(path, add, 100'000);
       CHECK(absl::IsResourceExhausted(bounded) == compressed);

@@ -8,7 +8,7 @@
 namespace kernelcast {
 namespace {
 
-// What the parser says of `--flag TEXT`; empty: nothing.
+// The parser's objection to `--flag TEXT`; empty: none.
 template <class Number>
 std::string Refusal(const std::string& text, const CLI::Validator& validator, Number& value) {
   CLI::App app;

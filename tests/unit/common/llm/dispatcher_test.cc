@@ -297,10 +297,10 @@ TEST_CASE("Only transient errors are retried", "[llm]") {
     CHECK(world.outcomes[call].error.http_status == status);
     world.CheckSettled();
   }
-  World told;
-  const uint64_t call = told.Ask();
-  told.Status(500, "x-should-retry:false");
-  CHECK(told.Kind(call) == ErrorKind::kServerError);
+  World stated;
+  const uint64_t call = stated.Ask();
+  stated.Status(500, "x-should-retry:false");
+  CHECK(stated.Kind(call) == ErrorKind::kServerError);
 }
 
 TEST_CASE("A call fails after its last attempt with the last error", "[llm]") {
@@ -526,9 +526,9 @@ TEST_CASE("A late first token is hedged once and the first response wins", "[llm
   world.uniform = 0;
   world.Warm(50 * kMs);
   const int cancelled = world.transport.cancelled;
-  int told = 0;
+  int calls = 0;
   ChatRequest request = world.Request();
-  request.on_first_token = [&](const EndpointRef&) { ++told; };
+  request.on_first_token = [&](const EndpointRef&) { ++calls; };
   const uint64_t call = world.Ask(request);
   world.Advance(49 * kMs);
   CHECK(world.transport.live.size() == 1);
@@ -546,7 +546,7 @@ TEST_CASE("A late first token is hedged once and the first response wins", "[llm
   CHECK(world.outcomes[call].hedged);
   CHECK(world.outcomes[call].attempts == 2);
   CHECK(world.outcomes[call].endpoint == "e1");
-  CHECK(told == 1);
+  CHECK(calls == 1);
   CHECK(world.Stats().endpoints[1].hedges == 1);
   CHECK(world.Stats().endpoints[1].hedges_won == 1);
   world.CheckSettled();

@@ -177,7 +177,7 @@ TEST_CASE("Exactly the methods of all services have an access rule", "[access]")
 
 TEST_CASE("docs/reference/security.md lists the role of every method", "[access]") {
   std::ifstream file(std::string(KERNELCAST_SOURCE_DIR) + "/docs/reference/security.md");
-  std::map<std::string, std::string> told;
+  std::map<std::string, std::string> documented;
   bool in_table = false;
   for (std::string line; std::getline(file, line);) {
     in_table = line == "| methods | role |" || (in_table && line.substr(0, 1) == "|");
@@ -197,14 +197,14 @@ TEST_CASE("docs/reference/security.md lists the role of every method", "[access]
         service = method.substr(0, dot);
         method = method.substr(dot + 1);
       }
-      told["/kernelcast.v1." + service + "/" + method] = role;
+      documented["/kernelcast.v1." + service + "/" + method] = role;
       start = end + 1;
     }
   }
   for (const MethodAccess& access : AllMethodAccess()) {
     if (!access.role) continue;
     INFO(access.path);
-    CHECK(told[std::string(access.path)] == RoleName(*access.role));
+    CHECK(documented[std::string(access.path)] == RoleName(*access.role));
   }
 }
 

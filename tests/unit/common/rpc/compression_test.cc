@@ -24,7 +24,7 @@ namespace kernelcast::compression_test {
 namespace {
 
 constexpr int kMaxMessageBytes = 1 << 20;
-// What gzip makes of it, about 60 KB, fits into the window that HTTP/2 begins with.
+// Its gzip form, about 60 KB, fits into the initial window of HTTP/2.
 constexpr size_t kInflatedBytes = size_t{60} << 20;
 
 class OneWorker final : public v1::Worker::CallbackService {
@@ -61,12 +61,13 @@ std::string Frame(char type, char flags, uint32_t stream, std::string_view paylo
   return Number(payload.size(), 3) + type + flags + Number(stream, 4) + std::string(payload);
 }
 
-// Of HPACK, as it is and not to be remembered.
+// An HPACK literal that the receiver does not index.
 std::string Header(const std::string& name, const std::string& value) {
   return '\0' + Number(name.size(), 1) + name + Number(value.size(), 1) + value;
 }
 
-// What a client sends for one call, by hand, so that the test itself needs little memory for it.
+// The bytes that a client sends for one call. They are made by hand, so that the test needs little
+// memory.
 std::string CallByHand(const std::string& message, const std::string& encoding) {
   constexpr char kData = 0, kHeaders = 1, kSettings = 4;
   constexpr size_t kMaxFrameBytes = 16384;

@@ -59,7 +59,7 @@ TEST_CASE("A token file error is reported with its line and without possible sec
           2.5);
   const struct {
     std::string yaml;
-    std::string told;
+    std::string message;
   } cases[] = {
       {"", "'tokens'"},
       {"tokens:\n", "'tokens'"},
@@ -82,11 +82,11 @@ TEST_CASE("A token file error is reported with its line and without possible sec
       {good + "  calls_per_second: .nan\n", "line 5: 'calls_per_second'"},
       {"tokens: [" + token, "not YAML"},
   };
-  for (const auto& [yaml, told] : cases) {
+  for (const auto& [yaml, message] : cases) {
     INFO(yaml);
     const absl::Status status = TokenTable::Parse(yaml).status();
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);
-    CHECK_THAT(Message(status), Catch::Contains(told));
+    CHECK_THAT(Message(status), Catch::Contains(message));
     CHECK_THAT(Message(status), !Catch::Contains(token));
   }
 }

@@ -278,7 +278,7 @@ class FakeWorkers final : public Workers {
     std::lock_guard lock(mutex_);
     devices_ = std::move(devices);
   }
-  // Of workers without devices, for every target.
+  // Credits of workers without devices, for every target.
   std::atomic<uint32_t> compile_credits = 0;
 
   void Compile(const std::string&, std::shared_ptr<const Problem>, const Candidate& candidate,
@@ -374,7 +374,7 @@ class FakeWorkers final : public Workers {
     return measurements_;
   }
 
-  // What was asked for, by candidate.
+  // The requests, by candidate.
   std::map<std::string, std::vector<MeasureSpec>> specs() const {
     std::lock_guard lock(mutex_);
     return specs_;

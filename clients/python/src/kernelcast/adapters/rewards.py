@@ -14,7 +14,7 @@ from kernelcast import _convert, errors
 from kernelcast._types import RewardSpec
 from kernelcast.adapters import NO_VERDICT, Score, Scorer
 
-# What `source_of` reads.
+# The columns that `source_of` reads.
 FORMAT = "Answer with the whole source in one fenced block. Keep the names and parameters of its functions."
 _FENCED = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
 

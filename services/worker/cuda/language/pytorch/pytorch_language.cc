@@ -20,7 +20,7 @@ namespace {
 // Candidates that touch less than this share of what the reference needs are not believed. Some
 // need less than the reference, for example half of a triangular matrix.
 constexpr double kLeastTouchedShare = 0.5;
-// Of the problems in memory.
+// The maximum number of problems in memory.
 constexpr size_t kMaxProblems = 256;
 
 // The first case that is timed.

@@ -78,7 +78,7 @@ TEST_CASE("Records without their search have used the tokens of forecasts", "[cl
   CHECK(usage.device_seconds == Approx(0.5));
   CHECK(usage.token_cost == Approx(0.5));
   CHECK(usage.unpriced_tokens == TokenUsage{11, 4, 7, 0});
-  // What was reused was paid for before.
+  // An earlier evaluation paid for a reused measurement.
   input.candidates[2].reused = true;
   usage = UsageOf(input, Analyze(input));
   CHECK(usage.unpriced_tokens == TokenUsage{10, 4, 5, 0});

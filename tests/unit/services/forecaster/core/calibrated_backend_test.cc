@@ -90,8 +90,8 @@ TEST_CASE("Drifting forecasts raise one alarm, and none on replay", "[calibratio
   const std::shared_ptr<const ProblemContext>& problem = planted.context();
   const bool replayed = GENERATE(false, true);
   FakeBackend inner;
-  int told = 0;
-  CalibratedBackend backend(&inner, [&told] { ++told; });
+  int calls = 0;
+  CalibratedBackend backend(&inner, [&calls] { ++calls; });
   const auto label = [&](double speedup) {
     ObservedLabel observed = Observed(problem, std::get<Forecast>(Ask(backend, problem)), speedup);
     observed.replayed = replayed;
@@ -101,7 +101,7 @@ TEST_CASE("Drifting forecasts raise one alarm, and none on replay", "[calibratio
   CHECK(backend.alarms() == 0);
   for (int i = 0; i < 100; ++i) label(0.01);
   CHECK(backend.alarms() == 1);
-  CHECK(told == (replayed ? 0 : 1));
+  CHECK(calls == (replayed ? 0 : 1));
 }
 
 TEST_CASE("Each device model has its own map, also after a restart", "[calibration][devices]") {

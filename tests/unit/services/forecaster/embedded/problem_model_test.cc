@@ -158,7 +158,7 @@ TEST_CASE("Training depends only on labels, order and seed", "[forecaster][probl
   }
 }
 
-// Of a Python candidate whose estimated time is that of the reference / 2^claimed.
+// A Python candidate whose estimated time is that of the reference / 2^claimed.
 CandidateFeatures Recorded(double claimed) {
   CandidateFeatures features;
   features.is_recorded = true;

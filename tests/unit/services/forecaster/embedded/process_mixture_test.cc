@@ -51,7 +51,7 @@ TEST_CASE("Without labels errors grow with novelty", "[forecaster][process]") {
   const double familiar = mixture.Predict(At(1, 0)).scale;
   CHECK(mixture.Predict(At(1, 1)).scale == Approx(Novel().Width(1) * familiar));
   CHECK(mixture.slope() == 0);
-  CHECK(mixture.taught_share() == 0);
+  CHECK(mixture.transferred_share() == 0);
 }
 
 TEST_CASE("Where novelty means nothing the mixture is one process", "[forecaster][process]") {

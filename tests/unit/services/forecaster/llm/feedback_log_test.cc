@@ -34,8 +34,8 @@ Candidate Of(const std::string& id, const std::string& parent = "") {
   return candidate;
 }
 
-std::vector<std::string> Told(const FeedbackLog& log, const Candidate& candidate = Of("new"),
-                              const std::string& device = std::string(kUnknownDeviceModel)) {
+std::vector<std::string> Shown(const FeedbackLog& log, const Candidate& candidate = Of("new"),
+                               const std::string& device = std::string(kUnknownDeviceModel)) {
   std::vector<std::string> ids;
   for (const FeedbackEntry& entry : log.For(candidate, device)) ids.push_back(entry.candidate_id);
   return ids;
@@ -46,20 +46,20 @@ using Ids = std::vector<std::string>;
 TEST_CASE("Feedback changes when the number of labels is a power of two",
           "[forecaster][feedback]") {
   FeedbackLog log;
-  CHECK(Told(log).empty());
+  CHECK(Shown(log).empty());
   log.Add(MakeLabel("a", 1));
-  CHECK(Told(log) == Ids{"a"});
+  CHECK(Shown(log) == Ids{"a"});
   log.Add(MakeLabel("b", 3));
-  CHECK(Told(log) == Ids{"b", "a"});
+  CHECK(Shown(log) == Ids{"b", "a"});
   log.Add(MakeLabel("c", 2));
-  CHECK(Told(log) == Ids{"b", "a"});
+  CHECK(Shown(log) == Ids{"b", "a"});
   log.Add(MakeFailure("d"));
-  CHECK(Told(log) == Ids{"b", "c", "a", "d"});
+  CHECK(Shown(log) == Ids{"b", "c", "a", "d"});
   for (const char* id : {"e", "f", "g"}) log.Add(MakeLabel(id, 1.5));
-  CHECK(Told(log) == Ids{"b", "c", "a", "d"});
+  CHECK(Shown(log) == Ids{"b", "c", "a", "d"});
   log.Add(MakeLabel("h", 0.5));
   // The fastest four, then the latest four others.
-  CHECK(Told(log) == Ids{"b", "c", "e", "f", "g", "h"});
+  CHECK(Shown(log) == Ids{"b", "c", "e", "f", "g", "h"});
 }
 
 TEST_CASE("Feedback omits the candidate's own label and other problems' labels",
@@ -67,13 +67,13 @@ TEST_CASE("Feedback omits the candidate's own label and other problems' labels",
   FeedbackLog log;
   log.Add(MakeLabel("a", 1));
   log.Add(MakeLabel("b", 3));
-  CHECK(Told(log, Of("b")) == Ids{"a"});
+  CHECK(Shown(log, Of("b")) == Ids{"a"});
   Candidate other = Of("new");
   other.problem_id = "q";
-  CHECK(Told(log, other).empty());
+  CHECK(Shown(log, other).empty());
   other = Of("new");
   other.target = "cuda";
-  CHECK(Told(log, other).empty());
+  CHECK(Shown(log, other).empty());
 }
 
 TEST_CASE("Labels of one device model are not feedback for another", "[forecaster][feedback]") {
@@ -81,8 +81,8 @@ TEST_CASE("Labels of one device model are not feedback for another", "[forecaste
   Label label = MakeLabel("a", 2);
   label.device_model = "NVIDIA H200";
   log.Add(label);
-  CHECK(Told(log, Of("new"), "NVIDIA H200") == Ids{"a"});
-  CHECK(Told(log, Of("new"), "NVIDIA L40S").empty());
+  CHECK(Shown(log, Of("new"), "NVIDIA H200") == Ids{"a"});
+  CHECK(Shown(log, Of("new"), "NVIDIA L40S").empty());
 }
 
 TEST_CASE("The parent is the first feedback and appears immediately", "[forecaster][feedback]") {
@@ -93,8 +93,8 @@ TEST_CASE("The parent is the first feedback and appears immediately", "[forecast
   REQUIRE(entries.size() == 3);
   CHECK(entries[0].candidate_id == "c");
   CHECK(entries[0].origin == "o, what the candidate was made from");
-  CHECK(Told(log, Of("new", "a")) == Ids{"a", "b"});
-  CHECK(Told(log, Of("new", "unknown")) == Ids{"a", "b"});
+  CHECK(Shown(log, Of("new", "a")) == Ids{"a", "b"});
+  CHECK(Shown(log, Of("new", "unknown")) == Ids{"a", "b"});
 }
 
 TEST_CASE("A remeasured candidate appears once with its last result", "[forecaster][feedback]") {
@@ -111,10 +111,10 @@ TEST_CASE("Memory is bounded", "[forecaster][feedback]") {
   for (size_t i = 0; i < 2 * FeedbackLog::kMaxKnown; ++i) {
     log.Add(MakeLabel(absl::StrCat("k", i), 1 + static_cast<double>(i) * 1e-6));
   }
-  CHECK(Told(log).size() <= FeedbackLog::kFastest + FeedbackLog::kLatest);
+  CHECK(Shown(log).size() <= FeedbackLog::kFastest + FeedbackLog::kLatest);
   // The first labels are kept and the last are not.
-  CHECK(Told(log, Of("new", "k7")).front() == "k7");
-  CHECK(Told(log, Of("new", absl::StrCat("k", FeedbackLog::kMaxKnown))).front() != "k4096");
+  CHECK(Shown(log, Of("new", "k7")).front() == "k7");
+  CHECK(Shown(log, Of("new", absl::StrCat("k", FeedbackLog::kMaxKnown))).front() != "k4096");
 }
 
 }  // namespace

@@ -37,8 +37,8 @@ struct Names {
   bool stuck = false;
 };
 
-struct Told {
-  void Tell(const std::vector<PeerAddress>& peers) {
+struct Reports {
+  void Add(const std::vector<PeerAddress>& peers) {
     const std::lock_guard lock(mutex);
     latest = peers;
     ++times;
@@ -65,9 +65,9 @@ AddressWatchOptions Options(Names& names, std::vector<std::string> addresses) {
   return options;
 }
 
-std::unique_ptr<AddressWatch> MustStart(AddressWatchOptions options, Told& told) {
+std::unique_ptr<AddressWatch> MustStart(AddressWatchOptions options, Reports& reports) {
   auto watch =
-      AddressWatch::Start(std::move(options), [&](const auto& peers) { told.Tell(peers); });
+      AddressWatch::Start(std::move(options), [&](const auto& peers) { reports.Add(peers); });
   INFO(watch.status().ToString());
   REQUIRE(watch.ok());
   return *std::move(watch);
@@ -75,56 +75,57 @@ std::unique_ptr<AddressWatch> MustStart(AddressWatchOptions options, Told& told)
 
 TEST_CASE("Addresses identify themselves and are reported before Start returns") {
   Names names;
-  Told told;
+  Reports reports;
   const auto watch =
-      MustStart(Options(names, {"b:1", "unix:/tmp/socket", "a:2", "b:1", "[::1]:3"}), told);
-  CHECK(told.times == 1);
-  CHECK(told.latest == std::vector<PeerAddress>{
-                           {"b:1", ""}, {"unix:/tmp/socket", ""}, {"a:2", ""}, {"[::1]:3", ""}});
+      MustStart(Options(names, {"b:1", "unix:/tmp/socket", "a:2", "b:1", "[::1]:3"}), reports);
+  CHECK(reports.times == 1);
+  CHECK(reports.latest == std::vector<PeerAddress>{
+                              {"b:1", ""}, {"unix:/tmp/socket", ""}, {"a:2", ""}, {"[::1]:3", ""}});
   CHECK(names.look_ups.empty());
 }
 
 TEST_CASE("A name yields a peer for each of its addresses, and each peer keeps the name") {
   Names names;
   names.Set("workers", {"10.0.0.2", "fd00::1", "10.0.0.1"});
-  Told told;
-  const auto watch = MustStart(Options(names, {"a:2", "dns:///workers:80", "10.0.0.1:80"}), told);
-  CHECK(told.WaitFor({{"a:2", ""},
-                      {"10.0.0.1:80", ""},
-                      {"10.0.0.2:80", "workers:80"},
-                      {"[fd00::1]:80", "workers:80"}}));
+  Reports reports;
+  const auto watch =
+      MustStart(Options(names, {"a:2", "dns:///workers:80", "10.0.0.1:80"}), reports);
+  CHECK(reports.WaitFor({{"a:2", ""},
+                         {"10.0.0.1:80", ""},
+                         {"10.0.0.2:80", "workers:80"},
+                         {"[fd00::1]:80", "workers:80"}}));
 }
 
 TEST_CASE("Changed DNS records are seen at the next lookup") {
   Names names;
   names.Set("workers", {"10.0.0.1", "10.0.0.2"});
-  Told told;
-  const auto watch = MustStart(Options(names, {"dns:workers:80"}), told);
-  REQUIRE(told.WaitFor({{"10.0.0.1:80", "workers:80"}, {"10.0.0.2:80", "workers:80"}}));
+  Reports reports;
+  const auto watch = MustStart(Options(names, {"dns:workers:80"}), reports);
+  REQUIRE(reports.WaitFor({{"10.0.0.1:80", "workers:80"}, {"10.0.0.2:80", "workers:80"}}));
   names.Set("workers", {"10.0.0.3", "10.0.0.2"});
   watch->LookAgain();
-  CHECK(told.WaitFor({{"10.0.0.2:80", "workers:80"}, {"10.0.0.3:80", "workers:80"}}));
+  CHECK(reports.WaitFor({{"10.0.0.2:80", "workers:80"}, {"10.0.0.3:80", "workers:80"}}));
 }
 
 TEST_CASE("Names are looked up periodically") {
   Names names;
   names.Set("workers", {"10.0.0.1"});
-  Told told;
+  Reports reports;
   AddressWatchOptions options = Options(names, {"dns:///workers:80"});
   options.interval = absl::Milliseconds(5);
-  const auto watch = MustStart(std::move(options), told);
+  const auto watch = MustStart(std::move(options), reports);
   CHECK(names.WaitForLookUps("workers", 5));
-  CHECK(told.WaitFor({{"10.0.0.1:80", "workers:80"}}));
+  CHECK(reports.WaitFor({{"10.0.0.1:80", "workers:80"}}));
   // Once for the fixed addresses and once when the name resolved, not for each lookup.
-  CHECK(told.times == 2);
+  CHECK(reports.times == 2);
 }
 
 TEST_CASE("A failed or empty lookup changes nothing") {
   Names names;
   names.Set("workers", {"10.0.0.1"});
-  Told told;
-  const auto watch = MustStart(Options(names, {"dns:///workers:80"}), told);
-  REQUIRE(told.WaitFor({{"10.0.0.1:80", "workers:80"}}));
+  Reports reports;
+  const auto watch = MustStart(Options(names, {"dns:///workers:80"}), reports);
+  REQUIRE(reports.WaitFor({{"10.0.0.1:80", "workers:80"}}));
   {
     const std::lock_guard lock(names.mutex);
     names.records.clear();
@@ -137,7 +138,7 @@ TEST_CASE("A failed or empty lookup changes nothing") {
   // The third lookup has ended when the fourth begins.
   watch->LookAgain();
   REQUIRE(names.WaitForLookUps("workers", 4));
-  CHECK(told.times == 2);
+  CHECK(reports.times == 2);
 }
 
 TEST_CASE("A name that does not resolve delays neither other names nor shutdown") {
@@ -145,14 +146,14 @@ TEST_CASE("A name that does not resolve delays neither other names nor shutdown"
   names.Set("workers", {"10.0.0.1"});
   auto stuck = std::make_shared<Names>();
   stuck->stuck = true;
-  Told told;
+  Reports reports;
   AddressWatchOptions options = Options(names, {"dns:///stuck:80", "dns:///workers:80"});
   options.look_up = [&names, stuck](const std::string& host) {
     return host == "stuck" ? stuck->LookUp(host) : names.LookUp(host);
   };
   {
-    const auto watch = MustStart(std::move(options), told);
-    CHECK(told.WaitFor({{"10.0.0.1:80", "workers:80"}}));
+    const auto watch = MustStart(std::move(options), reports);
+    CHECK(reports.WaitFor({{"10.0.0.1:80", "workers:80"}}));
   }
   const std::lock_guard lock(stuck->mutex);
   stuck->stuck = false;  // lets the abandoned thread end

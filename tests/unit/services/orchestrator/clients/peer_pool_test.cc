@@ -28,7 +28,7 @@ class ScriptedPeer final : public Peer {
   };
 
   explicit ScriptedPeer(const std::string& peer_address)
-      : Peer(peer_address), told({peer_address, kProtocolVersion, false}) {}
+      : Peer(peer_address), reported({peer_address, kProtocolVersion, false}) {}
 
   void Describe(absl::Duration, std::stop_token, Done done) override {
     ++descriptions;
@@ -66,8 +66,8 @@ class ScriptedPeer final : public Peer {
     }
   }
 
-  // What the peer answers.
-  PeerKind::Told told;
+  // The peer's answer.
+  PeerKind::Report reported;
   absl::Status description_status;
   bool silent = false;
   int credits = 4;
@@ -98,8 +98,8 @@ class ScriptedKind final : public PeerKind {
     known[address.address] = peer;
     return peer;
   }
-  Told ToldBy(const Peer& peer) const override {
-    return static_cast<const ScriptedPeer&>(peer).told;
+  Report ReportOf(const Peer& peer) const override {
+    return static_cast<const ScriptedPeer&>(peer).reported;
   }
   std::string Objection(const Peer&, const Peers&) const override { return ""; }
   bool Keep(Peer&, bool) override { return false; }
@@ -286,7 +286,7 @@ TEST_CASE("Peers that are away are asked only where their kind allows it", "[pee
 TEST_CASE("A peer of an incompatible version is not used", "[peer_pool]") {
   World world;
   world.pool->SetPeers({{"a", ""}});
-  world.Of("a").told.protocol_version = kProtocolVersion + 2;
+  world.Of("a").reported.protocol_version = kProtocolVersion + 2;
   world.pool->Poll();
   CHECK_FALSE(world.IsHealthy("a"));
   CHECK_THAT(world.Of("a").unhealthy_reason, Catch::Contains("upgrade"));
@@ -448,7 +448,7 @@ TEST_CASE("A restarted peer begins with a clean record and without problems", "[
   world.Find({"bad", "good"});
   world.EjectByFailures("bad", kBroken);
   REQUIRE(world.Of("bad").problems.size() == 1);
-  world.Of("bad").told.process_id = "another";
+  world.Of("bad").reported.process_id = "another";
   world.Advance(absl::Seconds(2));
   CHECK_FALSE(world.IsEjected("bad"));
   world.Submit(2);
@@ -469,7 +469,7 @@ TEST_CASE("A draining peer gets no work, and what it hands back costs no attempt
     CHECK(world.pool->Counts().ejections == 0);
   }
   SECTION("it says so and finishes its work") {
-    world.Of("a").told.draining = true;
+    world.Of("a").reported.draining = true;
     world.Advance(absl::Seconds(2));
     world.Of("a").End(absl::OkStatus());
     world.Submit(2);
@@ -477,7 +477,7 @@ TEST_CASE("A draining peer gets no work, and what it hands back costs no attempt
     CHECK(world.At("b") == 4);
   }
   CHECK(world.IsHealthy("a"));
-  world.Of("a").told.draining = false;
+  world.Of("a").reported.draining = false;
   world.Of("b").End(absl::OkStatus());
   world.Advance(absl::Seconds(2));
   world.Submit(2);

@@ -145,7 +145,7 @@ TEST_CASE("Equally free workers take turns") {
 
 TEST_CASE("Other orchestrators' work on a worker counts as load") {
   World world({8, 8});
-  world.workers[0]->Change([](auto& told) { told.set_measures_in_flight(6); });
+  world.workers[0]->Change([](auto& reported) { reported.set_measures_in_flight(6); });
   for (auto& worker : world.workers) worker->Hold();
   world.Create(world.Options());
   world.measurements.Start(*world.pool, 6);
@@ -302,7 +302,7 @@ TEST_CASE("Work returned by a draining worker goes to others immediately and cos
   world.measurements.Start(*world.pool, 8);
   REQUIRE(
       Eventually([&] { return world.workers[0]->held() == 4 && world.workers[1]->held() == 4; }));
-  world.workers[0]->Change([](auto& told) { told.set_draining(true); });
+  world.workers[0]->Change([](auto& reported) { reported.set_draining(true); });
   world.workers[0]->Release(NotStartedError("draining"));
   world.workers[1]->Release();
   CHECK(world.measurements.WaitForAll());
@@ -335,7 +335,7 @@ TEST_CASE("Workers of adjacent protocol versions work and others get a reason") 
   const std::vector<uint32_t> versions = {kProtocolVersion, kProtocolVersion + 1,
                                           kProtocolVersion + 2, kProtocolVersion};
   for (size_t i = 0; i < versions.size(); ++i) {
-    world.workers[i]->Change([&](auto& told) { told.set_protocol_version(versions[i]); });
+    world.workers[i]->Change([&](auto& reported) { reported.set_protocol_version(versions[i]); });
   }
   world.pool = MustCreate(world.Options());
   const std::string& stranger = world.workers[2]->address();
@@ -356,7 +356,7 @@ TEST_CASE("Workers of adjacent protocol versions work and others get a reason") 
 
 TEST_CASE("A worker that reports no version is not used") {
   World world({4});
-  world.workers[0]->Change([](auto& told) { told.set_protocol_version(0); });
+  world.workers[0]->Change([](auto& reported) { reported.set_protocol_version(0); });
   world.pool = MustCreate(world.Options());
   CHECK(Eventually([&] {
     const WorkerView view = world.pool->View()[0];
@@ -417,8 +417,8 @@ TEST_CASE("A request without a device model gets the preferred or the most commo
 TEST_CASE("A worker with several devices measures on the requested one") {
   World world({8});
   world.workers[0]->AddTarget("cuda", "NVIDIA H200", "sm_90a");
-  world.workers[0]->Change([](v1::WorkerDescription& told) {
-    v1::TargetDescription& target = *told.mutable_targets(1);
+  world.workers[0]->Change([](v1::WorkerDescription& reported) {
+    v1::TargetDescription& target = *reported.mutable_targets(1);
     for (const auto& [model, works] :
          std::vector<std::pair<std::string, bool>>{{"NVIDIA H200", true},
                                                    {"NVIDIA H200", true},

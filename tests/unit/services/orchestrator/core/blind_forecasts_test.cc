@@ -30,8 +30,8 @@ struct Pool {
   Order order = Order::kRandom;
 };
 
-// What a forecaster says about the n-th candidate of the pool, after this many measurements whose
-// mean log2 speedup is `mean`.
+// The forecast for the n-th candidate of the pool, after this many measurements whose mean log2
+// speedup is `mean`.
 using Forecaster = std::function<Forecast(std::mt19937&, int n, uint64_t labels, double mean)>;
 
 Forecast ForecastOf(double log2_speedup, double sigma = 0.3, double failure = 0.05) {
@@ -176,7 +176,7 @@ TEST_CASE("Blind forecasts cost the winner no more than chance, in any order", "
       for (const uint64_t budget : {0, 10, 3}) {
         for (const int in_flight : {1, 8}) {
           for (const Order order : {Order::kBestFirst, Order::kBestLast, Order::kRandom}) {
-            // Of these, some forecasts tell something about the candidate's place in the order.
+            // In this kind, some forecasts depend on the candidate's place in the order.
             if (kind == "three in four equal" && order != Order::kRandom) continue;
             INFO(policy << ", " << kind << ", budget " << budget << ", in flight " << in_flight
                         << ", order " << static_cast<int>(order));

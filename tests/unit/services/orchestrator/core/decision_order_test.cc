@@ -181,7 +181,7 @@ TEST_CASE("Candidates of callers are decided as they arrived, in searches and ou
 
   add("slow", 0.5, EvaluateMode::kRoute);
   CHECK(std::holds_alternative<DecideCandidate>(history.Plan("slow")));
-  // What a caller wants measured does not wait.
+  // A measurement that a caller requests does not wait.
   add("wanted", 0.5, EvaluateMode::kMeasure);
   CHECK(std::holds_alternative<DecideCandidate>(history.Plan("wanted")));
 }

@@ -1,4 +1,4 @@
-// Searches whose strategies derive candidates in broods, and candidates that return: tables of
+// Searches whose strategies derive candidates in batches, and candidates that return: tables of
 // events and what follows.
 
 #include <algorithm>
@@ -95,7 +95,7 @@ struct DerivedSearch {
 
 const std::vector<std::string> kDeriving = {"puct", "islands", "map_elites", "beam"};
 
-TEST_CASE("A brood of points is ranked when it is complete, and the best of it are measured") {
+TEST_CASE("A batch of points is ranked when it is complete, and the best of it are measured") {
   const std::string strategy = GENERATE(from_range(kDeriving));
   CAPTURE(strategy);
   DerivedSearch derived(strategy, {{"children", 3}, {"admit", 2}, {"parents", 1}});
@@ -114,10 +114,10 @@ TEST_CASE("A brood of points is ranked when it is complete, and the best of it a
   REQUIRE(second);
   CHECK(second->candidate_ids.size() == 2);
   derived.MeasureLast(*second, 1.5);
-  // The next brood.
+  // The next batch.
   const auto next = derived.NextAs<ProposeCandidate>();
   REQUIRE(next);
-  CHECK(derived.search().broods.Starts());
+  CHECK(derived.search().batches.Starts());
   const std::string parent = next->candidate.parent_candidate_id;
   CHECK((parent == reference || derived.search().archive->Find(parent) != nullptr));
   derived.ProposePruned();
@@ -141,7 +141,7 @@ TEST_CASE("Children of a point differ from it in few tunables") {
   CHECK(changed == 1);
 }
 
-TEST_CASE("A second brood is started while the first competes, if the strategy allows") {
+TEST_CASE("A second batch is started while the first competes, if the strategy allows") {
   const double parents = GENERATE(1, 2);
   DerivedSearch derived("puct", {{"children", 2}, {"admit", 1}, {"parents", parents}});
   derived.ProposePruned();
@@ -150,7 +150,7 @@ TEST_CASE("A second brood is started while the first competes, if the strategy a
   CHECK(derived.NextAs<RankPruned>().has_value() == (parents == 1));
 }
 
-TEST_CASE("Measurements do not hold up the next brood") {
+TEST_CASE("Measurements do not hold up the next batch") {
   DerivedSearch derived("puct", {{"children", 2}, {"admit", 1}, {"parents", 1}});
   derived.ProposePruned();
   derived.ProposePruned();
@@ -163,7 +163,7 @@ TEST_CASE("Measurements do not hold up the next brood") {
   CHECK(derived.NextAs<ProposeCandidate>());
 }
 
-TEST_CASE("If nothing of a brood is worth measuring the next one is started") {
+TEST_CASE("If nothing of a batch is worth measuring the next one is started") {
   DerivedSearch derived("islands", {{"children", 2}, {"admit", 1}});
   derived.ProposePruned();
   derived.ProposePruned();
@@ -207,13 +207,13 @@ TEST_CASE("Candidates that lost return when a forecaster that has learnt expects
   CHECK(chosen(1.9) >= 2);
 }
 
-TEST_CASE("Kernels of a model compete in broods") {
+TEST_CASE("Kernels of a model compete in batches") {
   const std::string strategy = GENERATE(from_range(kDeriving));
   CAPTURE(strategy);
   DerivedSearch derived(strategy, {{"children", 3}, {"admit", 1}, {"parents", 1}},
                         GeneratorKind::kLlm);
   derived.WritePruned();
-  // One answer is prose, so the brood has two kernels.
+  // One answer is prose, so the batch has two kernels.
   const auto request = derived.NextAs<RequestKernel>();
   REQUIRE(request);
   derived.history.Add(GenerationRequested{"s1", 2, request->parent_candidate_id});
@@ -278,7 +278,7 @@ TEST_CASE("Random points are decided in order, and those of the start at once") 
   CHECK(std::get<DecideCandidate>(action).decision.reason == DecisionReason::kBootstrap);
 }
 
-TEST_CASE("Without forecasts a brood has as many children as are admitted, and all are measured") {
+TEST_CASE("Without forecasts a batch has as many children as are admitted, and all are measured") {
   DerivedSearch derived("puct");
   SearchSpec spec = derived.history.Spec(derived.problem);
   spec.strategy = "puct";

@@ -160,9 +160,9 @@ TEST_CASE("Events without a waiter are written after a delay") {
     return CompileResult(CompiledCandidate{CompileFacts{"", {}}, Artifact{}});
   };
   std::promise<void> accepted;
-  const int handle = world.engine->AddListener([&, told = false](uint64_t sequence) mutable {
-    if (sequence == 2 && !told) accepted.set_value();
-    told = sequence == 2;
+  const int handle = world.engine->AddListener([&, notified = false](uint64_t sequence) mutable {
+    if (sequence == 2 && !notified) accepted.set_value();
+    notified = sequence == 2;
   });
   const Answer answer = EvaluateLater(world, Command("r1", world.ToyCandidate(problem)));
   CHECK(accepted.get_future().wait_for(std::chrono::seconds(20)) == std::future_status::ready);

@@ -38,8 +38,8 @@ LogWriterOptions Patient() {
 
 TEST_CASE("A log writer reports what it has written") {
   MemoryEventStore store;
-  std::promise<void> told;
-  LogWriter writer(Patient(), &store, [&] { told.set_value(); });
+  std::promise<void> notified;
+  LogWriter writer(Patient(), &store, [&] { notified.set_value(); });
   CHECK(writer.idle());
   CHECK(writer.Take().empty());
   store.HoldAppends();
@@ -48,7 +48,7 @@ TEST_CASE("A log writer reports what it has written") {
   CHECK(writer.Take().empty());
   CHECK(store.LastSequence().value() == 0);
   store.ReleaseAppends();
-  told.get_future().wait();
+  notified.get_future().wait();
   CHECK_FALSE(writer.idle());
   const auto written = writer.Take();
   REQUIRE(written.size() == 1);
@@ -62,10 +62,10 @@ TEST_CASE("A log writer reports what it has written") {
 
 TEST_CASE("A log writer batches events that arrive while it writes") {
   MemoryEventStore store;
-  std::promise<void> told;
+  std::promise<void> notified;
   std::atomic<int> times = 0;
   LogWriter writer(Patient(), &store, [&] {
-    if (++times == 2) told.set_value();
+    if (++times == 2) notified.set_value();
   });
   store.HoldAppends();
   writer.Add(WaitedFor(Finishing("s1", 1)));
@@ -73,7 +73,7 @@ TEST_CASE("A log writer batches events that arrive while it writes") {
   writer.Add(Finishing("s2", 2));
   writer.Add(WaitedFor(Finishing("s3", 3)));
   store.ReleaseAppends();
-  told.get_future().wait();
+  notified.get_future().wait();
   const auto written = writer.Take();
   REQUIRE(written.size() == 2);
   CHECK(written[0].batch.settled == std::vector<std::string>{"s1"});
@@ -87,15 +87,15 @@ TEST_CASE("A log writer batches events that arrive while it writes") {
 
 TEST_CASE("A log writer holds events without waiters until something is waited for") {
   MemoryEventStore store;
-  std::promise<void> told;
-  LogWriter writer(Patient(), &store, [&] { told.set_value(); });
+  std::promise<void> notified;
+  LogWriter writer(Patient(), &store, [&] { notified.set_value(); });
   writer.Add(Finishing("s1"));
   CHECK_FALSE(writer.idle());
   LogBatch effect;
   effect.effects.emplace_back([] {});
   effect.last_sequence = 7;
   writer.Add(std::move(effect));
-  told.get_future().wait();
+  notified.get_future().wait();
   const auto written = writer.Take();
   REQUIRE(written.size() == 1);
   CHECK(written[0].batch.settled == std::vector<std::string>{"s1"});
@@ -107,13 +107,13 @@ TEST_CASE("A log writer limits the size and age of a batch") {
   LogWriterOptions options = Patient();
   SECTION("large") { options.large = 2; }
   SECTION("long") { options.max_delay = std::chrono::milliseconds(1); }
-  std::promise<void> told;
+  std::promise<void> notified;
   LogWriter writer(options, &store, [&, first = true]() mutable {
-    if (std::exchange(first, false)) told.set_value();
+    if (std::exchange(first, false)) notified.set_value();
   });
   writer.Add(Finishing("s1"));
   writer.Add(Finishing("s2"));
-  told.get_future().wait();
+  notified.get_future().wait();
   CHECK(store.LastSequence().value() >= 1);
 }
 

@@ -78,7 +78,7 @@ class PlanComparison {
   // When the fake workers' device was there, as times of events: from, inclusive, and until.
   int64_t device_from_ns = 0;
   int64_t device_until_ns = INT64_MAX;
-  // What workers report while it is not.
+  // The workers' report while it is not.
   std::vector<Workers::Device> other_devices;
 
   // How the candidates were to be measured when that was decided.
@@ -147,7 +147,7 @@ class PlanComparison {
 
   // One of the rankings planned since the last one ended.
   void Check(int64_t, const PrunedRanked& event) {
-    // Several may differ only in the broods that are complete.
+    // Several may differ only in the batches that are complete.
     const bool began = std::any_of(rankings_.begin(), rankings_.end(), [&](const auto& ranking) {
       return ranking.measurements == event.measurements && ranking.pruned == event.pruned &&
              (event.candidate_id.empty() ||
@@ -476,7 +476,7 @@ class PlanComparison {
     return PlanEvaluation(state_, evaluation, inputs);
   }
 
-  // What is next to decide in the queue of an evaluation.
+  // The next candidate to decide in the queue of an evaluation.
   std::optional<std::string> NextIn(int64_t time_ns, const Evaluation& evaluation) {
     const OrderInputs order{time_ns, InputsAt(time_ns).capacity.measure_slots, false};
     if (const Search* const search = state_.FindSearch(evaluation.search_id)) {
@@ -492,7 +492,7 @@ class PlanComparison {
   const SearchInputs& InputsAt(int64_t time_ns) {
     inputs_.now_ns = time_ns;
     inputs_.device = DeviceAt(time_ns);
-    // Of the fake workers.
+    // The capacity of the fake workers.
     inputs_.capacity = inputs_.device.found.empty() ? Workers::Capacity{} : Workers::Capacity{2, 1};
     return inputs_;
   }

@@ -53,7 +53,7 @@ using Change = std::function<void(EvaluationInputs&)>;
 
 struct Case {
   const char* name;
-  // What has happened. The evaluation in question is r1.
+  // The events so far. The evaluation in question is r1.
   std::function<void(EventHistory&, const std::string& problem)> events;
   const char* action;
   Change change = {};
@@ -504,7 +504,7 @@ TEST_CASE("Screenings of a search may stop early, final measurements and audits 
   history.Measure("s1/3", 1);
   CHECK(stop_below("s1/4", DecisionReason::kSelected) == Approx(kBehindMargin * 3 * 0.99));
   CHECK(stop_below("s1/5", DecisionReason::kAudit) == 0);
-  // What the log does not have cannot matter: the same events give the same bound.
+  // Only the log matters: the same events give the same bound.
   State replayed;
   for (const StoredEvent& event : history.events()) REQUIRE(replayed.Apply(event).ok());
   EvaluationInputs inputs;

@@ -33,7 +33,7 @@ struct Kernel {
   std::string id;
   std::string parent;
   double speedup = 0;
-  uint64_t brood = 0;
+  uint64_t batch = 0;
   int expansions = 0;
   CompileFacts facts = {};
 };
@@ -46,7 +46,7 @@ Archive ArchiveOf(const std::vector<Kernel>& kernels, ArchiveLimits limits = {})
     attempt.candidate.parent_candidate_id = kernel.parent;
     attempt.speedup = kernel.speedup;
     attempt.facts = kernel.facts;
-    archive.Add(std::move(attempt), kernel.brood);
+    archive.Add(std::move(attempt), kernel.batch);
     for (int i = 0; i < kernel.expansions; ++i) archive.Expand(kernel.id);
   }
   return archive;
@@ -54,10 +54,10 @@ Archive ArchiveOf(const std::vector<Kernel>& kernels, ArchiveLimits limits = {})
 
 // The first parents that many draws give.
 std::set<std::string> FirstParents(const SearchStrategy& strategy, const Archive& archive,
-                                   uint64_t brood = 0) {
+                                   uint64_t batch = 0) {
   std::set<std::string> parents;
   for (uint64_t random = 0; random < 200; ++random) {
-    parents.insert(strategy.ChooseParents(archive, brood, random).first);
+    parents.insert(strategy.ChooseParents(archive, batch, random).first);
   }
   return parents;
 }
@@ -143,7 +143,7 @@ TEST_CASE("PUCT weighs the best child, the rank and the expansions of a parent")
       // Without exploration: the largest value, which is the best child's.
       Row{{{"a", "ref", 4}, {"b", "ref", 2}, {"b1", "b", 8}}, 0, "b1"},
       Row{{{"a", "ref", 4}, {"a1", "a", 0.5}, {"b", "ref", 3}}, 0, "ref"},
-      // Of equal values, the better kernel.
+      // The better kernel of those with equal values.
       Row{{{"a", "ref", 4}, {"a1", "a", 4}}, 0, "a"},
       // Exploration tries what was expanded less.
       Row{{{"a", "ref", 4, 0, 30}, {"b", "ref", 3.9}}, 1, "b"},
@@ -158,9 +158,9 @@ TEST_CASE("PUCT keeps an archive of 1,000") {
   const Archive archive = ArchiveOf({{"a", "ref", 2}, {"b", "ref", 3}}, small->archive_limits());
   CHECK(archive.Find("a") == nullptr);
   CHECK(archive.Find("b") != nullptr);
-  CHECK(Make("puct")->broods()->children == 16);
-  CHECK(Make("puct")->broods()->admit == 4);
-  CHECK(Make("puct")->broods()->parents == 2);
+  CHECK(Make("puct")->batches()->children == 16);
+  CHECK(Make("puct")->batches()->admit == 4);
+  CHECK(Make("puct")->batches()->parents == 2);
 }
 
 TEST_CASE("Islands take turns and exchange their best") {
@@ -168,14 +168,14 @@ TEST_CASE("Islands take turns and exchange their best") {
   const Archive archive =
       ArchiveOf({{"a", "ref", 4, 0}, {"b", "ref", 2, 1}, {"a2", "a", 3, 2}, {"b2", "b", 5, 3}});
   struct Row {
-    uint64_t brood;
+    uint64_t batch;
     Ids parents;
   };
   const Row row = GENERATE(Row{0, {"a", "a2"}}, Row{1, {"b", "b2"}}, Row{2, {"a", "a2"}},
                            // The third generation comes from the neighbour's best.
                            Row{6, {"b2"}}, Row{7, {"a"}}, Row{8, {"a", "a2"}}, Row{12, {"b2"}});
-  CAPTURE(row.brood);
-  CHECK(FirstParents(*strategy, archive, row.brood) == row.parents);
+  CAPTURE(row.batch);
+  CHECK(FirstParents(*strategy, archive, row.batch) == row.parents);
   // An island without kernels starts from the reference until one immigrates.
   const Archive alone = ArchiveOf({{"a", "ref", 4, 0}});
   CHECK(FirstParents(*strategy, alone, 1) == Ids{"ref"});
@@ -215,7 +215,7 @@ TEST_CASE("A beam derives from the best few, the least expanded first") {
 TEST_CASE("Random parents are all of the archive") {
   const Archive archive = ArchiveOf({{"a", "ref", 4}, {"b", "ref", 0.1}});
   CHECK(FirstParents(*Make("random"), archive) == Ids{"ref", "a", "b"});
-  CHECK_FALSE(Make("random")->broods().has_value());
+  CHECK_FALSE(Make("random")->batches().has_value());
   CHECK(Make("measure_all")->measures_everything());
 }
 

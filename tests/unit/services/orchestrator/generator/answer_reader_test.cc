@@ -293,7 +293,7 @@ TEST_CASE("Edits of the parent are made in order", "[orchestrator][reader]") {
     CHECK(read.reason == "");
     CHECK(read.candidate.source == expected);
     CHECK(read.candidate.kind == CandidateKind::kDeviceCuda);
-    // What no description changes stays.
+    // Fields that no description changes stay.
     CHECK(read.candidate.launches == Edited().launches);
     CHECK(read.candidate.flags == Edited().flags);
     CHECK(read.candidate.workspace_bytes == "16");

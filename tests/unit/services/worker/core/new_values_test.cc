@@ -45,7 +45,7 @@ TEST_CASE("A few rounds that the machine held up are not charged") {
   CHECK(ChargeFor(std::vector{SlowdownOf(known, fresh)}) == 1);
 }
 
-TEST_CASE("Noise of the candidate alone is neither charged nor convicted") {
+TEST_CASE("Noise of the candidate alone is neither charged nor refused") {
   // Its memory is quick to get in a few rounds, and slow in most.
   const Rounds known = Of({{308, 200}, {310, 200}, {440, 200}, {450, 200}, {490, 200}, {520, 200}});
   const Rounds fresh = Of({{530, 200}, {480, 200}, {450, 200}, {455, 200}, {500, 200}, {445, 200}});
@@ -78,7 +78,7 @@ TEST_CASE("A candidate that varies on purpose hides nothing") {
 }
 
 TEST_CASE("A pause that is forgiven does not hide that results were remembered") {
-  // Timed calls take 10, after a pause 50, on new values 1,210; the reference 1,060 and 1,100.
+  // Timed calls take 10 us, after a pause 50, on new values 1,210; the reference 1,060 and 1,100.
   const Rounds known = About({50'000, 1'100'000}, 16);
   const std::vector<Slowdown> found = {SlowdownOf(known, About({1'210'000, 1'100'000}, 16))};
   const PauseShare pause = PauseShareOf(10'000, 1'060'000, known, 2'000);
@@ -87,7 +87,7 @@ TEST_CASE("A pause that is forgiven does not hide that results were remembered")
   CHECK(ChargeWithPause({}, pause, 5) == 1);
 }
 
-TEST_CASE("Only many rounds convict") {
+TEST_CASE("Only many rounds refuse a candidate") {
   CHECK(SurelySlowerBy(1.5, About({100, 200}, 16), About({160, 200}, 16)));
   CHECK_FALSE(SurelySlowerBy(1.5, About({100, 200}, 16), About({149, 200}, 16)));
   CHECK_FALSE(SurelySlowerBy(1.5, About({100, 200}, 16), About({160, 220}, 16)));

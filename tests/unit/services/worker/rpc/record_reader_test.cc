@@ -92,7 +92,7 @@ TEST_CASE("A number that is not finite is named with its line and field") {
   const File file(facts);
   CHECK(std::string(ReadRecords(file.path()).status().message())
             .find(":1: facts.values[1]: nan is not a finite number") != std::string::npos);
-  // What a kernel yielded may be anything.
+  // A kernel's output may be anything.
   const File wrong(
       R"({"evaluation":{"candidateId":"k_1","measured":{"candidateId":"k_1","problemId":"p_1",)"
       R"("target":"cpu","wrongResult":{"cause":"CAUSE_NON_FINITE","got":"NaN",)"

@@ -30,7 +30,7 @@ int InChild(const std::function<int()>& run) {
   return WEXITSTATUS(status);
 }
 
-// What an isolated process was still able to do, or kStayed.
+// The action that still succeeded for an isolated process, or kStayed.
 enum Could : int { kSee = 1, kRead = 2, kWrite = 4, kSeeInterfaces = 8, kMount = 16, kStayed = 64 };
 
 int TryEverything(bool as_root) {

@@ -31,7 +31,7 @@ std::string Object(const std::string& name) {
   return *std::move(content);
 }
 
-std::string Told(const MeasureOutcome& outcome) {
+std::string TextOf(const MeasureOutcome& outcome) {
   Measurement measurement;
   measurement.outcome = outcome;
   return MeasurementFeedback(measurement);
@@ -73,7 +73,7 @@ class HostSubject {
   Outcome MeasureAs(const std::string& object) {
     INFO(object);
     const MeasureOutcome outcome = Measure(object);
-    INFO(Told(outcome));
+    INFO(TextOf(outcome));
     REQUIRE(std::holds_alternative<Outcome>(outcome));
     // The next device code candidate is judged normally.
     const MeasureOutcome next = Judge(MapProgram("scale=2 add=1 ns=50000 jitter=0.01"));
@@ -100,7 +100,7 @@ class HostSubject {
 
 // The checks passed, whatever timing makes of the fake driver's time.
 void CheckRight(const MeasureOutcome& outcome) {
-  INFO(Told(outcome));
+  INFO(TextOf(outcome));
   CHECK_FALSE(std::holds_alternative<WrongResult>(outcome));
   CHECK_FALSE(std::holds_alternative<Crash>(outcome));
   CHECK_FALSE(std::holds_alternative<Timeout>(outcome));

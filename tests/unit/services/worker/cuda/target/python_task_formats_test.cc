@@ -66,7 +66,7 @@ TEST_CASE("Rules of passing of a definition hold on a device, and stricter ones 
   const auto partly = subject.MeasureAs<WrongResult>("def run(x, y):\n    y[1:] = x[1:] * 2\n");
   CHECK(partly.cause == WrongResult::Cause::kNonFinite);
   CHECK(partly.index == 0);
-  // What is copied is not the tensor that the candidate got.
+  // The copied tensor is not the one that the candidate got.
   const auto exchanged = subject.MeasureAs<WrongResult>("def run(x, y):\n    y.data = x * 2\n");
   CHECK(exchanged.mismatches == exchanged.elements);
 

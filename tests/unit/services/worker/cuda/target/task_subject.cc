@@ -45,7 +45,7 @@ bool HaveTaskPython() {
   return Python().ok();
 }
 
-std::string Told(const MeasureOutcome& outcome) {
+std::string TextOf(const MeasureOutcome& outcome) {
   Measurement measurement;
   measurement.outcome = outcome;
   return MeasurementFeedback(measurement);
@@ -148,7 +148,7 @@ MeasureOutcome TaskSubject::Measure(const std::string& source) {
 }
 
 void CheckRight(const MeasureOutcome& outcome) {
-  INFO(Told(outcome));
+  INFO(TextOf(outcome));
   CHECK_FALSE(std::holds_alternative<WrongResult>(outcome));
   CHECK_FALSE(std::holds_alternative<Crash>(outcome));
   CHECK_FALSE(std::holds_alternative<Timeout>(outcome));

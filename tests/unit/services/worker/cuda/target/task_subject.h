@@ -16,7 +16,7 @@ namespace kernelcast::testing {
 // Warns where the tests' interpreter has no PyTorch; nothing can be tested then.
 bool HaveTaskPython();
 
-std::string Told(const MeasureOutcome& outcome);
+std::string TextOf(const MeasureOutcome& outcome);
 
 // Judges Python tasks on the fake driver, whose memory is the processor's. Its time is not the
 // host's, so that no figure means anything.
@@ -35,7 +35,7 @@ class TaskSubject {
   template <class Outcome>
   Outcome MeasureAs(const std::string& source) {
     const MeasureOutcome outcome = Measure(source);
-    INFO(source << Told(outcome));
+    INFO(source << TextOf(outcome));
     REQUIRE(std::holds_alternative<Outcome>(outcome));
     return std::get<Outcome>(outcome);
   }

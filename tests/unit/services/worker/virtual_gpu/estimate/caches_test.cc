@@ -1,4 +1,4 @@
-// What reaches the L2 cache and DRAM, by the footprint of the blocks.
+// Traffic of the L2 cache and DRAM, by the footprint of the blocks.
 
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -129,7 +129,7 @@ TEST_CASE("Spilled registers are written and read as often as an instruction run
   counts.static_instructions = 100;
   counts.counters.instructions = 40 * 100;
   counts.local_bytes = 8;
-  // Of 24 bytes 8 are in the PTX, and 4 registers are spilled by each of 40 warps.
+  // 8 of the 24 bytes are in the PTX, and each of 40 warps spills 4 registers.
   LaunchEstimate estimate = EstimateOne(RoundGpu(), counts, {.stack_bytes = 24});
   CHECK(NsOf(estimate, Resource::kLoadStore) == Approx(2.6 * 2 * 4 * 40 / 10));
   CHECK(estimate.l2_bytes == 0);
