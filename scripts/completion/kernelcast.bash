@@ -322,7 +322,7 @@ _kernelcast() {
       ;;
     evaluate)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --baseline --mode --device-model --search-id --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --baseline --task-rules-only --mode --device-model --search-id --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
@@ -348,7 +348,7 @@ _kernelcast() {
       ;;
     measure)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python --baseline --level --counters' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python --baseline --task-rules-only --level --counters' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
@@ -367,7 +367,7 @@ _kernelcast() {
       ;;
     search)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --baseline --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --strategy --strategy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --critic --forecast-tokens --measure-everything --time-in-full --gate --lessons --learn --search-id --device-model --tree --archive --device-price --input-token-price --cached-token-price --output-token-price --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --baseline --task-rules-only --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --strategy --strategy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --critic --forecast-tokens --measure-everything --time-in-full --gate --lessons --learn --search-id --device-model --tree --archive --device-price --input-token-price --cached-token-price --output-token-price --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
