@@ -17,6 +17,8 @@ constexpr double kPausesForgiven = 2;
 constexpr double kPauseSlackShare = 0.05;
 // The overhead of an honest process varies by this factor between rounds.
 constexpr double kOverheadFactor = 1.25;
+// A judge that waits for less does not change what a process polls in a round.
+constexpr double kQuietWaitNs = 20'000;
 // A block is uneven if its mean exceeds its median by this factor more than in a typical block of
 // the reference. On a busy machine honest kernels of 10 us have reached a factor of 2.1, since
 // calls after an interruption find cold caches.
@@ -135,12 +137,18 @@ bool TooNoisyToTell(std::span<const Slowdown> found, const PauseShare& pause) {
          });
 }
 
-double RoundOverhead::WorkNs(double candidate_ns) const {
-  // The reference too is held up at times, or is not where the candidate is.
+void RoundOverhead::AddReference(double ns, double judge_wait_ns) {
+  if (judge_wait_ns < kQuietWaitNs) {
+    quiet_ns_.push_back(ns);
+  } else {
+    disturbed_ns_.push_back(std::max(0.0, ns - judge_wait_ns));
+  }
+}
+
+double RoundOverhead::WorkNs(double candidate_ns, double judge_wait_ns) const {
+  const std::vector<double>& reference_ns = quiet_ns_.empty() ? disturbed_ns_ : quiet_ns_;
   const double allowed_ns =
-      reference_ns_.empty()
-          ? 0
-          : kOverheadFactor * std::max(reference_ns_.back(), Median(reference_ns_));
+      reference_ns.empty() ? 0 : kOverheadFactor * Median(reference_ns) + judge_wait_ns;
   return std::max(0.0, candidate_ns - allowed_ns);
 }
 

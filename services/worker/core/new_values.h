@@ -107,13 +107,15 @@ bool TooNoisyToTell(std::span<const Slowdown> found, const PauseShare& pause);
 // the calls, wherever the candidate did it.
 class RoundOverhead {
  public:
-  // Adds the processor time that the reference used in a round outside its calls.
-  void AddReference(double ns) { reference_ns_.push_back(ns); }
+  // Adds the processor time that the reference used in a round outside its calls. `judge_wait_ns`:
+  // how long the judge waited for a core in that round, while the process polled.
+  void AddReference(double ns, double judge_wait_ns);
   // Returns the work in a round in which the candidate used `candidate_ns` of processor time.
-  double WorkNs(double candidate_ns) const;
+  double WorkNs(double candidate_ns, double judge_wait_ns) const;
 
  private:
-  std::vector<double> reference_ns_;
+  std::vector<double> quiet_ns_;      // of rounds in which the judge did not wait
+  std::vector<double> disturbed_ns_;  // of the others, without the judge's wait
 };
 
 // Calls of one block: what each took relative to the median of all calls on its inputs.

@@ -93,6 +93,7 @@ bool RunnerCalls::Call(Side side, runner::Command command, uint32_t index, bool 
 }
 
 bool RunnerCalls::Wake(Side side) {
+  judge_waited_ns_ = own_waits_.WaitedNs();
   RunnerProcess::Result result;
   return Call(side, runner::kNop, 0, true, kNopLimitNs, "timing", result);
 }
@@ -210,6 +211,7 @@ bool RunnerCalls::RunMeteredBurst(const BenchShape& shape, Side side, std::span<
   for (const double ns : least_ns) burst.least_ns += std::max({1.0, quickest_ns, ns});
   burst.least_ns = std::min(burst.least_ns, burst.most_ns) / static_cast<double>(slots.size());
   burst.most_ns /= static_cast<double>(slots.size());
+  burst.judge_wait_ns = own_waits_.WaitedNs() - judge_waited_ns_;
   return true;
 }
 
@@ -366,16 +368,19 @@ bool RunnerCalls::EndRound(Side side, RoundOverhead& overhead, Burst& burst) {
   }
   const auto ran_ns =
       static_cast<double>(Process(side).RanNs() - ran_before_round_ns_[Index(side)]);
+  // Where the two share a core, the candidate itself could be what the judge waits for.
+  const double judge_wait_ns =
+      prepared_.placement().alone() ? 0 : static_cast<double>(burst.judge_wait_ns);
   const auto calls = static_cast<double>(burst.calls_ns.size());
   if (side == Side::kReference) {
     // The clock of a process that is awake is up to a tick late. The time of the reference's calls
     // can be trusted instead.
     const double work_ns = calls * Mean(burst.calls_ns) - static_cast<double>(burst.its_wait_ns);
-    overhead.AddReference(std::clamp(ran_ns - work_ns, 0.0, ran_ns));
+    overhead.AddReference(std::clamp(ran_ns - work_ns, 0.0, ran_ns), judge_wait_ns);
     return true;
   }
   // The candidate's cannot: it may work outside its calls.
-  const double each_ns = overhead.WorkNs(ran_ns) / calls;
+  const double each_ns = overhead.WorkNs(ran_ns, judge_wait_ns) / calls;
   const double missing_ns = std::max(0.0, each_ns - Mean(burst.calls_ns));
   for (double& call_ns : burst.calls_ns) call_ns += missing_ns;
   burst.least_ns = std::max(burst.least_ns, each_ns);

@@ -66,6 +66,8 @@ class RunnerCalls {
     int64_t waited_ns = 0;
     int64_t waited_sum_ns = 0;  // of both
     int64_t its_wait_ns = 0;    // of the process
+    // How long this thread waited for a core since the process was woken, if that was requested.
+    int64_t judge_wait_ns = 0;
     bool disturbed() const { return waited_ns > 0; }
     // The mean call without the waiting of the process and of this thread, if bursts are metered:
     // `least_ns` if they waited one after the other, `most_ns` if at the same time.
@@ -183,9 +185,10 @@ class RunnerCalls {
   const WaitMeter own_waits_ = WaitMeter::OfThisThread();
   std::optional<int64_t> ran_when_idle_ns_;
   int64_t ran_before_round_ns_[2] = {0, 0};
-  int64_t ran_unasked_ns_ = 0;  // when it last did not rest
-  int idle_times_ = 0;          // that were marked
-  int awake_times_ = 0;         // of those, by WasIdle
+  int64_t judge_waited_ns_ = 0;  // when a process was last woken
+  int64_t ran_unasked_ns_ = 0;   // when it last did not rest
+  int idle_times_ = 0;           // that were marked
+  int awake_times_ = 0;          // of those, by WasIdle
   int64_t waited_ns_[2] = {0, 0};
   int64_t own_waited_ns_ = 0;
   std::string decided_by_;

@@ -145,13 +145,17 @@ TEST_CASE("Slowness after most but not all pauses leaves no valid measurement") 
 
 TEST_CASE("Processor time beyond the reference's is charged, and a reference held up less is not") {
   RoundOverhead overhead;
-  CHECK(overhead.WorkNs(500) == 500);
-  for (const double ns : {50, 40, 60}) overhead.AddReference(ns);
-  CHECK(overhead.WorkNs(1000) == 1000 - 1.25 * 60);
-  CHECK(overhead.WorkNs(70) == 0);
-  overhead.AddReference(0);
-  CHECK(overhead.WorkNs(1000) == 1000 - 1.25 * 45);
-  CHECK(overhead.WorkNs(0) == 0);
+  CHECK(overhead.WorkNs(500, 0) == 500);
+  // The process polls while the judge waits, which is no overhead of a quiet round.
+  overhead.AddReference(400'070, 400'000);
+  CHECK(overhead.WorkNs(1000, 0) == 1000 - 1.25 * 70);
+  for (const double ns : {50, 40, 60}) overhead.AddReference(ns, 0);
+  CHECK(overhead.WorkNs(1000, 0) == 1000 - 1.25 * 50);
+  CHECK(overhead.WorkNs(1000, 300) == 1000 - 1.25 * 50 - 300);
+  CHECK(overhead.WorkNs(60, 0) == 0);
+  overhead.AddReference(900'000, 800'000);
+  CHECK(overhead.WorkNs(1000, 0) == 1000 - 1.25 * 50);
+  CHECK(overhead.WorkNs(0, 0) == 0);
 }
 
 std::vector<RelativeTimes> Blocks(const RelativeTimes& block, size_t count) {
