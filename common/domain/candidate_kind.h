@@ -30,16 +30,16 @@ enum class LaunchForm {
 struct KindInfo {
   CandidateKind kind;
   std::string_view name;
-  // Of source files. The first is used for files that are written.
+  // Extensions of source files. Files that are written get the first.
   std::array<std::string_view, 4> extensions;
   // Language of a block of code in a prompt.
   std::string_view fence;
   LaunchForm launch_form = LaunchForm::kNone;
-  // Python has neither compiler flags nor #define.
+  // Sources in Python take no compiler flags and no #define.
   bool is_python = false;
-  // Whether the candidates solve tasks in Python. Other kinds solve other problems.
+  // Whether these candidates are for tasks in Python. The other kinds are for problem.yaml.
   bool takes_tasks = false;
-  // Occurs in sources of this kind. Empty: nothing is typical.
+  // Text that occurs in sources of this kind. Empty: there is none.
   std::string_view mark = "";
 
   // Whether the source is device code and its launches are data.
@@ -47,7 +47,7 @@ struct KindInfo {
   constexpr std::string_view extension() const { return extensions.front(); }
 };
 
-// Where several kinds fit a source, it has the first.
+// If several kinds fit a source, the first counts.
 inline constexpr std::array kCandidateKinds = {
     KindInfo{.kind = CandidateKind::kHostNative,
              .name = "host_native",
@@ -101,7 +101,7 @@ CandidateKind KindOfSource(bool is_python, bool has_launches);
 // has the extension. nullopt: no kind has it.
 std::optional<CandidateKind> KindOfFile(std::string_view file);
 
-// The kind of a source of which nothing else is known.
+// Guesses the kind from the source alone.
 CandidateKind GuessKind(std::string_view source);
 
 // The names of the kinds that `fits` accepts, or of all, for messages.

@@ -45,7 +45,9 @@ absl::StatusOr<LoadedProblem> LoadProblem(const Context& context, const std::str
                                           const TaskOptions& options) {
   KC_ASSIGN_OR_RETURN(LoadedProblem loaded, LoadProblem(context, argument));
   if (options.baseline.empty() && options.rules.empty()) return loaded;
-  KC_ASSIGN_OR_RETURN(loaded.problem, WithOptions(loaded.problem, options));
+  KC_ASSIGN_OR_RETURN(loaded.problem,
+                      WithPrefix(options.rules.empty() ? "--baseline: " : "--task-rules-only: ",
+                                 WithOptions(loaded.problem, options)));
   return loaded;
 }
 
@@ -101,8 +103,7 @@ void AddTaskOptions(CLI::App& app, TaskOptions& options) {
       ->check(CLI::IsMember({std::string(kEagerBaseline), std::string(kCompiledBaseline)}));
   app.add_flag_callback(
       "--task-rules-only", [&options] { options.rules = kTaskRules; },
-      "Judge outputs of a PyTorch task by its format's rule alone. Trivial answers pass where its "
-      "tolerance is wide, and candidates that are as exact as the reference may fail");
+      "Judge outputs of a PyTorch task by the rule of its format alone");
 }
 
 void AddTargetOption(CLI::App& app, std::string& target) {

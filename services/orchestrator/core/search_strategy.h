@@ -69,10 +69,9 @@ class SearchStrategy {
   virtual std::optional<BatchLimits> batches() const { return std::nullopt; }
   // Measures every candidate without a forecast.
   virtual bool measures_everything() const { return false; }
-  // The index of the candidate to measure next. `incumbent_speedup` is the best measured speedup,
-  // or
-  // 1. By default the candidate with the largest expected bin or, among about equal ones, the
-  // largest win probability.
+  // The index of the candidate to measure next. `incumbent_speedup`: the best measured speedup; 1
+  // if there is none. By default the candidate with the largest expected bin or, among about equal
+  // ones, the largest win probability.
   virtual std::optional<size_t> ChooseMeasurement(std::span<const PrunedCandidate> pruned,
                                                   double incumbent_speedup) const;
   // The kernels among which ChooseParents chooses, in the order in which reports show them. By

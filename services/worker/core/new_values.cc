@@ -17,7 +17,7 @@ constexpr double kPausesForgiven = 2;
 constexpr double kPauseSlackShare = 0.05;
 // The overhead of an honest process varies by this factor between rounds.
 constexpr double kOverheadFactor = 1.25;
-// A judge that waits for less does not change what a process polls in a round.
+// With shorter waits of the judge, a process polls no longer than usual.
 constexpr double kQuietWaitNs = 20'000;
 // A block is uneven if its mean exceeds its median by this factor more than in a typical block of
 // the reference. On a busy machine honest kernels of 10 us have reached a factor of 2.1, since
@@ -128,6 +128,12 @@ double ChargeWithPause(std::span<const Slowdown> found, const PauseShare& pause,
                        double known_share) {
   const double paused = 1 + pause.least;
   return paused + std::max(paused, known_share) * (ChargeFor(found) - 1);
+}
+
+bool PauseMayHideWork(double candidate_timed_ns, const Rounds& known, const PauseShare& pause,
+                      double explained_ns) {
+  const double allowed_ns = known.least().candidate_ns - (1 + pause.least) * candidate_timed_ns;
+  return allowed_ns > candidate_timed_ns + explained_ns;
 }
 
 bool TooNoisyToTell(std::span<const Slowdown> found, const PauseShare& pause) {

@@ -86,12 +86,17 @@ struct PauseShare {
 PauseShare PauseShareOf(double candidate_timed_ns, double reference_timed_ns, const Rounds& known,
                         double slack_ns);
 
-// ChargeFor where a candidate that pauses is compared with itself: the pause's share, and the time
-// by which calls on new values exceed calls on known ones. `known_share`: calls on known values
-// after a pause, relative to the timed calls. A pause that is forgiven must not make a slowdown
-// look small.
+// As ChargeFor, where calls on new values are compared with calls on known values after a pause.
+// The whole difference between the two is added to the timed calls. `known_share`: time of a call
+// on known values after a pause, relative to a timed call.
 double ChargeWithPause(std::span<const Slowdown> found, const PauseShare& pause,
                        double known_share);
+
+// Returns whether the part of a pause that PauseShareOf allows could be work of the candidate: more
+// than its timed call takes and `explained_ns` together. This happens to quick candidates where a
+// pause costs a slow reference much.
+bool PauseMayHideWork(double candidate_timed_ns, const Rounds& known, const PauseShare& pause,
+                      double explained_ns);
 
 // A larger unexplained slowdown makes a measurement invalid.
 inline constexpr double kUnknownShare = 0.25;
@@ -107,8 +112,8 @@ bool TooNoisyToTell(std::span<const Slowdown> found, const PauseShare& pause);
 // the calls, wherever the candidate did it.
 class RoundOverhead {
  public:
-  // Adds the processor time that the reference used in a round outside its calls. `judge_wait_ns`:
-  // how long the judge waited for a core in that round, while the process polled.
+  // Adds the processor time that the reference used in a round outside its calls. `judge_wait_ns`
+  // is the time for which the judge waited for a core in that round. The process polled meanwhile.
   void AddReference(double ns, double judge_wait_ns);
   // Returns the work in a round in which the candidate used `candidate_ns` of processor time.
   double WorkNs(double candidate_ns, double judge_wait_ns) const;

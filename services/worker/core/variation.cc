@@ -55,13 +55,13 @@ std::optional<double> Unexplained(const VariationSums& sums, DataType dtype,
   return error / variation;
 }
 
-std::string VariationText(double unexplained, const std::string& format_rule) {
+std::string VariationText(double unexplained, const std::string& other_rules) {
   std::string text = absl::StrFormat(
       "kernelcast: an output follows its expected values; its error varies by %.2g of their "
       "variation, at most %.2g is allowed",
       unexplained, kMostUnexplained);
-  if (!format_rule.empty()) {
-    absl::StrAppend(&text, "; the rule of the task's format accepts it (", format_rule, ")");
+  if (!other_rules.empty()) {
+    absl::StrAppend(&text, "; the other rules accept it (", other_rules, ")");
   }
   return text;
 }

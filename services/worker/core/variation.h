@@ -59,8 +59,8 @@ enum class VariationRule {
 std::optional<double> Unexplained(const VariationSums& sums, DataType dtype,
                                   std::optional<double> noise, VariationRule rule);
 
-// "kernelcast: ...", for WrongResult. `format_rule` accepts the output; it may be empty.
-std::string VariationText(double unexplained, const std::string& format_rule);
+// "kernelcast: ...", for WrongResult. `other_rules` accept the output; they may be empty.
+std::string VariationText(double unexplained, const std::string& other_rules);
 
 // Judges the outputs of one candidate. It remembers outputs of few elements, to judge those of
 // several draws together. Not thread-safe.

@@ -265,14 +265,16 @@ PauseShare NewValuesCheck::SlownessAfterPauses(const TimingSession& session) con
                       kPauseSlackNs);
 }
 
+double NewValuesCheck::ColdNs(const PreparedProblem::BenchShape& shape) const {
+  return 1e9 * static_cast<double>(shape.set_bytes) / options_.cold_bytes_per_second;
+}
+
 bool NewValuesCheck::AlwaysSlowAfterPauses(const PreparedProblem::BenchShape& shape,
                                            const TimingSession& session) const {
-  const double cold_ns =
-      1e9 * static_cast<double>(shape.set_bytes) / options_.cold_bytes_per_second;
   const double slower =
       std::max(1.0, known_.most().reference_ns / session.call_ns(Side::kReference));
   return known_.quickest_ns() >
-         kPauseFactor * slower * session.call_ns(Side::kCandidate) + cold_ns + kPauseLimitNs;
+         kPauseFactor * slower * session.call_ns(Side::kCandidate) + ColdNs(shape) + kPauseLimitNs;
 }
 
 bool NewValuesCheck::RepeatCalls(const PreparedProblem::BenchShape& shape, double& call_ns) {
@@ -414,12 +416,9 @@ bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingS
     return false;
   }
   const PauseShare pause = SlownessAfterPauses(session);
-  const double timed_ns = session.call_ns(Side::kCandidate);
-  const double cold_ns =
-      1e9 * static_cast<double>(shape.set_bytes) / options_.cold_bytes_per_second;
-  const double forgiven_ns = known_.least().candidate_ns - (1 + pause.least) * timed_ns;
-  // A pause that costs the reference much may hide all work of a quick candidate.
-  if (forgiven_ns > timed_ns + cold_ns + kPauseLimitNs || TooNoisyToTell(found, pause)) {
+  if (PauseMayHideWork(session.call_ns(Side::kCandidate), known_, pause,
+                       ColdNs(shape) + kPauseLimitNs) ||
+      TooNoisyToTell(found, pause)) {
     return calls_.Settle(
         Unstable("other processes held up too many calls to rule out that the candidate reuses "
                  "results of earlier calls"));

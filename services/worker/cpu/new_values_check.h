@@ -91,6 +91,8 @@ class NewValuesCheck {
   // Sleeps for a random time.
   void Pause();
   bool Undecided(const Kind& kind, const TimingSession& session) const;
+  // Time that cold memory may add to a call.
+  double ColdNs(const PreparedProblem::BenchShape& shape) const;
   PauseShare SlownessAfterPauses(const TimingSession& session) const;
   // In every round so far, by more than cold memory explains.
   bool AlwaysSlowAfterPauses(const PreparedProblem::BenchShape& shape,

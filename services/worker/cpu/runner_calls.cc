@@ -280,8 +280,10 @@ bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& se
     std::optional<std::string> trivial;
     if (verdict.ok || few_wrong || by_checker) {
       trivial = TrivialAnswer(draw, verdict, expected);
-      if (!trivial) NoteRule(verdict, expected, prepared_.OutputName(i, shape.axes));
-      if (!trivial) continue;
+      if (!trivial) {
+        NoteRule(verdict, expected, prepared_.OutputName(i, shape.axes));
+        continue;
+      }
     }
     if (stale != nullptr && FitsFormer(draw, stale->expected[i], output)) {
       return Settle(MakeExploit(

@@ -87,8 +87,8 @@ def rounding_noise(reference, outputs_of, inputs, outputs):
         return unknown
 
 
-# Types of two and four bytes by their name in a method of a tensor. Narrower ones are meant to lose values.
-RAISED = ("half", "bfloat16", "float")
+# Methods of tensors that cast to two or four bytes.
+CASTS = ("half", "bfloat16", "float")
 # A reference whose error is larger, relative to its norm, says nothing about what a kernel may do.
 MOST_OWN_ERROR = 2**-6
 # Double precision is slow on some devices.
@@ -96,16 +96,17 @@ OWN_ERROR_BUDGET_S = 20
 
 
 def in_double():
-    """Lets code that casts to two or four bytes compute in double precision. torch.overrides is imported late."""
+    """A context in which casts to float32, float16 and bfloat16 give float64. Casts to fewer bits quantise and stay."""
 
     def raised(value):
-        return torch.float64 if value in (torch.float16, torch.bfloat16, torch.float32) else value
+        wide = isinstance(value, torch.dtype) and value in (torch.float16, torch.bfloat16, torch.float32)
+        return torch.float64 if wide else value
 
     class InDouble(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, function, types, args=(), kwargs=None):
             kwargs = {name: raised(value) for name, value in (kwargs or {}).items()}
             name = getattr(function, "__name__", "")
-            if name in RAISED and args[0].is_floating_point():
+            if name in CASTS and args[0].is_floating_point():
                 return args[0].double()
             if name in ("to", "type"):
                 args = tuple(map(raised, args))
@@ -115,14 +116,14 @@ def in_double():
 
 
 class OwnErrors:
-    """The reference's own errors against double precision, for all cases of a task."""
+    """Measures the errors of a task's reference against double precision, case by case."""
 
     def __init__(self, reference):
         self.reference, self.seconds = reference, 0.0
 
     def __call__(self, outputs_of, inputs, outputs):
         """By output: the largest error relative to the root mean square of the values, and the norm of the error
-        relative to that of the values. None where that is not known: not every reference can compute in double.
+        relative to that of the values. None if the reference cannot compute in double precision.
         """
         unknown = [None] * len(outputs)
         if self.seconds > OWN_ERROR_BUDGET_S:

@@ -141,7 +141,7 @@ TEST_CASE("Children of a point differ from it in few tunables") {
   CHECK(changed == 1);
 }
 
-TEST_CASE("A second batch is started while the first competes, if the strategy allows") {
+TEST_CASE("Batches of as many parents as the strategy allows compete at once") {
   const double parents = GENERATE(1, 2);
   DerivedSearch derived("puct", {{"children", 2}, {"admit", 1}, {"parents", parents}});
   derived.ProposePruned();

@@ -87,6 +87,22 @@ TEST_CASE("A pause that is forgiven does not hide that results were remembered")
   CHECK(ChargeWithPause({}, pause, 5) == 1);
 }
 
+TEST_CASE("Work that hides in a pause leaves no figure") {
+  // A candidate works 77 us after its answers. The pause costs the reference 40 us of 519.
+  const Rounds hidden = About({77'000, 560'000}, 16);
+  const PauseShare pause = PauseShareOf(5'000, 519'000, hidden, 2'000);
+  CHECK(pause.least < 0.1);
+  CHECK(PauseMayHideWork(5'000, hidden, pause, 25'000));
+  CHECK_FALSE(PauseMayHideWork(5'000, hidden, pause, 75'000));
+  // An honest one that works in its calls.
+  const Rounds honest = About({85'000, 560'000}, 16);
+  CHECK_FALSE(PauseMayHideWork(77'000, honest, PauseShareOf(77'000, 519'000, honest, 2'000), 0));
+  // What is charged does not hide.
+  const Rounds charged = About({77'000, 519'000}, 16);
+  CHECK_FALSE(
+      PauseMayHideWork(5'000, charged, PauseShareOf(5'000, 519'000, charged, 2'000), 25'000));
+}
+
 TEST_CASE("Only many rounds refuse a candidate") {
   CHECK(SurelySlowerBy(1.5, About({100, 200}, 16), About({160, 200}, 16)));
   CHECK_FALSE(SurelySlowerBy(1.5, About({100, 200}, 16), About({149, 200}, 16)));
