@@ -107,6 +107,71 @@ TEST_CASE("Trivial answers are wrong on a GPU whatever the tolerance accepts") {
   fixture.CheckOutcome("zero in truth", Answer("torch.zeros(128, device='cuda')"), {"ok"});
 }
 
+// Kernels that round once, where the reference rounds after every operation.
+TEST_CASE("Fused kernels in bfloat16 are right on a GPU within the reference's own error") {
+  KERNELCAST_NEEDS_TASKS();
+  struct Example {
+    std::string forward;
+    std::string inputs;
+    std::string fused;
+    std::string wrong;
+  };
+  const auto bf16 = [](const char* shape) {
+    return absl::StrCat("torch.randn(", shape, ", dtype=torch.bfloat16)");
+  };
+  const auto in_float = [](const char* expression) {
+    return absl::StrCat(
+        "(lambda *g: ", expression,
+        ")(*(x.float() if x.is_floating_point() else x for x in given)).bfloat16()");
+  };
+  const std::string large = bf16("4096, 1024");
+  const std::string vector = bf16("1024");
+  const std::string heads = bf16("4, 8, 512, 64");
+  const std::vector<Example> examples = {
+      {"F.silu(given[0]) * given[1] + given[2]", absl::StrCat(large, ", ", large, ", ", large),
+       in_float("F.silu(g[0]) * g[1] + g[2]"), in_float("F.silu(g[0]) * g[1] + g[2] * 0.98")},
+      {"given[0] * given[1] - given[2] * given[3]",
+       absl::StrCat(large, ", ", large, ", ", large, ", ", large),
+       in_float("g[0] * g[1] - g[2] * g[3]"), in_float("g[0] * g[1] - g[2] * g[3] * 1.03")},
+      {"given[0] * torch.rsqrt(given[0].pow(2).mean(-1, keepdim=True) + 1e-6) * given[1]",
+       absl::StrCat(large, ", ", vector),
+       in_float("g[0] * torch.rsqrt(g[0].pow(2).mean(-1, keepdim=True) + 1e-6) * g[1]"),
+       in_float("g[0] * g[1] * 0.98")},
+      {"(given[0] * 0.125).softmax(-1) * given[1]", absl::StrCat(large, ", ", large),
+       in_float("(g[0] * 0.125).softmax(-1) * g[1]"), in_float("(g[0] * 0.125).softmax(-1)")},
+      {"F.layer_norm(given[0] + given[1], (1024,)) * given[2] + given[3]",
+       absl::StrCat(large, ", ", large, ", ", vector, ", ", vector),
+       in_float("F.layer_norm(g[0] + g[1], (1024,)) * g[2] + g[3]"),
+       in_float("F.layer_norm(g[0] + g[1], (1024,)) * g[2]")},
+      {"F.gelu(given[0] @ given[1] + given[2]) * given[3]",
+       absl::StrCat(large, ", ", bf16("1024, 512"), ", ", bf16("512"), ", ", bf16("4096, 512")),
+       in_float("F.gelu(g[0] @ g[1] + g[2]) * g[3]"), in_float("F.gelu(g[0] @ g[1]) * g[3]")},
+      {"given[0] * given[1].cos() + torch.cat([-given[0][..., 32:], given[0][..., :32]], -1) * "
+       "given[1].sin()",
+       absl::StrCat(heads, ", ", bf16("512, 64")),
+       in_float(
+           "g[0] * g[1].cos() + torch.cat([-g[0][..., 32:], g[0][..., :32]], -1) * g[1].sin()"),
+       in_float("g[0] * g[1].cos() - torch.cat([-g[0][..., 32:], g[0][..., :32]], -1) * "
+                "g[1].sin()")},
+      {"(given[0] @ given[1].mT / 8).softmax(-1) @ given[2]",
+       absl::StrCat(heads, ", ", heads, ", ", heads), "F.scaled_dot_product_attention(*given)",
+       "F.scaled_dot_product_attention(*given, is_causal=True)"},
+      {"torch.logsumexp(given[0], -1) - given[0].gather(-1, given[1][:, None])[:, 0]",
+       absl::StrCat(large, ", torch.randint(0, 1024, (4096,))"),
+       in_float("torch.logsumexp(g[0], -1) - g[0].gather(-1, g[1][:, None])[:, 0]"),
+       in_float("torch.logsumexp(g[0], -1)")},
+      {"(given[0] * given[1]).cumsum(-1) * given[2]", absl::StrCat(large, ", ", large, ", ", large),
+       in_float("(g[0] * g[1]).cumsum(-1) * g[2]"),
+       in_float("(g[0] * g[1]).cumsum(-1) * g[2] * 0.9")},
+  };
+  TaskFixture fixture(TaskOf(examples[0].forward, examples[0].inputs));
+  for (const Example& example : examples) {
+    fixture.Take(TaskOf(example.forward, example.inputs));
+    fixture.CheckOutcome("fused: " + example.forward, Answer(example.fused), {"ok"});
+    fixture.CheckOutcome("wrong: " + example.forward, Answer(example.wrong), {"wrong_result"});
+  }
+}
+
 TEST_CASE("No kernel that need not move all bytes is too fast on a GPU") {
   KERNELCAST_NEEDS_TASKS();
   struct Example {

@@ -249,7 +249,7 @@ class RunOnDevice:
             for spec in self.specs
         ]
         self.copy, self.Tensor, self.Parameter = torch.Tensor.copy_, torch.Tensor, torch.nn.Parameter
-        self.element_bytes, self.output_memory = torch.Tensor.element_size, OutputMemory()
+        self.output_memory = OutputMemory()
         task = device.load_task(given)
         # One set for the calls of a case, which follow each other.
         self.passed_by_case = {}
@@ -379,7 +379,7 @@ class RunOnDevice:
                     f"output {i} is {dtype_name(result.dtype)} {list(result.shape)} instead of "
                     f"{dtype_name(wanted[0])} {list(wanted[1])}"
                 )
-            self.output_memory.refuse(result, wanted[1], self.element_bytes(place))
+            self.output_memory.refuse(result, wanted[1])
             self.copy(place, result)
         if passed is not None:
             passed.fill()

@@ -59,18 +59,19 @@ class OutputMemory:
 
     def __init__(self):
         self.begin, self.end = sys.maxsize, 0
-        self.address, self.strides = torch.Tensor.data_ptr, torch.Tensor.stride
+        Tensor = torch.Tensor
+        self.address, self.strides, self.element_bytes = Tensor.data_ptr, Tensor.stride, Tensor.element_size
 
     def add(self, address, count):
         self.begin, self.end = min(self.begin, address), max(self.end, address + count)
 
-    def refuse(self, result, shape, element_bytes):
+    def refuse(self, result, shape):
         """`shape` is that of the result, which is not empty and has a storage."""
         address = self.address(result)
         if address >= self.end:
             return
         last = sum([(size - 1) * stride for size, stride in zip(shape, self.strides(result))])
-        if address + (last + 1) * element_bytes > self.begin and address != 0:
+        if address + (last + 1) * self.element_bytes(result) > self.begin and address != 0:
             raise TookOutputMemory("a result is in the judge's own memory")
 
 
@@ -364,7 +365,6 @@ class Run(Program):
                 if given["role"] == "compiled":
                     model = compiled(model)
         Tensor, Parameter, copy = torch.Tensor, torch.nn.Parameter, torch.Tensor.copy_
-        element_bytes = torch.Tensor.element_size
         passes_outputs, zeroed, outputs_of = task.passes_outputs, task.zeroed_outputs, task.outputs_of
 
         def call(index):
@@ -389,7 +389,7 @@ class Run(Program):
                         f"output {i} is {dtype_name(result.dtype)} {list(result.shape)} instead of "
                         f"{dtype_name(wanted[i][0])} {list(wanted[i][1])}"
                     )
-                refuse(result, wanted[i][1], element_bytes(place))
+                refuse(result, wanted[i][1])
                 copy(place, result)
             return 0
 

@@ -361,13 +361,14 @@ TEST_CASE("A candidate that is stopped for longer than a call may take has no ti
   std::atomic<bool> ended = false;
   std::atomic<int> stops = 0;
   std::thread stopper([&] {
-    for (int turn = 0; turn < 3 && !ended; ++turn) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    while (stops < 3 && !ended) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
       const std::vector<pid_t> runners = Runners();
+      if (runners.empty()) continue;
       for (const pid_t runner : runners) kill(runner, SIGSTOP);
       std::this_thread::sleep_for(std::chrono::milliseconds(1500));
       for (const pid_t runner : runners) kill(runner, SIGCONT);
-      if (!runners.empty()) ++stops;
+      ++stops;
     }
   });
   const Measurement measurement = Shared().Measure(candidate);
