@@ -13,8 +13,6 @@ constexpr double kCertain = 2.3;
 constexpr double kSure = 4;
 // In deviations of one round, where there is only one of a kind: both sides of both kinds vary.
 constexpr double kLoneCertain = 4;
-constexpr double kPausesForgiven = 2;
-constexpr double kPauseSlackShare = 0.05;
 // The overhead of an honest process varies by this factor between rounds.
 constexpr double kOverheadFactor = 1.25;
 // With shorter waits of the judge, a process polls no longer than usual.
@@ -45,14 +43,6 @@ double ReferenceFactor(const Rounds& before, const Rounds& after) {
   return std::max(1.0, after.most().reference_ns / before.least().reference_ns);
 }
 
-double ExtraShare(double candidate_ns, double reference_ns, double candidate_timed_ns,
-                  double reference_timed_ns, double slack_ns) {
-  const double forgiven_ns = kPausesForgiven * std::max(0.0, reference_ns - reference_timed_ns) +
-                             kPauseSlackShare * candidate_timed_ns + slack_ns;
-  return std::max(0.0, candidate_ns - candidate_timed_ns - forgiven_ns) /
-         std::max(1.0, candidate_timed_ns);
-}
-
 double ChargedLog(const Slowdown& slowdown) {
   return slowdown.certain && slowdown.log_value > kAsQuickLog ? slowdown.log_value : 0;
 }
@@ -81,10 +71,6 @@ RoundTimes Rounds::least() const { return {Median(candidate_least_), Median(refe
 
 RoundTimes Rounds::most() const { return {Median(candidate_most_), Median(reference_most_)}; }
 
-double Rounds::quickest_ns() const {
-  return *std::min_element(candidate_least_.begin(), candidate_least_.end());
-}
-
 Slowdown SlowdownOf(const Rounds& before, const Rounds& after) {
   const double reference = ReferenceFactor(before, after);
   Slowdown slowdown;
@@ -112,35 +98,14 @@ double ChargeFor(std::span<const Slowdown> found) {
   return std::exp(most);
 }
 
-PauseShare PauseShareOf(double candidate_timed_ns, double reference_timed_ns, const Rounds& known,
-                        double slack_ns) {
-  const RoundTimes least = known.least();
-  const RoundTimes most = known.most();
-  return {ExtraShare(least.candidate_ns, most.reference_ns, candidate_timed_ns, reference_timed_ns,
-                     slack_ns),
-          ExtraShare(most.candidate_ns, least.reference_ns, candidate_timed_ns, reference_timed_ns,
-                     slack_ns),
-          ExtraShare(known.quickest_ns(), most.reference_ns, candidate_timed_ns, reference_timed_ns,
-                     slack_ns)};
-}
-
-double ChargeWithPause(std::span<const Slowdown> found, const PauseShare& pause,
-                       double known_share) {
-  const double paused = 1 + pause.least;
-  return paused + std::max(paused, known_share) * (ChargeFor(found) - 1);
-}
-
-bool PauseMayHideWork(double candidate_timed_ns, const Rounds& known, const PauseShare& pause,
-                      double explained_ns) {
-  const double allowed_ns = known.least().candidate_ns - (1 + pause.least) * candidate_timed_ns;
-  return allowed_ns > candidate_timed_ns + explained_ns;
-}
-
-bool TooNoisyToTell(std::span<const Slowdown> found, const PauseShare& pause) {
-  return 1 + pause.most > (1 + kUnknownShare) * (1 + pause.quickest) ||
-         std::any_of(found.begin(), found.end(), [](const Slowdown& slowdown) {
-           return slowdown.most_log_value - ChargedLog(slowdown) > std::log(1 + kUnknownShare);
-         });
+double DoubtOf(std::span<const Slowdown> found) {
+  double charged = kAsQuickLog;
+  double most = 0;
+  for (const Slowdown& slowdown : found) {
+    charged = std::max(charged, ChargedLog(slowdown));
+    most = std::max(most, slowdown.most_log_value);
+  }
+  return std::max(0.0, most - charged);
 }
 
 void RoundOverhead::AddReference(double ns, double judge_wait_ns) {

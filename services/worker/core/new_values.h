@@ -8,9 +8,10 @@
 namespace kernelcast::worker {
 
 // A kernel that remembers results is slower on values that it has not seen. Judges run rounds of
-// calls on known values and on new ones in turn, under the same conditions, and compare them here.
-// The rounds of an honest kernel come from one distribution, however noisy the machine is, so that
-// a rank test tells a slowdown from chance. All functions are pure.
+// calls on new values and compare them here with timed calls, whose values are repeated, and with
+// rounds on known values under the same conditions. The rounds of an honest kernel come from one
+// distribution, however noisy the machine is, so that a rank test tells a slowdown from chance. All
+// functions are pure.
 
 // The mean call of each side in one round: of all its calls together, so that it does not matter
 // which of them did the work.
@@ -38,8 +39,6 @@ class Rounds {
   // Medians over all rounds. There must be at least one round.
   RoundTimes least() const;
   RoundTimes most() const;
-  // The least that the candidate took in any round.
-  double quickest_ns() const;
 
   const std::vector<double>& candidate_least() const { return candidate_least_; }
   const std::vector<double>& candidate_most() const { return candidate_most_; }
@@ -76,36 +75,9 @@ inline constexpr double kAsQuickLog = 0.03;
 // certain.
 double ChargeFor(std::span<const Slowdown> found);
 
-// Extra time of a call after a pause, relative to the timed calls, at least 0. A pause also costs
-// the reference; the candidate is allowed twice that, and `slack_ns`. Bounds as in Slowdown.
-struct PauseShare {
-  double least = 0;
-  double most = 0;
-  double quickest = 0;  // in the quickest round
-};
-PauseShare PauseShareOf(double candidate_timed_ns, double reference_timed_ns, const Rounds& known,
-                        double slack_ns);
-
-// As ChargeFor, where calls on new values are compared with calls on known values after a pause.
-// The whole difference between the two is added to the timed calls. `known_share`: time of a call
-// on known values after a pause, relative to a timed call.
-double ChargeWithPause(std::span<const Slowdown> found, const PauseShare& pause,
-                       double known_share);
-
-// Returns whether the part of a pause that PauseShareOf allows could be work of the candidate: more
-// than its timed call takes and `explained_ns` together. This happens to quick candidates where a
-// pause costs a slow reference much.
-bool PauseMayHideWork(double candidate_timed_ns, const Rounds& known, const PauseShare& pause,
-                      double explained_ns);
-
-// A larger unexplained slowdown makes a measurement invalid.
-inline constexpr double kUnknownShare = 0.25;
-
-// Returns whether a slowdown by kUnknownShare beyond what is charged cannot be ruled out, because
-// the machine has held up too many calls, or whether calls are slower by that after most pauses
-// than after the quickest. The candidate then has no valid measurement: it could remember results,
-// or be honest.
-bool TooNoisyToTell(std::span<const Slowdown> found, const PauseShare& pause);
+// By how much the slowdowns could exceed what ChargeFor charges, as a logarithm. 0 if all are as
+// quick.
+double DoubtOf(std::span<const Slowdown> found);
 
 // Splits the processor time of a candidate's round into overhead and work. The overhead of waking
 // up and of polling between calls is at most what the reference needs for it. The rest is work of

@@ -14,7 +14,7 @@ namespace kernelcast::worker {
 inline constexpr int64_t kMaxCandidateOutputBytes = 16 << 20;
 
 // Versions of the measuring protocols. Change one whenever the meaning of its numbers changes.
-inline constexpr std::string_view kCpuMeasuringProtocol = "cpu/4";
+inline constexpr std::string_view kCpuMeasuringProtocol = "cpu/5";
 inline constexpr std::string_view kCudaMeasuringProtocol = "cuda/7";
 
 // Precision targets of one measurement level, and their time limits.
@@ -107,9 +107,6 @@ struct MeasureOptions {
   // inputs, on which data-dependent branches are new too.
   double altered_slowdown = 1.5;
   double new_slowdown = 8;
-  // Calls on memory that another process has just written may take longer, even with known values:
-  // by the time of reading all of it at this speed.
-  double cold_bytes_per_second = 1.2e10;
 
   // One for each kind of size that CorrectnessCases knows.
   int held_out_shapes = 6;

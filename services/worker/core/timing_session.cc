@@ -30,8 +30,8 @@ bool TimingSession::Group::clean() const {
                      [](const TimedBlock& block) { return block.clean; });
 }
 
-double TimingSession::Group::ratio() const {
-  return (blocks[1].mean + blocks[2].mean) / (blocks[0].mean + blocks[3].mean);
+RoundTimes TimingSession::Group::times() const {
+  return {(blocks[0].mean + blocks[3].mean) / 2, (blocks[1].mean + blocks[2].mean) / 2};
 }
 
 TimingSession::TimingSession(const MeasureOptions& options, const PrecisionOptions& precision,
@@ -154,20 +154,24 @@ TimingSession::Basis TimingSession::basis() const {
                                                                    : Basis::kAllGroups;
 }
 
-std::vector<double> TimingSession::RatiosBy(Basis basis) const {
-  std::vector<double> ratios;
+std::vector<RoundTimes> TimingSession::GroupTimesBy(Basis basis) const {
+  std::vector<RoundTimes> times;
   for (const Group& group : groups_) {
     const auto& [first, second, third, fourth] = group.blocks;
     if (group.clean() || basis == Basis::kAllGroups) {
-      ratios.push_back(group.ratio());
+      times.push_back(group.times());
     } else if (basis == Basis::kCleanPairs) {
-      if (first.clean && second.clean) {
-        ratios.push_back(second.mean / first.mean);
-      }
-      if (third.clean && fourth.clean) {
-        ratios.push_back(third.mean / fourth.mean);
-      }
+      if (first.clean && second.clean) times.push_back({first.mean, second.mean});
+      if (third.clean && fourth.clean) times.push_back({fourth.mean, third.mean});
     }
+  }
+  return times;
+}
+
+std::vector<double> TimingSession::RatiosBy(Basis basis) const {
+  std::vector<double> ratios;
+  for (const RoundTimes& times : GroupTimesBy(basis)) {
+    ratios.push_back(times.reference_ns / times.candidate_ns);
   }
   return ratios;
 }

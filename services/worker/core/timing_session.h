@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/domain/measurement.h"
+#include "services/worker/core/new_values.h"
 #include "services/worker/core/options.h"
 #include "services/worker/core/speedup_interval.h"
 
@@ -66,6 +67,8 @@ class TimingSession {
   // One ratio per clean group. If the cap came before there were enough of them: one per pair of
   // clean neighbours in a group, or, if even these are too few, one per group, clean or not.
   std::vector<double> Ratios() const;
+  // The mean calls that each of the ratios is computed from.
+  std::vector<RoundTimes> GroupTimes() const { return GroupTimesBy(basis()); }
   // Call times of the blocks that the ratios are computed from.
   std::vector<double> CallTimes(Side side) const;
   // The median of the ratios with the noise within this runner, which more blocks can narrow.
@@ -91,7 +94,7 @@ class TimingSession {
     std::array<TimedBlock, 4> blocks;
 
     bool clean() const;
-    double ratio() const;
+    RoundTimes times() const;
   };
   enum class Basis {
     kCleanGroups,
@@ -102,6 +105,7 @@ class TimingSession {
   bool IsWild(Side side, double mean) const;
   bool capped() const;
   Basis basis() const;
+  std::vector<RoundTimes> GroupTimesBy(Basis basis) const;
   std::vector<double> RatiosBy(Basis basis) const;
   void FinishGroup();
   bool IsBehind() const;

@@ -11,11 +11,18 @@
 namespace kernelcast::worker {
 namespace {
 
+// A doubt about a time, in its standard deviations.
+constexpr double kDoubtDeviations = 2;
+
 // Runners without a group are left out.
 std::vector<RunnerValue> RunnerValues(const TimedShape& shape, const MeasureOptions& options) {
   std::vector<RunnerValue> values;
-  for (const std::vector<double>& ratios : shape.ratios) {
-    if (const auto value = RunnerValueOf(ratios, options)) values.push_back(*value);
+  for (size_t runner = 0; runner < shape.ratios.size(); ++runner) {
+    auto value = RunnerValueOf(shape.ratios[runner], options);
+    if (!value) continue;
+    const double doubt = runner < shape.doubts.size() ? shape.doubts[runner] : 0;
+    value->noise_variance += doubt * doubt / (kDoubtDeviations * kDoubtDeviations);
+    values.push_back(*value);
   }
   return values;
 }
@@ -65,10 +72,12 @@ void Learn(std::span<const RunnerValue> runners, const std::string& problem_id,
 
 }  // namespace
 
-void TimedShape::Add(const TimingSession& session, double charge) {
+void TimedShape::Add(const TimingSession& session, double charge, double doubt) {
   std::vector<double>& added = ratios.emplace_back(session.Ratios());
   for (double& ratio : added) ratio /= charge;
-  charged = charged || charge > 1;
+  charged = charged || charge > 1 || doubt > 0;
+  doubts.resize(ratios.size());
+  doubts.back() = doubt;
   for (const auto& [side, all] :
        {std::pair{Side::kCandidate, &candidate_ns}, std::pair{Side::kReference, &reference_ns}}) {
     for (const double call_ns : session.CallTimes(side)) {

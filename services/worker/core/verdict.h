@@ -30,11 +30,13 @@ struct TimedShape {
   uint32_t discarded_blocks = 0;
   std::string stop_reason = {};
   double overhead_ns = 0;
-  bool charged = false;  // its calls were slower on new values
+  bool charged = false;             // its calls were slower on new values, or may have been
+  std::vector<double> doubts = {};  // by runner; missing ones are 0
 
   // Adds the results of one runner's session. The candidate's times are multiplied by `charge`, the
-  // factor by which its calls on new values are slower than the timed ones.
-  void Add(const TimingSession& session, double charge = 1);
+  // factor by which its calls on new values are slower than the timed ones. The interval gets wider
+  // by `doubt`, the logarithm of a factor by which they may be slower still.
+  void Add(const TimingSession& session, double charge = 1, double doubt = 0);
 };
 
 Exploit MakeExploit(Exploit::Kind kind, std::string evidence);

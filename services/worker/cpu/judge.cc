@@ -435,10 +435,10 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result
   const int64_t timed_ns = NowNs();
   times_.timing_ns += timed_ns - start_ns;
 
-  double charge = 1;
+  NewValuesCheck::Charge charge;
   NewValuesCheck check(prepared_, calls_, plan_random_, cancel_);
   const bool going = check.Run(shape, session, result, charge) && ShareWorkEvenly();
-  result.Add(session, charge);
+  result.Add(session, charge.factor, charge.doubt);
   result.overhead_ns = calls_.Overhead(Side::kCandidate);
   prepared_.Swap(shape);
   times_.fresh_ns += NowNs() - timed_ns;

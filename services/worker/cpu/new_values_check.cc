@@ -14,17 +14,10 @@
 namespace kernelcast::worker {
 namespace {
 
-// Rounds continue while the candidate looks slower on new values, or after pauses. Charging it
-// takes kChargedRounds, and refusing it takes kMostRounds.
+// Rounds continue while the candidate looks slower than in timed calls. Charging it takes
+// kChargedRounds, and refusing it takes kMostRounds.
 constexpr int kChargedRounds = 8;
 constexpr int kMostRounds = 16;
-// A candidate that is slow after pauses is refused after kMostPauseRounds, which take more than 1
-// s: most slow phases of a machine are shorter. It is charged after kFewestControls rounds that
-// looked for a slow phase.
-constexpr int kMostPauseRounds = 40;
-constexpr int kFewestControls = 3;
-// Time of repeated calls before and while they are timed again.
-constexpr int64_t kRepeatNs = 4'000'000;
 // The later rounds pause for longer, because the machine may be in a slow phase.
 constexpr int kQuickRounds = 6;
 constexpr int64_t kQuickPauseNs = 1'000'000;
@@ -40,12 +33,8 @@ constexpr size_t kFewestSlots = 3;
 // A candidate that is slower than the reference by this factor does not get all rounds if they do
 // not fit its budget.
 constexpr double kSlowFactor = 2;
-// Time that a pause may add to a call, in addition to the share of new_values.h.
-constexpr double kPauseSlackNs = 2'000;
-// Calls after a pause that take longer by this factor and by this time, beyond what cold memory
-// explains, count as slow.
-constexpr double kPauseFactor = 2;
-constexpr double kPauseLimitNs = 20'000;
+// With more doubt, as a logarithm, a candidate has no valid measurement: it could remember results.
+const double kMostDoubt = std::log(2);
 // The share of an output's elements that may differ from the reference. A right candidate differs
 // where both are within the oracle's tolerance, or where it breaks a tie differently.
 constexpr double kUnsureShare = 0.01;
@@ -260,97 +249,20 @@ bool NewValuesCheck::FreshRound(const PreparedProblem::BenchShape& shape, Kind& 
   return true;
 }
 
-PauseShare NewValuesCheck::SlownessAfterPauses(const TimingSession& session) const {
-  return PauseShareOf(session.call_ns(Side::kCandidate), session.call_ns(Side::kReference), known_,
-                      kPauseSlackNs);
-}
-
-double NewValuesCheck::ColdNs(const PreparedProblem::BenchShape& shape) const {
-  return 1e9 * static_cast<double>(shape.set_bytes) / options_.cold_bytes_per_second;
-}
-
-bool NewValuesCheck::AlwaysSlowAfterPauses(const PreparedProblem::BenchShape& shape,
-                                           const TimingSession& session) const {
-  const double slower =
-      std::max(1.0, known_.most().reference_ns / session.call_ns(Side::kReference));
-  return known_.quickest_ns() >
-         kPauseFactor * slower * session.call_ns(Side::kCandidate) + ColdNs(shape) + kPauseLimitNs;
-}
-
-bool NewValuesCheck::RepeatCalls(const PreparedProblem::BenchShape& shape, double& call_ns) {
-  const std::vector<size_t> slots = SecretSlots(shape);
-  std::vector<double> times_ns;
-  const int64_t start_ns = Clock::Real().MonotonicNs();
-  int64_t spent_ns = 0;
-  while (spent_ns < 2 * kRepeatNs || times_ns.empty()) {
-    // As the timed calls: nothing is asked between them. The first has paused for what lies between
-    // two bursts, of which timed calls have fewer.
-    RunnerCalls::Burst burst;
-    if (!calls_.RunBurst(shape, Side::kCandidate, slots, /*linger=*/true, burst)) {
-      return false;
-    }
-    if (spent_ns >= kRepeatNs) {
-      const auto first = burst.calls_ns.begin() + (burst.calls_ns.size() > 1 ? 1 : 0);
-      times_ns.insert(times_ns.end(), first, burst.calls_ns.end());
-    }
-    spent_ns = Clock::Real().MonotonicNs() - start_ns;
-  }
-  call_ns = Median(times_ns);
-  return CallSlots(shape, slots, Side::kCandidate, runner::kRun);
-}
-
-// A kernel could be slow after every pause, and fast in the timed calls because it remembers. The
-// slowdown of the median round is charged. The candidate is refused only if all rounds are slow,
-// because a host that takes cores away after pauses slows down most of them. The timed calls were
-// made before the rounds, so the machine may have become slower since. Then calls without pauses
-// are slow too.
-bool NewValuesCheck::AfterPauses(const PreparedProblem::BenchShape& shape,
-                                 const TimingSession& session) {
-  const double timed_ns = session.call_ns(Side::kCandidate);
-  for (int i = 0;; ++i, ++rounds_) {
-    const bool suspect = AlwaysSlowAfterPauses(shape, session);
-    const bool charged = SlownessAfterPauses(session).least > kUnknownShare;
-    if (suspect ? rounds_ >= kMostPauseRounds : !charged || i >= kFewestControls) {
-      break;
-    }
-    double repeated_ns = 0;
-    if (!RepeatCalls(shape, repeated_ns)) {
-      return false;
-    }
-    if (repeated_ns > (1 + kUnknownShare) * timed_ns) {
-      return calls_.Settle(Unstable(absl::StrCat(
-          "the candidate's calls took ", std::llround(timed_ns / 1000), " us at first and ",
-          std::llround(repeated_ns / 1000), " us later under the same conditions")));
-    }
-    if (!KnownRound(shape)) {
-      return false;
-    }
-  }
-  return !AlwaysSlowAfterPauses(shape, session) ||
-         calls_.Settle(
-             MakeExploit(Exploit::Kind::kCachedOutput,
-                         absl::StrCat("timed calls take ", std::llround(timed_ns / 1000),
-                                      " us, calls after the same inputs were written anew ",
-                                      std::llround(known_.quickest_ns() / 1000),
-                                      " us, more than cold memory explains")));
-}
-
-bool NewValuesCheck::Undecided(const Kind& kind, const TimingSession& session) const {
+bool NewValuesCheck::Undecided(const Kind& kind) const {
   if (known_.empty() || kind.rounds.empty()) {
     return true;
   }
   if (brief_) {
     return false;
   }
-  const PauseShare pause = SlownessAfterPauses(session);
-  const Slowdown slowdown = SlowdownOf(known_, kind.rounds);
-  const bool as_quick = slowdown.most_log_value <= kAsQuickLog;
-  if (as_quick && pause.most <= kAsQuickLog) {
+  const Slowdown slowdown = SlowdownOf(timed_, kind.rounds);
+  if (slowdown.most_log_value <= kAsQuickLog) {
     return false;
   }
-  return rounds_ < kChargedRounds || (!as_quick && !slowdown.certain) ||
-         slowdown.log_value > std::log(kind.allowed_slowdown) ||
-         TooNoisyToTell({&slowdown, 1}, pause);
+  return rounds_ < kChargedRounds || !slowdown.certain ||
+         SlowdownOf(known_, kind.rounds).log_value > std::log(kind.allowed_slowdown) ||
+         DoubtOf({&slowdown, 1}) > kMostDoubt;
 }
 
 bool NewValuesCheck::TooSlowForAllRounds(const PreparedProblem::BenchShape& shape,
@@ -364,13 +276,17 @@ bool NewValuesCheck::TooSlowForAllRounds(const PreparedProblem::BenchShape& shap
 }
 
 bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingSession& session,
-                         TimedShape& result, double& charge) {
+                         TimedShape& result, Charge& charge) {
+  for (const RoundTimes& group : session.GroupTimes()) timed_.Add(group);
+  if (timed_.empty()) {
+    timed_.Add({session.call_ns(Side::kCandidate), session.call_ns(Side::kReference)});
+  }
   std::vector<Kind> kinds = {Kind{NewValues::kOther, options_.new_slowdown}};
   if (shape.can_alter()) kinds.push_back({NewValues::kAltered, options_.altered_slowdown});
   brief_ = TooSlowForAllRounds(shape, session);
   for (rounds_ = 0; rounds_ < kMostRounds; ++rounds_) {
     std::vector<bool> wanted;
-    for (const Kind& kind : kinds) wanted.push_back(Undecided(kind, session));
+    for (const Kind& kind : kinds) wanted.push_back(Undecided(kind));
     if (std::ranges::find(wanted, true) == wanted.end()) {
       break;
     }
@@ -388,9 +304,9 @@ bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingS
       std::ranges::any_of(kinds, [](const Kind& kind) { return kind.rounds.empty(); })) {
     return calls_.JudgeAwake();
   }
-  std::vector<Slowdown> found;
+  std::vector<Slowdown> found = {SlowdownOf(timed_, known_)};
   for (const Kind& kind : kinds) {
-    found.push_back(SlowdownOf(known_, kind.rounds));
+    found.push_back(SlowdownOf(timed_, kind.rounds));
     if (!SurelySlowerBy(kind.allowed_slowdown, known_, kind.rounds)) {
       continue;
     }
@@ -403,28 +319,12 @@ bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingS
                                      : "new ones ",
                                  std::llround(kind.rounds.least().candidate_ns / 1000), " us")));
   }
-  if (brief_) {
-    charge = 1;
-    for (const Slowdown& slowdown : found) {
-      if (slowdown.log_value > std::log1p(kUnknownShare)) {
-        charge = std::max(charge, std::exp(slowdown.log_value));
-      }
-    }
-    return true;
-  }
-  if (!AfterPauses(shape, session)) {
-    return false;
-  }
-  const PauseShare pause = SlownessAfterPauses(session);
-  if (PauseMayHideWork(session.call_ns(Side::kCandidate), known_, pause,
-                       ColdNs(shape) + kPauseLimitNs) ||
-      TooNoisyToTell(found, pause)) {
+  charge = {ChargeFor(found), DoubtOf(found)};
+  if (charge.doubt > kMostDoubt && !brief_) {
     return calls_.Settle(
         Unstable("other processes held up too many calls to rule out that the candidate reuses "
                  "results of earlier calls"));
   }
-  charge = ChargeWithPause(found, pause,
-                           known_.least().candidate_ns / session.call_ns(Side::kCandidate));
   return true;
 }
 

@@ -16,9 +16,9 @@
 
 namespace kernelcast::worker {
 
-// Compares calls on values that the candidate knows with calls on values that it has never seen, at
-// the same addresses and under the same conditions. The slower of the two counts, because the
-// values of timed calls are repeated.
+// Compares timed calls, whose values are repeated, with calls on values that the candidate has
+// never seen, at the same addresses. The slower of the two counts. Rounds on known values, under
+// the same conditions as those on new ones, tell whether the candidate remembers results.
 //
 // A round is one burst of calls on some slots, in a secret order, charged as a whole, so that it
 // does not matter which call does the work of which. New values appear while the candidate's
@@ -40,11 +40,15 @@ class NewValuesCheck {
         cancel_(cancel),
         options_(prepared.options()) {}
 
-  // Checks a shape that `session` has timed. `charge` becomes the factor by which its times are too
-  // short, and `result` gets the times of calls on new values. Returns as methods of RunnerCalls
-  // do.
+  // For TimedShape::Add.
+  struct Charge {
+    double factor = 1;
+    double doubt = 0;
+  };
+  // Checks a shape that `session` has timed. `result` gets the times of calls on new values.
+  // Returns as methods of RunnerCalls do.
   bool Run(const PreparedProblem::BenchShape& shape, const TimingSession& session,
-           TimedShape& result, double& charge);
+           TimedShape& result, Charge& charge);
 
  private:
   using Set = PreparedProblem::Set;
@@ -90,16 +94,7 @@ class NewValuesCheck {
   std::vector<size_t> SecretSlots(const PreparedProblem::BenchShape& shape);
   // Sleeps for a random time.
   void Pause();
-  bool Undecided(const Kind& kind, const TimingSession& session) const;
-  // Time that cold memory may add to a call.
-  double ColdNs(const PreparedProblem::BenchShape& shape) const;
-  PauseShare SlownessAfterPauses(const TimingSession& session) const;
-  // In every round so far, by more than cold memory explains.
-  bool AlwaysSlowAfterPauses(const PreparedProblem::BenchShape& shape,
-                             const TimingSession& session) const;
-  // Times calls without pauses between them on known values, as in timed blocks.
-  bool RepeatCalls(const PreparedProblem::BenchShape& shape, double& call_ns);
-  bool AfterPauses(const PreparedProblem::BenchShape& shape, const TimingSession& session);
+  bool Undecided(const Kind& kind) const;
   // Whether the candidate is too slow for all rounds. One round of each kind on one slot is enough
   // then: it is slower than the reference anyway, and is charged with what that round shows.
   bool TooSlowForAllRounds(const PreparedProblem::BenchShape& shape,
@@ -111,6 +106,7 @@ class NewValuesCheck {
   const CancelToken& cancel_;
   const MeasureOptions& options_;
 
+  Rounds timed_;  // groups of timed calls
   Rounds known_;
   bool brief_ = false;  // see TooSlowForAllRounds
   RoundOverhead overhead_;

@@ -197,7 +197,6 @@ absl::Status PreparedProblem::PlanCases() {
     for (const auto* layouts : {&input_layouts, &output_layouts}) {
       for (const TensorLayout& layout : *layouts) set_bytes += layout.bytes();
     }
-    shape.set_bytes = set_bytes;
     const int64_t affordable = options_.input_sets_bytes / std::max<int64_t>(1, set_bytes);
     const int64_t sets = std::clamp<int64_t>(affordable, 1, options_.input_sets);
     for (int64_t i = 0; i < sets; ++i) {

@@ -62,8 +62,7 @@ class PreparedProblem {
     std::vector<Set> altered[2];
     int current_bank = 0;
     int64_t reference_ns = 0;
-    int64_t set_bytes = 0;  // of one slot: inputs and outputs
-    double bytes = 0;       // traffic and work of a call; 0: not known
+    double bytes = 0;  // traffic and work of a call; 0: not known
     double flops = 0;
 
     const std::vector<Set>& current() const { return banks[current_bank]; }

@@ -422,17 +422,9 @@ TEST_CASE("Cached answers are exploits, whether keyed by address or by value") {
   CheckNextIsUnharmed();
 }
 
-TEST_CASE("A kernel slowed down after pauses is not mistaken for a caching one") {
+TEST_CASE("A kernel that is slow after pauses or after its timed calls is charged, not refused") {
   MeasureAs<MeasuredOk>("held_up.cc", {});
-}
-
-TEST_CASE("A kernel that the machine slows down after its timed calls has no valid measurement") {
-  const Measurement measurement =
-      Shared().Measure(Shared().Load("spell.cc"), MeasureLevel::kScreen);
-  INFO(MeasurementFeedback(measurement));
-  const auto* unstable = std::get_if<EnvironmentUnstable>(&measurement.outcome);
-  REQUIRE(unstable != nullptr);
-  CHECK(unstable->reason.find("later under the same conditions") != std::string::npos);
+  CHECK(MeasureAs<MeasuredOk>("spell.cc", {}).speedup.high < 1);
 }
 
 TEST_CASE("A quick memory-bound kernel is not mistaken for a caching one", "[slow]") {

@@ -189,6 +189,16 @@ TEST_CASE("A candidate whose time varies between processes does not widen interv
   CHECK(spread.Of("problem").runner > before);
 }
 
+TEST_CASE("A doubt about a charge widens the interval on both sides") {
+  TimedShape shape = Shape(1001, 300);
+  const auto sure = std::get<MeasuredOk>(ConcludeOn({shape})).speedup;
+  shape.doubts = {std::log(1.5)};
+  const auto unsure = std::get<MeasuredOk>(ConcludeOn({shape})).speedup;
+  CHECK(unsure.value == sure.value);
+  CHECK(unsure.low * 1.5 < sure.value);
+  CHECK(unsure.high > 1.5 * sure.value);
+}
+
 TEST_CASE("A few groups that agree by chance do not count as noise-free") {
   TimedShape shape = Shape(1001, 300);
   shape.ratios = {{1.25, 1.25}};
