@@ -161,7 +161,8 @@ def fingerprint(value):
     """Of values that a task makes. Equal for equal values of equal types."""
     if not isinstance(value, torch.Tensor):
         return repr(value)
-    words = value.detach().reshape(-1).view(torch.uint8)
+    # Views may have gaps between their values, and reshape keeps gaps that are all alike.
+    words = value.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
     content = on_host if words.device.type == "cpu" else on_device
     return (str(value.dtype), tuple(value.shape), content(words) if words.numel() else None)
 

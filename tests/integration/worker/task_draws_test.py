@@ -211,6 +211,15 @@ class DrawsTest(unittest.TestCase):
             self.assertEqual(of(data), of(data.clone()))
             self.assertNotEqual(of(data), of(data + 1))
 
+    def test_fingerprints_of_views_are_those_of_their_values(self):
+        of, torch = RUNNER["fingerprint"], torch_()
+        data = torch.arange(24.0).view(4, 6)
+        wave = torch.view_as_complex(data.view(-1, 2))
+        for view in (data[:, ::2], data.t(), data[::2, 1:3], data[0].expand(3, 6), data[1:], wave.conj(), wave.imag):
+            with self.subTest(shape=view.shape, strides=view.stride()):
+                self.assertEqual(of(view), of(view.clone(memory_format=torch.contiguous_format).resolve_conj()))
+                self.assertNotEqual(of(view), of(view + 1))
+
 
 if __name__ == "__main__":
     if importlib.util.find_spec("torch") is None:
