@@ -261,6 +261,26 @@ TEST_CASE("Outputs of another dtype, shape or kind are wrong results in words", 
   }
 }
 
+TEST_CASE("A source that has only the task's class is refused before it is measured") {
+  if (!HaveTorch()) return;
+  const Problem problem = MakeTask(kReluTask);
+  const auto compiled = [&](const std::string& source) {
+    const auto result = CompilePython(problem, PythonCandidate(problem, source));
+    const auto* const error = std::get_if<CompileError>(&result.result);
+    return error == nullptr ? std::string() : error->log;
+  };
+  const std::string module = "import torch.nn as nn\n";
+  CHECK_THAT(compiled(module + "class Model(nn.Module):\n    pass  # ModelNew\n"),
+             Catch::Contains("candidate.py defines Model") && Catch::Contains("not ModelNew"));
+  CHECK_THAT(compiled(module + "class Other(nn.Module):\n    pass\n"),
+             Catch::Contains("does not define ModelNew"));
+  // Candidates, and the task itself.
+  CHECK(compiled(module + "class Model(nn.Module):\n    pass\nModelNew = Model\n").empty());
+  CHECK(compiled(module + "class Model(nn.Module):\n    pass\nexec('class ModelNew: pass')\n")
+            .empty());
+  CHECK(compiled(kReluTask).empty());
+}
+
 TEST_CASE("A Python candidate reaches neither files, processes nor the network", "[slow]") {
   if (!HaveTorch()) return;
   const Problem problem = MakeTask(kReluTask);
