@@ -40,6 +40,7 @@ constexpr std::pair<WrongResult::Cause, v1::WrongResult::Cause> kWrongResultCaus
     {WrongResult::Cause::kNotWritten, v1::WrongResult::CAUSE_NOT_WRITTEN},
     {WrongResult::Cause::kEntryStatus, v1::WrongResult::CAUSE_ENTRY_STATUS},
     {WrongResult::Cause::kTimedOutput, v1::WrongResult::CAUSE_TIMED_OUTPUT},
+    {WrongResult::Cause::kForm, v1::WrongResult::CAUSE_FORM},
 };
 
 constexpr std::pair<Crash::Cause, v1::Crash::Cause> kCrashCauses[] = {
@@ -297,6 +298,7 @@ struct OutcomeToProto {
     arm->set_normwise_error(wrong.normwise_error);
     arm->set_entry_status(wrong.entry_status);
     arm->set_rule(Utf8(wrong.rule));
+    arm->set_detail(Utf8(wrong.detail));
   }
 
   void operator()(const Crash& crash) const {
@@ -370,6 +372,7 @@ absl::StatusOr<MeasureOutcome> WrongFromProto(const v1::WrongResult& proto) {
   wrong.normwise_error = proto.normwise_error();
   wrong.entry_status = proto.entry_status();
   wrong.rule = proto.rule();
+  wrong.detail = proto.detail();
   return wrong;
 }
 

@@ -13,6 +13,8 @@ namespace {
 
 constexpr size_t kMaxShapesListed = 4;
 constexpr size_t kMaxStallsListed = 3;
+// Of a form that a candidate's process describes.
+constexpr size_t kMaxDetailBytes = 300;
 
 template <class... Handlers>
 struct Overloaded : Handlers... {
@@ -201,13 +203,21 @@ std::string WrongText(const WrongResult& wrong) {
     case WrongResult::Cause::kTimedOutput:
       return absl::StrCat("Right in the checks but wrong while being timed, in ", output, where,
                           ": ", share, " are out of tolerance; ", first, ".");
+    case WrongResult::Cause::kForm:
+      return absl::StrCat("Wrong dtype, shape or kind of an output", where, ": ",
+                          Quoted(TruncateUtf8Front(wrong.detail, kMaxDetailBytes), kMaxDetailBytes),
+                          ".");
   }
   return "Wrong result.";
 }
 
 std::string Feedback(const WrongResult& wrong) {
-  return wrong.rule.empty() ? WrongText(wrong)
-                            : absl::StrCat(WrongText(wrong), " The rule: ", wrong.rule, ".");
+  std::string text = WrongText(wrong);
+  if (!wrong.rule.empty()) absl::StrAppend(&text, " The rule: ", wrong.rule, ".");
+  if (!wrong.detail.empty() && wrong.cause != WrongResult::Cause::kForm) {
+    absl::StrAppend(&text, " ", wrong.detail, ".");
+  }
+  return text;
 }
 
 std::string SignalText(int32_t signal) {

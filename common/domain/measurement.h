@@ -185,7 +185,15 @@ struct MeasuredOk {
 std::vector<double> ShapeWeights(const MeasuredOk& ok);
 
 struct WrongResult {
-  enum class Cause { kValue, kNonFinite, kNormwise, kNotWritten, kEntryStatus, kTimedOutput };
+  enum class Cause {
+    kValue,
+    kNonFinite,
+    kNormwise,
+    kNotWritten,
+    kEntryStatus,
+    kTimedOutput,
+    kForm,
+  };
   Cause cause = Cause::kValue;
   AxisValues shape;
   std::string distribution;
@@ -198,6 +206,7 @@ struct WrongResult {
   double normwise_error = 0;
   int32_t entry_status = 0;
   std::string rule = {};
+  std::string detail = {};
 };
 
 struct Crash {

@@ -162,6 +162,7 @@ struct OutcomeChecker {
     check.Name("wrong_result.output", wrong.output);
     check.Require(wrong.mismatches <= wrong.elements, "wrong_result.mismatches",
                   "at most as many as elements");
+    check.Text("wrong_result.detail", wrong.detail);
     // Results may have any value, but an error is never negative.
     check.Require(!(wrong.normwise_error < 0), "wrong_result.normwise_error", "at least 0");
   }

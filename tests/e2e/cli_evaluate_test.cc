@@ -342,6 +342,61 @@ TEST_CASE("A failing or refused candidate gives a negative exit code", "[e2e]") 
   CHECK(outcome.out.find('\x1b') == std::string::npos);
 }
 
+TEST_CASE("Files that are no candidates are refused by name, and the others evaluated", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.on_evaluate = [](const v1::EvaluateRequest& request) { return Measured(request, 2.5); };
+  const std::string folder = MakeCandidates(home, 2);
+  std::ofstream(folder + "/empty.cc") << "";
+  std::ofstream(folder + "/latin.cc") << "int caf\xe9;\n";
+  const std::vector<std::string> arguments = {"evaluate", "row_softmax",    "--candidates",
+                                              folder,     "--orchestrator", fake.address()};
+  const Outcome outcome = Run(home, arguments);
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 1);
+  CHECK(fake.evaluated().size() == 2);
+  CHECK(Occurrences(outcome.out, "2.50x") == 2);
+  CHECK(Occurrences(outcome.out, "refused") == 2);
+  CHECK_THAT(outcome.out, Catch::Contains("is empty") && Catch::Contains("is not UTF-8"));
+  std::vector<std::string> with_json = arguments;
+  with_json.emplace_back("--json");
+  const Outcome lines = Run(home, with_json);
+  CHECK(lines.exit_code == 1);
+  std::map<std::string, json> by_name;
+  std::istringstream text(lines.out);
+  for (std::string line; std::getline(text, line);) {
+    const json one = json::parse(line);
+    by_name[one["name"]] = one;
+  }
+  REQUIRE(by_name.size() == 4);
+  CHECK(by_name["c0"].contains("evaluation"));
+  CHECK(by_name["empty"]["error"]["code"] == 3);
+  CHECK_THAT(by_name["latin"]["error"]["message"].get<std::string>(),
+             Catch::Contains("latin.cc: source: is not UTF-8"));
+}
+
+TEST_CASE("A right candidate without a kernel of its own is said to only call PyTorch", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.on_evaluate = [](const v1::EvaluateRequest& request) { return Measured(request, 2.5); };
+  fs::create_directories(home.path() / "candidates");
+  const std::string folder = home.File("candidates");
+  const std::string model = "import torch\nclass ModelNew(torch.nn.Module): pass\n";
+  std::ofstream(folder + "/calls.py") << model;
+  std::ofstream(folder + "/kernel.py") << "import triton\n" << model;
+  const std::string task = KERNELCAST_SOURCE_DIR "/examples/tasks/kernelbench/gated_silu.py";
+  const std::vector<std::string> arguments = {
+      "evaluate", task, "--candidates", folder, "--orchestrator", fake.address()};
+  const Outcome outcome = Run(home, arguments);
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  CHECK(Occurrences(outcome.out, "only calls PyTorch") == 1);
+  std::vector<std::string> with_json = arguments;
+  with_json.emplace_back("--json");
+  const Outcome lines = Run(home, with_json);
+  CHECK(Occurrences(lines.out, "\"only_calls_pytorch\":true") == 1);
+}
+
 TEST_CASE("The reason why candidates are not evaluated appears once while they settle", "[e2e]") {
   const TemporaryFolder home("cli-evaluate");
   FakeOrchestrator fake;

@@ -119,6 +119,10 @@ Measurement GpuFixture::Measure(const Candidate& candidate, MeasureLevel level) 
   }
 }
 
+absl::StatusOr<Measurement> GpuFixture::TryMeasure(const Candidate& candidate, MeasureLevel level) {
+  return target_->Measure({problem_, candidate, Compile(candidate), level}, worker::CancelToken());
+}
+
 worker::Profile GpuFixture::Profile(const Candidate& candidate) {
   auto profile =
       target_->ProfileCandidate({problem_, candidate, Compile(candidate)}, worker::CancelToken());

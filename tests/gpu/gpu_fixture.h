@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "common/domain/problem.h"
 #include "services/worker/cuda/target/cuda_target.h"
 #include "tests/support/services.h"
@@ -32,6 +33,8 @@ class GpuFixture {
   // Compiles and measures. Requires the compile to succeed and the measurement to have an outcome.
   // Measures again if the environment was unstable.
   Measurement Measure(const Candidate& candidate, MeasureLevel level = MeasureLevel::kScreen);
+  // Compiles, which must succeed, and measures once.
+  absl::StatusOr<Measurement> TryMeasure(const Candidate& candidate, MeasureLevel level);
   // Compiles, which must succeed, and profiles without measuring first.
   worker::Profile Profile(const Candidate& candidate);
 

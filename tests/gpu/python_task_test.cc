@@ -26,6 +26,12 @@ TEST_CASE("Python candidates get the verdict of what they do, and the worker mea
   TaskFixture fixture(MakeTask(kGatedSiluTask));
   for (const PythonCase& made : GatedSiluCases()) {
     if (only != nullptr && made.name != only) continue;
+    if (made.outcomes.contains("compile_error")) {
+      CHECK_THAT(fixture.CheckCompileError(made.name, made.source),
+                 Catch::StartsWith("Triton does not compile a kernel:\ncandidate.py:") &&
+                     Catch::Contains(made.feedback));
+      continue;
+    }
     const Measurement measurement = fixture.CheckOutcome(made.name, made.source, made.outcomes);
     const std::string feedback = MeasurementFeedback(measurement);
     INFO(made.name << ": " << feedback);

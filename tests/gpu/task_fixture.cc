@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/clock.h"
+#include "services/worker/core/verdict.h"
 #include "tests/support/triton_examples.h"
 
 namespace kernelcast::testing {
@@ -51,6 +52,17 @@ Measurement TaskFixture::CheckOutcome(const std::string& name, const std::string
   INFO(name << ": " << feedback);
   CHECK(outcomes.contains(outcome));
   return measurement;
+}
+
+std::string TaskFixture::CheckCompileError(const std::string& name, const std::string& source) {
+  const auto measured = gpu_.TryMeasure(MakeCandidate(source), MeasureLevel::kScreen);
+  INFO(name << ": "
+            << (measured.ok() ? MeasurementFeedback(*measured) : measured.status().ToString()));
+  const auto error = worker::NotCompiledError(measured.status());
+  REQUIRE(error);
+  std::printf("%s: compile_error: %s\n", name.c_str(), error->log.c_str());
+  std::fflush(stdout);
+  return error->log;
 }
 
 }  // namespace kernelcast::testing

@@ -38,6 +38,8 @@ class TaskFixture {
   // Measures, prints what it gave, and checks that it is one of `outcomes`.
   Measurement CheckOutcome(const std::string& name, const std::string& source,
                            const std::set<std::string>& outcomes);
+  // Measures one whose Triton kernels do not compile, prints the error, and returns it.
+  std::string CheckCompileError(const std::string& name, const std::string& source);
 
  private:
   GpuFixture gpu_;

@@ -25,8 +25,9 @@ std::string GatedSiluModel(const std::string& body, const std::string& before = 
 struct PythonCase {
   std::string name;
   std::string source;
-  std::set<std::string> outcomes;  // several where it depends on when the judge notices
-  std::string feedback = "";       // a part of it
+  // Several where it depends on when the judge notices. "compile_error" is the only one.
+  std::set<std::string> outcomes;
+  std::string feedback = "";  // a part of it
   // The maximum speedup of one that is measured although it cheats: remembering is charged.
   std::optional<double> most_speedup = std::nullopt;
 };

@@ -2,6 +2,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/id.h"
 #include "common/base/status.h"
+#include "common/base/utf8.h"
 #include "common/config/number_flags.h"
 #include "common/convert/convert.h"
 #include "common/convert/proto_json.h"
@@ -16,6 +18,7 @@
 #include "services/cli/commands/context.h"
 #include "services/cli/commands/problem_argument.h"
 #include "services/cli/core/candidate_files.h"
+#include "services/cli/core/own_kernels.h"
 #include "services/cli/core/table.h"
 #include "services/cli/report/analysis.h"
 #include "services/cli/rpc/channel.h"
@@ -54,7 +57,12 @@ struct Settled {
   std::string detail;
   bool good = false;
   bool unavailable = false;  // not evaluated, for the reason in `detail`
+  bool measured = false;     // and right
 };
+
+void AddDetail(const std::string& detail, Settled& settled) {
+  absl::StrAppend(&settled.detail, settled.detail.empty() ? "" : "; ", detail);
+}
 
 Settled DescribeError(const std::string& name, const v1::RequestError& error, const Style& style) {
   Settled settled;
@@ -63,6 +71,15 @@ Settled DescribeError(const std::string& name, const v1::RequestError& error, co
   settled.result = style.Red(absl::StatusCodeToString(static_cast<absl::StatusCode>(error.code())));
   settled.detail = OneLine(error.message());
   return settled;
+}
+
+// A file that is no candidate, as the orchestrator would refuse its content.
+v1::RequestError RefusalOf(const RefusedFile& file) {
+  v1::RequestError error;
+  error.set_code(static_cast<int32_t>(file.reason.code()));
+  error.set_message(
+      SanitizeUtf8(std::string_view(file.reason.message().data(), file.reason.message().size())));
+  return error;
 }
 
 Settled Describe(const std::string& name, const v1::Evaluation& evaluation, const Style& style) {
@@ -85,13 +102,11 @@ Settled Describe(const std::string& name, const v1::Evaluation& evaluation, cons
       settled.result =
           (speedup.low > 1 ? style.Green(figure) : figure) + " " + FormatInterval(speedup);
       settled.good = true;
+      settled.measured = true;
       if (row->reused) settled.detail = "measured before";
-      const auto add_detail = [&settled](const std::string& detail) {
-        absl::StrAppend(&settled.detail, settled.detail.empty() ? "" : "; ", detail);
-      };
       const auto& ok = std::get<MeasuredOk>(row->measurement->outcome);
-      if (ok.compiled) add_detail(CompiledPhrase(*ok.compiled));
-      for (const MeasurementNote note : ok.notes) add_detail(std::string(NoteText(note)));
+      if (ok.compiled) AddDetail(CompiledPhrase(*ok.compiled), settled);
+      for (const MeasurementNote note : ok.notes) AddDetail(std::string(NoteText(note)), settled);
       break;
     }
     case Fate::kPruned:
@@ -130,8 +145,10 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
                       LoadProblem(context, flags.problem, flags.task_options));
   KC_ASSIGN_OR_RETURN(std::string target, ChooseTarget(loaded.problem, flags.target));
   // Before the services start, so that a wrong file is reported at once.
-  KC_ASSIGN_OR_RETURN(std::vector<NamedCandidate> candidates,
-                      ReadCandidates(flags.candidates, loaded.problem.problem_id, target));
+  std::vector<RefusedFile> refused;
+  KC_ASSIGN_OR_RETURN(
+      std::vector<NamedCandidate> candidates,
+      ReadCandidates(flags.candidates, loaded.problem.problem_id, target, &refused));
 
   Connection connection(context, flags.connection, Needs::kOrchestrator);
   connection.PrepareFor(loaded.problem);
@@ -141,13 +158,14 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
   }));
   NoteTaskGpus(console, flags.target, known);
   if (TakeDefaultTarget(flags.target, known, target)) {
-    KC_ASSIGN_OR_RETURN(candidates,
-                        ReadCandidates(flags.candidates, loaded.problem.problem_id, target));
+    KC_ASSIGN_OR_RETURN(
+        candidates, ReadCandidates(flags.candidates, loaded.problem.problem_id, target, &refused));
   }
 
   const std::string batch = RandomId("e_");
   std::vector<v1::EvaluateRequest> requests;
   std::map<std::string, std::string> names;
+  std::set<std::string> only_call_pytorch;  // request ids
   for (size_t i = 0; i < candidates.size(); ++i) {
     v1::EvaluateRequest request;
     request.set_request_id(absl::StrCat(batch, "/", i + 1));
@@ -156,9 +174,17 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
     request.set_mode(Modes().at(flags.mode));
     request.mutable_device_models()->Assign(flags.device_models.begin(), flags.device_models.end());
     names[request.request_id()] = candidates[i].name;
+    if (OnlyCallsPyTorch(candidates[i].candidate)) {
+      only_call_pytorch.insert(request.request_id());
+    }
     requests.push_back(std::move(request));
   }
 
+  for (const RefusedFile& file : refused) {
+    const Settled one = DescribeError(file.name, RefusalOf(file), console.live_style());
+    console.Note(absl::StrCat(one.name, ": ", one.result, ": ", one.detail));
+    console.Line({{"name", file.name}, {"error", JsonOf(ProtoToJson(RefusalOf(file)))}});
+  }
   std::map<std::string, std::vector<Settled>> settled;
   EvaluateOptions options;
   options.max_in_flight = flags.max_in_flight;
@@ -176,8 +202,15 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
       console.Note(absl::StrCat(settled.size() + 1, "/", requests.size(), " ", one.name, ": ",
                                 one.result, explains ? ": " : "", explains ? one.detail : ""));
     }
-    settled[reply.request_id()] = DescribeAll(name, reply, console.style());
+    std::vector<Settled>& all = settled[reply.request_id()];
+    all = DescribeAll(name, reply, console.style());
     Json line = {{"name", name}};
+    if (only_call_pytorch.count(reply.request_id()) != 0) {
+      line["only_calls_pytorch"] = true;
+      for (Settled& one : all) {
+        if (one.measured) AddDetail(std::string(kOnlyCallsPyTorchText), one);
+      }
+    }
     if (reply.has_error()) {
       line["error"] = JsonOf(ProtoToJson(reply.error()));
     } else {
@@ -189,12 +222,16 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
     console.Line(line);
   });
 
-  bool all_good = true;
+  bool all_good = refused.empty();
   Table table({{"candidate", Table::Align::kLeft, true},
                {"decision"},
                {"forecast", Table::Align::kRight},
                {"result"},
                {"detail", Table::Align::kLeft, true}});
+  for (const RefusedFile& file : refused) {
+    const Settled one = DescribeError(file.name, RefusalOf(file), console.style());
+    table.AddRow({one.name, one.decision, one.forecast, one.result, one.detail});
+  }
   for (const v1::EvaluateRequest& request : requests) {
     const auto found = settled.find(request.request_id());
     if (found == settled.end()) continue;

@@ -355,14 +355,14 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
   for (const NamedCandidate& named : bench.candidates) {
     KC_RETURN_IF_ERROR(CheckInterrupt(context));
     KC_ASSIGN_OR_RETURN(const v1::CompileReply compiled, Compile(bench, &named.candidate));
-    if (compiled.has_compile_error()) {
+    const auto refuse = [&](const v1::CompileError& error) {
       all_good = false;
-      table.AddRow(
-          {OneLine(named.name), console.style().Red(StageName(compiled.compile_error().stage()))});
-      absl::StrAppend(&details, "\n", OneLine(named.name), ":\n",
-                      ForTerminal(compiled.compile_error().log()));
-      console.Line(
-          {{"name", named.name}, {"compile_error", JsonOf(ProtoToJson(compiled.compile_error()))}});
+      table.AddRow({OneLine(named.name), console.style().Red(StageName(error.stage()))});
+      absl::StrAppend(&details, "\n", OneLine(named.name), ":\n", ForTerminal(error.log()));
+      console.Line({{"name", named.name}, {"compile_error", JsonOf(ProtoToJson(error))}});
+    };
+    if (compiled.has_compile_error()) {
+      refuse(compiled.compile_error());
       continue;
     }
     v1::MeasureRequest request;
@@ -373,6 +373,11 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
     v1::MeasureReply reply;
     KC_RETURN_IF_ERROR(
         Call(*bench.worker, &v1::Worker::Stub::Measure, request, &reply, kMeasureTimeout));
+    if (reply.has_compile_error()) {
+      // Kernels of a Python candidate compile when they first run.
+      refuse(reply.compile_error());
+      continue;
+    }
     console.Line({{"name", named.name}, {"measurement", JsonOf(ProtoToJson(reply.measurement()))}});
     KC_ASSIGN_OR_RETURN(const Measurement measurement, FromProto(reply.measurement()));
     const std::string device_time = FormatTimeNs(static_cast<double>(measurement.device_time_ns));

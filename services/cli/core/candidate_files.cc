@@ -115,7 +115,8 @@ absl::StatusOr<NamedCandidate> ReadSolution(const fs::path& path, const std::str
 
 absl::StatusOr<std::vector<NamedCandidate>> ReadFolder(const fs::path& folder,
                                                        const std::string& problem_id,
-                                                       const std::string& target) {
+                                                       const std::string& target,
+                                                       std::vector<RefusedFile>* refused) {
   std::vector<fs::path> sources;
   std::vector<fs::path> descriptions;
   std::error_code error;
@@ -138,20 +139,31 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadFolder(const fs::path& folder,
     }
   }
   std::vector<NamedCandidate> candidates;
+  std::vector<RefusedFile> refusals;
+  const auto add = [&](const fs::path& path, absl::StatusOr<NamedCandidate> named) -> absl::Status {
+    if (named.ok()) {
+      candidates.push_back(*std::move(named));
+    } else if (refused == nullptr) {
+      return named.status();
+    } else {
+      refusals.push_back({path.stem().string(), named.status()});
+    }
+    return absl::OkStatus();
+  };
   for (const fs::path& json : descriptions) {
     if (stems.count(json.stem().string()) != 0) continue;
-    KC_ASSIGN_OR_RETURN(NamedCandidate named, ReadSolution(json, problem_id, target));
-    candidates.push_back(std::move(named));
+    KC_RETURN_IF_ERROR(add(json, ReadSolution(json, problem_id, target)));
   }
-  if (sources.empty() && candidates.empty()) {
+  if (sources.empty() && candidates.empty() && refusals.empty()) {
     return absl::NotFoundError(absl::StrCat(folder.string(), " holds no candidate; sources end in ",
                                             WordList(SourceExtensions(), "or"),
                                             ", solutions in .json"));
   }
   for (const fs::path& source : sources) {
-    KC_ASSIGN_OR_RETURN(NamedCandidate named, ReadSourceFile(source, problem_id, target));
-    candidates.push_back(std::move(named));
+    KC_RETURN_IF_ERROR(add(source, ReadSourceFile(source, problem_id, target)));
   }
+  if (candidates.empty()) return refusals.front().reason;
+  if (refused != nullptr) *refused = std::move(refusals);
   return candidates;
 }
 
@@ -242,10 +254,11 @@ std::string CandidateDescription(const Candidate& candidate) {
 
 absl::StatusOr<std::vector<NamedCandidate>> ReadCandidates(const std::string& path,
                                                            const std::string& problem_id,
-                                                           const std::string& target) {
+                                                           const std::string& target,
+                                                           std::vector<RefusedFile>* refused) {
   std::error_code error;
   const fs::path file(path);
-  if (fs::is_directory(file, error)) return ReadFolder(file, problem_id, target);
+  if (fs::is_directory(file, error)) return ReadFolder(file, problem_id, target, refused);
   if (!fs::exists(file, error)) {
     return absl::NotFoundError(absl::StrCat("there is no file or folder '", path, "'"));
   }

@@ -16,6 +16,12 @@ struct NamedCandidate {
   Candidate candidate;
 };
 
+// A file of a folder that is no candidate.
+struct RefusedFile {
+  std::string name;  // as of NamedCandidate
+  absl::Status reason;
+};
+
 // Reads candidates from
 // - a folder: each NAME.cc / .cpp / .cxx / .cu / .py, with an optional NAME.json in the same
 //   folder, sorted by name;
@@ -25,11 +31,13 @@ struct NamedCandidate {
 //
 // All JSON keys are optional: name (lines only), target, kind, flags, tunables, parent, origin,
 // launches, workspace_bytes. docs/reference/cli.md describes them. Returns all candidates or an
-// error. INVALID_ARGUMENT: names file, field and what is allowed. NOT_FOUND: no such file, or no
-// candidate in the folder. DATA_LOSS: a compressed file is damaged. RESOURCE_EXHAUSTED: it has more
-// than 1 GiB, uncompressed.
+// error. With `refused`, files of a folder that cannot be read, or are no candidates, are listed
+// there instead, unless the folder has no other. INVALID_ARGUMENT: names file, field and what is
+// allowed. NOT_FOUND: no such file, or no candidate in the folder. DATA_LOSS: a compressed file is
+// damaged. RESOURCE_EXHAUSTED: it has more than 1 GiB, uncompressed.
 [[nodiscard]] absl::StatusOr<std::vector<NamedCandidate>> ReadCandidates(
-    const std::string& path, const std::string& problem_id, const std::string& target);
+    const std::string& path, const std::string& problem_id, const std::string& target,
+    std::vector<RefusedFile>* refused = nullptr);
 
 // Returns the JSON description of a candidate, from which ReadCandidates reads the same candidate
 // again.

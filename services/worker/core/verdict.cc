@@ -4,7 +4,9 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/utf8.h"
 #include "services/worker/core/roofline.h"
 #include "services/worker/core/statistics.h"
 
@@ -13,6 +15,9 @@ namespace {
 
 // A doubt about a time, in its standard deviations.
 constexpr double kDoubtDeviations = 2;
+constexpr const char* kNotCompiledUrl = "kernelcast.not_compiled";
+// HEADING in kernel_errors.py.
+constexpr std::string_view kNotCompiledHeading = "Triton does not compile a kernel:\n";
 
 // Runners without a group are left out.
 std::vector<RunnerValue> RunnerValues(const TimedShape& shape, const MeasureOptions& options) {
@@ -94,6 +99,36 @@ Exploit TookOutputMemory() {
       Exploit::Kind::kSkippedWork,
       "returned the judge's own memory for outputs, so that its results would not be "
       "copied there");
+}
+
+WrongResult WrongForm(std::string_view output) {
+  while (!output.empty() && (output.back() == '\n' || output.back() == '\r')) {
+    output.remove_suffix(1);
+  }
+  WrongResult wrong;
+  wrong.cause = WrongResult::Cause::kForm;
+  wrong.detail = SanitizeUtf8(output.substr(output.rfind('\n') + 1));
+  return wrong;
+}
+
+std::string_view IllegalAddressHint() {
+  return "inputs are read-only: a write to an input is a likely cause, as is an access outside a "
+         "tensor";
+}
+
+absl::Status NotCompiled(std::string_view output) {
+  // What Triton itself printed before may be long.
+  const size_t heading = output.rfind(kNotCompiledHeading);
+  if (heading != std::string_view::npos) output.remove_prefix(heading);
+  absl::Status status = absl::InvalidArgumentError("the candidate's kernels do not compile");
+  status.SetPayload(kNotCompiledUrl, absl::Cord(SanitizeUtf8(output)));
+  return status;
+}
+
+std::optional<CompileError> NotCompiledError(const absl::Status& status) {
+  const auto log = status.GetPayload(kNotCompiledUrl);
+  if (!log) return std::nullopt;
+  return CompileError{CompileStage::kCompiler, std::string(*log)};
 }
 
 Exploit MakeExploit(Exploit::Kind kind, std::string evidence) {

@@ -5,8 +5,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/domain/measurement.h"
 #include "services/worker/core/options.h"
 #include "services/worker/core/speedup_interval.h"
@@ -42,6 +44,19 @@ struct TimedShape {
 Exploit MakeExploit(Exploit::Kind kind, std::string evidence);
 // Of a Python candidate whose result is in the judge's memory, which no argument gave to it.
 Exploit TookOutputMemory();
+// Of a Python candidate whose outputs have another form than the reference's. The last line of
+// `output`, which its process printed, says what they are.
+WrongResult WrongForm(std::string_view output);
+// What to add to the text of an illegal address in a candidate that has inputs, which it may not
+// write. The driver does not say what was accessed.
+std::string_view IllegalAddressHint();
+
+// The status of a measurement whose candidate does not compile. Triton compiles the kernels of a
+// Python candidate when they first run. INVALID_ARGUMENT, with the error as payload. `output` is
+// what the process printed.
+absl::Status NotCompiled(std::string_view output);
+// The error in such a status; nullopt for all others.
+std::optional<CompileError> NotCompiledError(const absl::Status& status);
 
 // Records the case in which something was seen, in outcomes that have fields for it and name none.
 void NameCase(const AxisValues& shape, const std::string& distribution, MeasureOutcome& outcome);

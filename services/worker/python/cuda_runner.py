@@ -23,6 +23,9 @@ MESSAGE_BYTES = 1024
 DRIVER_LIBRARY = "libcuda.so.1"
 # The exit code of a program that found too little memory on the device (runner_client.cc).
 LACKS_MEMORY = 12
+# The exit code of a program that failed after its kernels had accessed an illegal address (task_programs.h).
+ILLEGAL_ADDRESS = 116
+CUDA_ERROR_ILLEGAL_ADDRESS = 700
 
 
 def out_of_memory_error():
@@ -60,8 +63,9 @@ class Device:
         self.capsule = ctypes.pythonapi.PyCapsule_New
         self.capsule.restype = ctypes.py_object
         self.capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        self.stream = None
+        self.stream = self.query = None
         if name == "cuda":
+            self.query, self.handle = ctypes.CDLL(DRIVER_LIBRARY).cuStreamQuery, ctypes.c_void_p(stream)
             torch.cuda.init()
             self.stream = torch.cuda.ExternalStream(stream)
             self.set_stream = torch.cuda.set_stream
@@ -77,6 +81,10 @@ class Device:
     def synchronize(self):
         if self.stream is not None:
             torch.cuda.synchronize()
+
+    def error(self):
+        """The driver's result for the judge's stream. An error of a kernel stays. Does not wait."""
+        return 0 if self.query is None else self.query(self.handle)
 
     def view(self, address, spec):
         """A tensor over the judge's memory."""
@@ -244,11 +252,8 @@ class RunOnDevice:
         self.role, self.specs, self.device = given["role"], given["cases"], device
         self.calls, self.graphs, self.pool = {}, {}, None
         self.results = self.places = None
-        self.wanted = [
-            [(getattr(torch, leaf["dtype"]), torch.Size(leaf["shape"])) for leaf in spec["outputs"]]
-            for spec in self.specs
-        ]
-        self.copy, self.Tensor, self.Parameter = torch.Tensor.copy_, torch.Tensor, torch.nn.Parameter
+        self.forms = [form_checks(spec["outputs"], device.name) for spec in self.specs]
+        self.copy = torch.Tensor.copy_
         self.output_memory = OutputMemory()
         task = device.load_task(given)
         # One set for the calls of a case, which follow each other.
@@ -317,7 +322,7 @@ class RunOnDevice:
             places.append(place)
         # Inputs that the reference writes into are copied for each call.
         arguments, rebuild = (None, rebuild) if written else (rebuild(), None)
-        self.calls[id] = (arguments, rebuild, (places, self.wanted[case], self.passed_by_case.get(case)))
+        self.calls[id] = (arguments, rebuild, (places, self.forms[case], self.passed_by_case.get(case)))
 
     def call(self, id, addresses, replay, case):
         arguments, rebuild, self.places = self.calls[id]
@@ -364,26 +369,46 @@ class RunOnDevice:
 
     def deliver(self):
         self.device.enter()
-        places, kinds, passed = self.places
+        places, (check_count, check, shapes), passed = self.places
         results = passed.values if self.passes_outputs else self.outputs_of(self.results)
-        if len(results) != len(places):
-            raise TaskError(f"{len(results)} outputs instead of {len(places)}")
-        for i, (result, place, wanted) in enumerate(zip(results, places, kinds)):
-            # A subclass could compute its values when they are copied.
-            if type(result) is not self.Tensor and type(result) is not self.Parameter:
-                raise TaskError(f"output {i} is a {type(result).__name__} instead of a tensor")
-            if result.device.type != self.device.name:
-                raise TaskError(f"output {i} is on {result.device} instead of the device")
-            if (result.dtype, result.shape) != wanted:
-                raise TaskError(
-                    f"output {i} is {dtype_name(result.dtype)} {list(result.shape)} instead of "
-                    f"{dtype_name(wanted[0])} {list(wanted[1])}"
-                )
-            self.output_memory.refuse(result, wanted[1])
+        check_count(results)
+        for i, (result, place) in enumerate(zip(results, places)):
+            check(i, result)
+            self.output_memory.refuse(result, shapes[i])
             self.copy(place, result)
         if passed is not None:
             passed.fill()
         self.results = self.places = None
+
+
+class Reporter:
+    """Prints why a program has failed, and says it by the exit code."""
+
+    def __init__(self, device):
+        # Before any code of a candidate runs.
+        self.device = device
+        self.out_of_memory = out_of_memory_error()
+        self.kernel_errors = kernel_errors()
+        # The reference, also under torch.compile, has no compile errors: it fails.
+        self.runs_candidate = False
+
+    def report(self, error, code):
+        if code == NOT_COMPILED:
+            print(kernel_error_text(error), file=sys.stderr)
+        print_error(error)
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+    def code_of(self, error):
+        if isinstance(error, TookOutputMemory):
+            return TOOK_OUTPUT_MEMORY
+        if isinstance(error, WrongForm):
+            return WRONG_FORM
+        if isinstance(error, self.out_of_memory):
+            return LACKS_MEMORY
+        if self.device.error() == CUDA_ERROR_ILLEGAL_ADDRESS:
+            return ILLEGAL_ADDRESS
+        return NOT_COMPILED if self.runs_candidate and is_kernel_error(error, self.kernel_errors) else 1
 
 
 ROLES = {"describe": DescribeOnDevice, "inputs": InputsOnDevice, "check": CheckOnDevice}
@@ -394,29 +419,33 @@ class Program:
 
     def __init__(self, device):
         self.device = device
+        self.reporter = Reporter(device)
         self.functions = Functions(
-            LOAD(self.guard(self.load)), CALL(self.guard(self.call)), DELIVER(self.guard(self.deliver))
+            *(
+                kind(self.guard(function, self.reporter))
+                for kind, function in ((LOAD, self.load), (CALL, self.call), (DELIVER, self.deliver))
+            )
         )
 
     @staticmethod
-    def guard(function):
-        out_of_memory = out_of_memory_error()
-
+    def guard(function, reporter):
         def guarded(*arguments):
             try:
                 return function(*arguments)
             except BaseException as error:
-                print_error(error)
-                sys.stdout.flush()
-                sys.stderr.flush()
-                if isinstance(error, TookOutputMemory):
-                    os._exit(TOOK_OUTPUT_MEMORY)
-                os._exit(LACKS_MEMORY if isinstance(error, out_of_memory) else 1)
+                code = 1
+                try:
+                    code = reporter.code_of(error)
+                    reporter.report(error, code)
+                finally:
+                    # Whatever the candidate's error does when it is printed.
+                    os._exit(code)
 
         return guarded
 
     def load(self, content, size):
         given = json.loads(ctypes.string_at(content, size))
+        self.reporter.runs_candidate = given["role"] == "candidate"
         self.running = ROLES.get(given["role"], RunOnDevice)(given, self.device)
         self.known = {}
         self.call_program, self.deliver_results = self.running.call, self.running.deliver

@@ -21,6 +21,7 @@ constexpr const char* kCandidateFile = "candidate.py";
 // Exit codes of source_check.py.
 constexpr int kRefused = 3;
 constexpr int kNoMemory = 4;
+constexpr int kTaskOnly = 5;
 constexpr int kAttempts = 2;
 
 // Facts of the schema python-source/1.
@@ -61,8 +62,17 @@ PythonCompiler::PythonCompiler(PythonInterpreter python, CompilerSandbox sandbox
 
 std::string PythonCompiler::ArtifactId(const std::string& source) const {
   ContentHasher hasher;
-  hasher.Add("python artifact 1").Add(toolchain_).Add(source);
+  hasher.Add("python artifact 2").Add(toolchain_).Add(source);
   return absl::StrCat("a_", hasher.Hex128());
+}
+
+void PythonCompiler::RefuseTasks(const Problem& problem, const Candidate& candidate,
+                                 CompileResult& result) {
+  const auto* const success = std::get_if<CompileSuccess>(&result.result);
+  if (success == nullptr || success->log.empty() || candidate.source == problem.task->source) {
+    return;
+  }
+  result.result = CompileError{CompileStage::kCompiler, success->log};
 }
 
 absl::StatusOr<CompileResult> PythonCompiler::Compile(PythonTask::Format format,
@@ -85,7 +95,7 @@ absl::StatusOr<CompileResult> PythonCompiler::Compile(PythonTask::Format format,
   CompilerStep checked;
   const auto answered = [&checked] {
     return checked.ok || checked.limit || checked.exit_code == kRefused ||
-           checked.exit_code == kNoMemory;
+           checked.exit_code == kNoMemory || checked.exit_code == kTaskOnly;
   };
   for (int attempt = 0; attempt < kAttempts && !answered(); ++attempt) {
     KC_ASSIGN_OR_RETURN(checked, RunCompilerStep(sandbox_, argv, CompilerEnvironment(folder.path()),
@@ -99,8 +109,9 @@ absl::StatusOr<CompileResult> PythonCompiler::Compile(PythonTask::Format format,
                                                " ", SanitizeUtf8(checked.log.substr(0, 500))));
   }
   CompileResult result;
-  if (checked.ok) {
+  if (checked.ok || checked.exit_code == kTaskOnly) {
     CompileSuccess success;
+    if (!checked.ok) success.log = std::move(checked.log);
     success.facts = CountPythonSource(source);
     success.artifact.artifact_id = ArtifactId(source);
     success.artifact.format = ArtifactFormat::kPythonSource;

@@ -23,12 +23,17 @@ class PythonCompiler {
   std::string ArtifactId(const std::string& source) const;
   const std::string& toolchain() const { return toolchain_; }
 
-  // The artefact is the source. UNAVAILABLE: the interpreter does not work. Returns the token's
-  // status when it is stopped.
+  // The artefact is the source, with a log if it may be a task and is no candidate. UNAVAILABLE:
+  // the interpreter does not work. Returns the token's status when it is stopped.
   [[nodiscard]] absl::StatusOr<CompileResult> Compile(PythonTask::Format format,
                                                       const std::string& architecture,
                                                       const std::string& source,
                                                       const CancelToken& cancel) const;
+
+  // Makes `result`, which may come from a cache, a compile error if the source may only be a task
+  // and is not that of this problem.
+  static void RefuseTasks(const Problem& problem, const Candidate& candidate,
+                          CompileResult& result);
 
  private:
   const PythonInterpreter python_;

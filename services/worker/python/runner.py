@@ -25,6 +25,9 @@ PROGRAM = 6
 SEED = 42
 # The exit code of a candidate whose result is in the judge's memory (task_programs.h).
 TOOK_OUTPUT_MEMORY = 113
+# The exit codes of a candidate whose outputs have another form than the reference's, and of one whose kernels do not
+# compile (task_programs.h).
+WRONG_FORM, NOT_COMPILED = 114, 115
 
 
 class DLTensor(ctypes.Structure):
@@ -52,6 +55,41 @@ class TaskError(Exception):
 
 class TookOutputMemory(TaskError):
     """A candidate's result is in memory that only the judge has given to this process."""
+
+
+class WrongForm(TaskError):
+    """An output of the candidate has another dtype, shape or kind than the reference's."""
+
+
+def form_of(dtype, shape):
+    return f"{dtype_name(dtype)} {list(shape)}"
+
+
+def form_checks(specs, device):
+    """Functions that refuse another number of outputs, and an output that is not as its spec says.
+
+    They are made before any code of a candidate runs, and hold what they need.
+    """
+    names = [f"output {spec['name']}" if "name" in spec else f"output {i}" for i, spec in enumerate(specs)]
+    kinds = [(getattr(torch, spec["dtype"]), torch.Size(spec["shape"])) for spec in specs]
+    # A subclass could compute its values when they are copied.
+    Tensor, Parameter, strided = torch.Tensor, torch.nn.Parameter, torch.strided
+
+    def check_count(results):
+        if len(results) != len(kinds):
+            raise WrongForm(f"{len(results)} outputs instead of {len(kinds)}")
+
+    def check(i, result):
+        if type(result) is not Tensor and type(result) is not Parameter:
+            raise WrongForm(f"{names[i]} is a {type(result).__name__} instead of a tensor")
+        if result.device.type != device:
+            raise WrongForm(f"{names[i]} is on {result.device} instead of the device ({device})")
+        if result.layout is not strided:
+            raise WrongForm(f"{names[i]} is a {dtype_name(result.layout)} tensor instead of a dense one")
+        if (result.dtype, result.shape) != kinds[i]:
+            raise WrongForm(f"{names[i]} is {form_of(result.dtype, result.shape)} instead of {form_of(*kinds[i])}")
+
+    return check_count, check, [shape for _, shape in kinds]
 
 
 class OutputMemory:
@@ -364,11 +402,11 @@ class Run(Program):
                 model = task.reference()
                 if given["role"] == "compiled":
                     model = compiled(model)
-        Tensor, Parameter, copy = torch.Tensor, torch.nn.Parameter, torch.Tensor.copy_
+        copy = torch.Tensor.copy_
         passes_outputs, zeroed, outputs_of = task.passes_outputs, task.zeroed_outputs, task.outputs_of
 
         def call(index):
-            arguments, rebuild, places, wanted = calls[index]
+            arguments, rebuild, places, (check_count, check, shapes) = calls[index]
             if rebuild is not None:
                 arguments = rebuild()
             if passes_outputs:
@@ -378,18 +416,10 @@ class Run(Program):
                 model(*arguments, *places)
                 return 0
             results = outputs_of(model(*arguments))
-            if len(results) != len(places):
-                raise TaskError(f"{len(results)} outputs instead of {len(places)}")
+            check_count(results)
             for i, (result, place) in enumerate(zip(results, places)):
-                # A subclass could compute when it is copied.
-                if type(result) is not Tensor and type(result) is not Parameter:
-                    raise TaskError(f"output {i} is a {type(result).__name__} instead of a tensor")
-                if (result.dtype, result.shape) != wanted[i]:
-                    raise TaskError(
-                        f"output {i} is {dtype_name(result.dtype)} {list(result.shape)} instead of "
-                        f"{dtype_name(wanted[i][0])} {list(wanted[i][1])}"
-                    )
-                refuse(result, wanted[i][1])
+                check(i, result)
+                refuse(result, shapes[i])
                 copy(place, result)
             return 0
 
@@ -402,21 +432,24 @@ class Run(Program):
             given = iter([tensor.clone() if i in written else tensor for i, tensor in enumerate(views)])
             return [build(tree, given) for tree in trees]
 
-        wanted = [(getattr(torch, leaf["dtype"]), torch.Size(leaf["shape"])) for leaf in spec["outputs"]]
+        forms = form_checks(spec["outputs"], "cpu")
         places = self.output_views(memory, spec)
         for place in places:
             self.output_memory.add(place.data_ptr(), place.numel() * place.element_size())
         # Inputs that the reference writes into are copied for each call.
-        return (None, rebuild, places, wanted) if written else (rebuild(), None, places, wanted)
+        return (None, rebuild, places, forms) if written else (rebuild(), None, places, forms)
+
+
+def own_frames(error):
+    """The frames of the task and the candidate, not those of this file."""
+    return [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != "<string>"]
 
 
 def print_error(error):
-    """Prints the frames of the task and the candidate, not those of this file."""
     if isinstance(error, TaskError):
         print(error, file=sys.stderr)
         return
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename != "<string>"]
+    own = own_frames(error)
     text = traceback.format_list(own) + traceback.format_exception_only(type(error), error)
     print("".join(text), file=sys.stderr)
 
@@ -449,7 +482,8 @@ def main():
             except BaseException as error:
                 print_error(error)
                 sys.stderr.flush()
-                os._exit(TOOK_OUTPUT_MEMORY if isinstance(error, TookOutputMemory) else 1)
+                took_memory = isinstance(error, TookOutputMemory)
+                os._exit(TOOK_OUTPUT_MEMORY if took_memory else WRONG_FORM if isinstance(error, WrongForm) else 1)
 
         # Otherwise a later collection scans PyTorch's own objects, which delays one call by about 80 ms.
         gc.collect()

@@ -1,9 +1,11 @@
 """Checks a source without running it: PYTHON -c SOURCE FILE NAME...
 
-It must have no syntax errors and define one of the names at its top level. It may also be a solution of
-flashinfer-bench or SOL-ExecBench, as JSON, where a name is run; then its entry point must be defined.
+It must have no syntax errors and define one of the names at its top level: the first is a candidate's, the second a
+task's. It may also be a solution of flashinfer-bench or SOL-ExecBench, as JSON, where a name is run; then its entry
+point must be defined.
 
-Exits with REFUSED or NO_MEMORY and says why. Any other exit code but 0 is not the source's fault.
+Exits with REFUSED, NO_MEMORY or TASK_ONLY and says why. Any other exit code but 0 is not the source's fault. TASK_ONLY:
+the source may be a task and is no candidate.
 """
 
 import ast
@@ -12,13 +14,25 @@ import sys
 import traceback
 
 # In python_compiler.cc too. Python itself exits with 1 and 2.
-REFUSED, NO_MEMORY = 3, 4
+REFUSED, NO_MEMORY, TASK_ONLY = 3, 4, 5
+# What a task of KernelBench has besides its class.
+TASK_FUNCTIONS = {"get_inputs", "get_init_inputs"}
 LANGUAGES = ("python", "pytorch", "triton", "cute_dsl", "cutile", "cudnn_frontend", "tilelang")
 
 
 def refuse(why, code=REFUSED):
     print(why, file=sys.stderr)
     sys.exit(code)
+
+
+def mentions(tree, name):
+    """Whether the code has the name anywhere, also in a text that it may run. Comments and lone texts do not count."""
+    lone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        texts = (getattr(node, part, None) for part in ("id", "attr", "name", "asname", "arg", "value"))
+        if id(node) not in lone and any(isinstance(text, str) and name in text for text in texts):
+            return True
+    return False
 
 
 def check(file, source, names):
@@ -40,6 +54,9 @@ def check(file, source, names):
             defined.update(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     if not defined.intersection(names):
         refuse(f"{file} does not define {names[0]} at its top level")
+    if not mentions(tree, names[0]):
+        why = f"{file} defines {names[1]}, the task's name, and not {names[0]}, which a candidate must define"
+        refuse(why, TASK_ONLY if names[1] != "Model" or TASK_FUNCTIONS <= defined else REFUSED)
 
 
 def check_solution(text):

@@ -199,6 +199,12 @@ PythonProgram PythonTaskPrograms::Make(const char* role, const std::string& cand
   return {json.dump()};
 }
 
+std::string PythonTaskPrograms::CandidateSourceOf(const std::string& program) {
+  const Json json = ParseBoundedJson(program);
+  const auto found = json.is_object() ? json.find("candidate") : json.end();
+  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 PythonProgram PythonTaskPrograms::ProgramFor(const kernelcast::Candidate& candidate,
                                              const Calls& calls) const {
   if (candidate.source != problem_.task->source) return Candidate(candidate.source, calls);

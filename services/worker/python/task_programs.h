@@ -21,6 +21,12 @@ namespace kernelcast::worker {
 inline constexpr int64_t kPythonStartLimitNs = 60'000'000'000;
 // TOOK_OUTPUT_MEMORY in runner.py.
 inline constexpr int kTookOutputMemoryExitCode = 113;
+// WRONG_FORM and NOT_COMPILED in runner.py. A candidate that exits with one of these by itself is
+// not ok either.
+inline constexpr int kWrongFormExitCode = 114;
+inline constexpr int kNotCompiledExitCode = 115;
+// ILLEGAL_ADDRESS in cuda_runner.py.
+inline constexpr int kIllegalAddressExitCode = 116;
 
 // Seeds of PyTorch and NumPy are less than this.
 inline constexpr uint64_t kTaskSeeds = uint64_t{1} << 32;
@@ -67,6 +73,8 @@ struct TaskCase {
 // process's case table).
 class PythonTaskPrograms {
  public:
+  // The candidate's source in a program; "" if it runs none.
+  static std::string CandidateSourceOf(const std::string& program);
   // The program that says what the task's cases are. It writes at most kDescriptionBytes, ended by
   // NUL. `held_out_seed`: of the cases that the task does not list.
   static PythonProgram DescribeProgram(const Problem& problem, uint64_t held_out_seed);

@@ -21,6 +21,7 @@
 #include "common/rpc/request_error.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/unary_reactor.h"
+#include "services/worker/core/verdict.h"
 #include "services/worker/rpc/target_messages.h"
 
 namespace kernelcast::worker {
@@ -471,6 +472,14 @@ void WorkerService::RunOnLane(const std::shared_ptr<MeasureJob>& job, size_t lan
     return;
   }
   Release(*job);  // before the reply: the caller may use it at once
+  v1::MeasureReply reply;
+  reply.set_request_id(job->request_id);
+  *reply.mutable_queue_time() = DurationToProto(job->waited_ns);
+  if (const auto error = NotCompiledError(measurement.status())) {
+    *reply.mutable_compile_error() = ToProto(*error);
+    job->done(std::move(reply));
+    return;
+  }
   if (!measurement.ok()) {
     Log(LogLevel::kInfo, "a measurement has no outcome",
         {{"request_id", job->request_id},
@@ -481,10 +490,7 @@ void WorkerService::RunOnLane(const std::shared_ptr<MeasureJob>& job, size_t lan
     job->done(measurement.status());
     return;
   }
-  v1::MeasureReply reply;
-  reply.set_request_id(job->request_id);
   *reply.mutable_measurement() = ToProto(*measurement);
-  *reply.mutable_queue_time() = DurationToProto(job->waited_ns);
   job->done(std::move(reply));
 }
 

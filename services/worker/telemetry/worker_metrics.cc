@@ -4,13 +4,15 @@
 #include <vector>
 
 #include "common/metrics/gpu_model_label.h"
+#include "services/worker/core/verdict.h"
 
 namespace kernelcast::worker {
 namespace {
 
-constexpr std::string_view kMeasureResults[] = {"ok",      "wrong_result", "crash",
-                                                "timeout", "exploit",      "environment_unstable",
-                                                "stopped", "error"};
+constexpr std::string_view kMeasureResults[] = {
+    "ok",      "wrong_result",         "crash",         "timeout",
+    "exploit", "environment_unstable", "compile_error", "stopped",
+    "error"};
 constexpr std::string_view kCompileResults[] = {"success", "cached", "rejected", "stopped",
                                                 "error"};
 
@@ -131,7 +133,8 @@ void WorkerMetrics::Measured(const std::string& target, size_t device,
   PerDevice& own = metrics->devices[device];
   const std::string_view name = measurement.ok()                ? OutcomeName(measurement->outcome)
                                 : Stopped(measurement.status()) ? "stopped"
-                                                                : "error";
+                                : NotCompiledError(measurement.status()) ? "compile_error"
+                                                                         : "error";
   own.measurements.find(name)->second->Increment();
   own.measure_seconds->Observe(seconds);
   if (!measurement.ok()) return;

@@ -36,6 +36,7 @@
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
 #include "services/worker/core/statistics.h"
+#include "services/worker/core/verdict.h"
 #include "tests/bench/gpu/python_bench.h"
 #include "tests/bench/gpu/variation.h"
 #include "tests/support/gated_silu_candidates.h"
@@ -110,7 +111,7 @@ std::vector<std::vector<TaskExample>> ReadCandidates(const Flags& flags) {
   return tasks;
 }
 
-// In this order. One that does not compile crashes when it is loaded.
+// In this order. One whose kernels do not compile appears as one that cannot be loaded.
 absl::StatusOr<std::vector<Measurement>> JudgeAll(const Flags& flags, worker::CudaTarget& target,
                                                   const std::vector<TaskExample>& examples) {
   const MeasureLevel level = flags.final_level ? MeasureLevel::kFinal : MeasureLevel::kScreen;
@@ -122,10 +123,16 @@ absl::StatusOr<std::vector<Measurement>> JudgeAll(const Flags& flags, worker::Cu
   for (size_t i = 0; i < examples.size(); ++i) {
     const CompileAhead::Compiled compiled = compiling.Next();
     KC_RETURN_IF_ERROR(compiled.artifact.status());
-    KC_ASSIGN_OR_RETURN(
-        measurements[compiled.index],
-        target.Measure({problem, candidates[compiled.index], *compiled.artifact, level},
-                       worker::CancelToken()));
+    auto measured = target.Measure({problem, candidates[compiled.index], *compiled.artifact, level},
+                                   worker::CancelToken());
+    if (const auto error = worker::NotCompiledError(measured.status())) {
+      Crash crash;
+      crash.cause = Crash::Cause::kLoad;
+      crash.output_tail = error->log;
+      measurements[compiled.index].outcome = std::move(crash);
+      continue;
+    }
+    KC_ASSIGN_OR_RETURN(measurements[compiled.index], std::move(measured));
   }
   return measurements;
 }

@@ -75,7 +75,7 @@ TEST_CASE("Python candidates that cheat are found out", "[slow]") {
        "    @classmethod\n"
        "    def __torch_function__(cls, f, types, args=(), kwargs=None):\n"
        "        return torch.relu(args[1].as_subclass(torch.Tensor)) * 3\n",
-       {"crash"},
+       {"wrong_result"},
        "Lazy instead of a tensor"},
       {"expected outputs in frames and among all objects",
        "        right = torch.relu(x) * n\n"

@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -224,12 +225,6 @@ TEST_CASE("Failures of Python candidates are distinguished", "[slow]") {
   }
   CHECK_THAT(crash(ModelNew("        return x", "raise ValueError('at import')")).output_tail,
              Catch::Contains("at import"));
-  CHECK_THAT(crash(ModelNew("        return (x * n).double()")).output_tail,
-             Catch::Contains("float64") && Catch::Contains("float32"));
-  CHECK_THAT(crash(ModelNew("        return torch.relu(x)[:1] * n")).output_tail,
-             Catch::Contains("[1, 256]"));
-  CHECK_THAT(crash(ModelNew("        return [x, x]")).output_tail,
-             Catch::Contains("2 outputs instead of 1"));
   CHECK_THAT(crash(ModelNew("        import ctypes\n        ctypes.string_at(0)")).output_tail,
              !Catch::Contains("unreachable"));
   CHECK(crash(ModelNew("        import os\n        os._exit(0)")).exit_code == 0);
@@ -239,6 +234,51 @@ TEST_CASE("Failures of Python candidates are distinguished", "[slow]") {
   CHECK(late.stage == "check");
   CHECK(MeasureAs<MeasuredOk>(problem, ModelNew("        return torch.relu(x).mul_(n)"))
             .speedup.value > 0.1);
+}
+
+TEST_CASE("Outputs of another dtype, shape or kind are wrong results in words", "[slow]") {
+  if (!HaveTorch()) return;
+  const Problem problem = MakeTask(kReluTask);
+  for (const auto& [body, detail] : std::vector<std::pair<std::string, std::string>>{
+           {"(x * n).double()", "output 0 is float64 [64, 256] instead of float32 [64, 256]"},
+           {"torch.relu(x)[:1] * n", "output 0 is float32 [1, 256] instead of float32 [64, 256]"},
+           {"(torch.relu(x) * n).to_sparse()",
+            "output 0 is a sparse_coo tensor instead of a dense one"},
+           {"{'out': x}", "output 0 is a dict instead of a tensor"},
+           {"None", "output 0 is a NoneType instead of a tensor"},
+           {"[x, x]", "2 outputs instead of 1"}}) {
+    INFO(body);
+    const Measurement measurement =
+        MeasurePython(problem, ModelNew(absl::StrCat("        return ", body)));
+    const std::string feedback = MeasurementFeedback(measurement);
+    INFO(feedback);
+    const auto* const wrong = std::get_if<WrongResult>(&measurement.outcome);
+    REQUIRE(wrong != nullptr);
+    CHECK(wrong->cause == WrongResult::Cause::kForm);
+    CHECK(wrong->detail == detail);
+    CHECK_FALSE(wrong->distribution.empty());
+    CHECK_THAT(feedback, Catch::Contains(detail));
+  }
+}
+
+TEST_CASE("A source that has only the task's class is refused before it is measured") {
+  if (!HaveTorch()) return;
+  const Problem problem = MakeTask(kReluTask);
+  const auto compiled = [&](const std::string& source) {
+    const auto result = CompilePython(problem, PythonCandidate(problem, source));
+    const auto* const error = std::get_if<CompileError>(&result.result);
+    return error == nullptr ? std::string() : error->log;
+  };
+  const std::string module = "import torch.nn as nn\n";
+  CHECK_THAT(compiled(module + "class Model(nn.Module):\n    pass  # ModelNew\n"),
+             Catch::Contains("candidate.py defines Model") && Catch::Contains("not ModelNew"));
+  CHECK_THAT(compiled(module + "class Other(nn.Module):\n    pass\n"),
+             Catch::Contains("does not define ModelNew"));
+  // Candidates, and the task itself.
+  CHECK(compiled(module + "class Model(nn.Module):\n    pass\nModelNew = Model\n").empty());
+  CHECK(compiled(module + "class Model(nn.Module):\n    pass\nexec('class ModelNew: pass')\n")
+            .empty());
+  CHECK(compiled(kReluTask).empty());
 }
 
 TEST_CASE("A Python candidate reaches neither files, processes nor the network", "[slow]") {

@@ -7,6 +7,7 @@
 #include "common/base/status.h"
 #include "services/worker/core/problem_faults.h"
 #include "services/worker/core/verdict.h"
+#include "services/worker/cuda/judge/python_task.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -51,6 +52,13 @@ bool Judgement::Settle(MeasureOutcome outcome) {
   if (running_) {
     const CudaPreparedProblem::Case& at = prepared().cases()[*running_];
     NameCase(at.axes, at.distribution, outcome);
+  }
+  if (auto* const wrong = std::get_if<WrongResult>(&outcome);
+      wrong != nullptr && wrong->detail.empty() && prepared().task() != nullptr &&
+      NamesStreams(PythonTaskPrograms::CandidateSourceOf(candidate().object))) {
+    wrong->detail =
+        "The candidate's source names streams: results are read on the stream that is current when "
+        "it is called, so work on another stream must be awaited there";
   }
   outcome_ = std::move(outcome);
   return false;
@@ -124,7 +132,9 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
   }
   Crash crash;
   crash.cause = stage == "load" ? Crash::Cause::kLoad : Crash::Cause::kDeviceError;
-  crash.output_tail = absl::StrCat(text, "\n");
+  const bool illegal_address =
+      !driver.ok() && answer.reply.cuda_error == CUDA_ERROR_ILLEGAL_ADDRESS;
+  crash.output_tail = absl::StrCat(text, illegal_address ? InputsHint() : "", "\n");
   crash.stage = stage;
   if (hosted() && answer.reply.failure == cuda_runner::Failure::kEntry) {
     WrongResult wrong;
@@ -138,6 +148,12 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
   if (hosted() && answer.took_output_memory()) {
     return Settle(TookOutputMemory());
   }
+  if (prepared().task() != nullptr && answer.wrong_form()) {
+    return Settle(WrongForm(answer.exit.output));
+  }
+  if (prepared().task() != nullptr && answer.not_compiled()) {
+    return Fail(NotCompiled(answer.exit.output));
+  }
   if (hosted() && answer.end == End::kTooLarge) {
     crash.cause = Crash::Cause::kMemoryLimit;
   }
@@ -150,8 +166,19 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
     crash.signal = exit.signal;
     crash.exit_code = exit.exit_code;
     crash.output_tail = exit.output;
+    if (prepared().task() != nullptr && answer.illegal_address()) {
+      crash.cause = Crash::Cause::kDeviceError;
+      absl::StrAppend(&crash.output_tail, "an illegal memory access was encountered", InputsHint(),
+                      "\n");
+    }
   }
   return Settle(std::move(crash));
+}
+
+std::string Judgement::InputsHint() const {
+  return prepared().problem().inputs.empty()
+             ? ""
+             : absl::StrCat("; ", std::string(IllegalAddressHint()));
 }
 
 bool Judgement::NoteInputs() {

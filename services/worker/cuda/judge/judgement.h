@@ -96,8 +96,8 @@ class Judgement {
   // Ends with an error.
   bool Fail(absl::Status status);
   bool Must(absl::Status status) { return status.ok() || Fail(std::move(status)); }
-  // Translates the runner's answer. A failure of the candidate becomes an outcome, a failure of the
-  // reference an error.
+  // Translates the runner's answer. A failure of the candidate becomes an outcome, or NotCompiled
+  // if its kernels do not compile; a failure of the reference an error.
   bool Accept(const CudaRunner::Answer& answer, Side side, const std::string& stage,
               int64_t limit_ns);
 
@@ -161,6 +161,9 @@ class Judgement {
   PoisonPatterns& patterns() { return patterns_; }
 
  private:
+  // What to add to the text of an illegal address; "" if the problem has no inputs.
+  std::string InputsHint() const;
+
   const CudaJudgeRequest& request_;
   CudaRunners runners_;
   SecretRandom plan_random_;

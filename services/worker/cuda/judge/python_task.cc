@@ -106,9 +106,13 @@ absl::StatusOr<cuda_runner::TensorRecord> TensorRecordOf(const TensorLayout& lay
   return made;
 }
 
+// torch.cuda.Stream, getStreamFromPool, cudaStreamCreate
+bool NamesStreams(const std::string& program) {
+  return absl::StrContains(absl::AsciiStrToLower(program), "stream");
+}
+
 CudaRunnerOptions OptionsFor(const std::string& program, CudaRunnerOptions python) {
-  // torch.cuda.Stream, getStreamFromPool, cudaStreamCreate
-  python.several_streams = absl::StrContains(absl::AsciiStrToLower(program), "stream");
+  python.several_streams = NamesStreams(program);
   return python;
 }
 

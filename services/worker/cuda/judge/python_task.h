@@ -30,6 +30,9 @@ namespace kernelcast::worker {
                                                                        uint32_t arena,
                                                                        uint64_t offset);
 
+// Whether a program's text may ask for CUDA streams.
+bool NamesStreams(const std::string& program);
+
 // Options for a process whose calls of this program are timed: it may have several streams if the
 // program may use them.
 [[nodiscard]] CudaRunnerOptions OptionsFor(const std::string& program, CudaRunnerOptions python);

@@ -162,13 +162,21 @@ absl::Status CudaRunner::AwaitStart(const CancelToken& cancel) {
   return absl::OkStatus();
 }
 
-bool CudaRunner::Answer::lacks_memory() const {
-  return end == End::kGone && exit.signal == 0 && exit.exit_code == kLacksMemoryExitCode;
+bool CudaRunner::Answer::ExitedWith(int code) const {
+  return end == End::kGone && exit.signal == 0 && exit.exit_code == code;
 }
 
+bool CudaRunner::Answer::lacks_memory() const { return ExitedWith(kLacksMemoryExitCode); }
+
 bool CudaRunner::Answer::took_output_memory() const {
-  return end == End::kGone && exit.signal == 0 && exit.exit_code == kTookOutputMemoryExitCode;
+  return ExitedWith(kTookOutputMemoryExitCode);
 }
+
+bool CudaRunner::Answer::wrong_form() const { return ExitedWith(kWrongFormExitCode); }
+
+bool CudaRunner::Answer::not_compiled() const { return ExitedWith(kNotCompiledExitCode); }
+
+bool CudaRunner::Answer::illegal_address() const { return ExitedWith(kIllegalAddressExitCode); }
 
 CudaRunner::~CudaRunner() { close(socket_); }
 

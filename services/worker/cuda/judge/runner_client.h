@@ -70,11 +70,18 @@ class CudaRunner {
     int64_t wall_ns = 0;
     // How the process ended, if it did.
     ChildExit exit = {};
+    // Whether the process ended by itself with this code.
+    bool ExitedWith(int code) const;
     bool ok() const { return end == End::kDone; }
     // Whether a Python program found too little memory on the device. Its own word.
     bool lacks_memory() const;
     // Whether a result of a Python program was in the judge's memory. Its own word.
     bool took_output_memory() const;
+    // Whether a Python program's results have another form than the reference's, whether its
+    // kernels do not compile, and whether they accessed an illegal address. Its own word.
+    bool wrong_form() const;
+    bool not_compiled() const;
+    bool illegal_address() const;
   };
 
   // UNAVAILABLE: the process or its context could not be created; the message says why. The process

@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/secret_random.h"
 #include "common/base/status.h"
+#include "services/worker/core/verdict.h"
 #include "services/worker/cuda/judge/python_task.h"
 
 namespace kernelcast::worker {
@@ -392,7 +393,8 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
   // This ends anything that the candidate has left running.
   object_runner_.reset();
   times_.end_ns += clock_.MonotonicNs() - judged_ns;
-  if (!outcome.ok() || runner_ == nullptr || !runner_->alive()) {
+  if ((!outcome.ok() && !NotCompiledError(outcome.status())) || runner_ == nullptr ||
+      !runner_->alive()) {
     DropRunner();
   }
   bool intact = outcome.ok() || absl::IsInvalidArgument(outcome.status());

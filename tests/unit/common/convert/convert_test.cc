@@ -233,6 +233,11 @@ TEST_CASE("Domain fields map to proto fields of the same name", "[convert]") {
   CHECK(message.wrong_result().mismatches() == 3);
   CHECK(message.wrong_result().elements() == 4);
   CHECK(message.wrong_result().cause() == v1::WrongResult::CAUSE_NOT_WRITTEN);
+  wrong.cause = WrongResult::Cause::kForm;
+  wrong.detail = "output 0 is a dict instead of a tensor";
+  measurement.outcome = wrong;
+  CHECK(ToProto(measurement).wrong_result().cause() == v1::WrongResult::CAUSE_FORM);
+  CHECK(ToProto(measurement).wrong_result().detail() == wrong.detail);
   CHECK(message.level() == v1::MEASURE_LEVEL_SCREEN);
 }
 

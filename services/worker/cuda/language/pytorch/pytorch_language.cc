@@ -42,6 +42,7 @@ absl::StatusOr<CompileResult> PytorchLanguage::Compile(const CompileJob& job,
                         return compiler_.Compile(job.problem.task->format, job.gpu.architecture,
                                                  job.candidate.source, cancel);
                       }));
+  PythonCompiler::RefuseTasks(job.problem, job.candidate, checked);
   // The source is the same for all architectures.
   if (auto* const success = std::get_if<CompileSuccess>(&checked.result)) {
     success->artifact.architecture = gpu.architecture;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "tests/support/deep_json.h"
@@ -112,6 +113,37 @@ TEST_CASE("A folder with a mistake gives no candidates") {
   const absl::Status status = ReadCandidates(folder.path, kProblem, "cpu").status();
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
   CHECK_THAT(std::string(status.message()), Catch::Contains("b.cc: "));
+}
+
+TEST_CASE("A mistake in a folder does not stop the other candidates where refusals are wanted") {
+  const Folder folder;
+  folder.Write("empty.py", "");
+  std::vector<RefusedFile> refused;
+  // There is no other.
+  CHECK(ReadCandidates(folder.path, kProblem, "cpu", &refused).status().code() ==
+        absl::StatusCode::kInvalidArgument);
+  folder.Write("a.cc", "int a;");
+  folder.Write("b.cc", std::string("bad \xff utf-8"));
+  folder.Write("c.json", "{}");
+  folder.Write("d.cc", "int d;");
+  folder.Write("d.json", "{\"launches\": 3}");
+  folder.Write("e.py", "import torch\n");
+  const auto candidates = ReadCandidates(folder.path, kProblem, "cpu", &refused);
+  REQUIRE(candidates.ok());
+  REQUIRE(candidates->size() == 2);
+  CHECK((*candidates)[0].name == "a");
+  CHECK((*candidates)[1].name == "e");
+  REQUIRE(refused.size() == 4);
+  std::map<std::string, std::string> reasons;
+  for (const RefusedFile& file : refused) {
+    reasons[file.name] = std::string(file.reason.message());
+  }
+  CHECK_THAT(reasons["empty"], Catch::Contains("empty.py: source"));
+  CHECK_THAT(reasons["b"], Catch::Contains("b.cc: source") && Catch::Contains("UTF-8"));
+  CHECK_THAT(reasons["c"], Catch::Contains("c.json: no source next to it"));
+  CHECK_THAT(reasons["d"], Catch::Contains("d.json") && Catch::Contains("launches"));
+  // Without that, nothing is left out silently.
+  CHECK_FALSE(ReadCandidates(folder.path, kProblem, "cpu").ok());
 }
 
 TEST_CASE("An oversized source is refused by name") {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "services/worker/core/verdict.h"
 #include "tests/fakes/cuda/fake_cuda.h"
 #include "tests/unit/services/worker/cuda/target/task_subject.h"
 
@@ -135,19 +136,92 @@ TEST_CASE("Python candidates of a task are judged against its reference on a dev
   const auto raised = crash(ModelNew("        return self.unknown(x)"));
   CHECK(raised.cause == Crash::Cause::kExit);
   CHECK_THAT(raised.output_tail, Catch::Contains("unknown") && Catch::Contains("candidate.py"));
-  CHECK_THAT(crash(ModelNew("        return x.double()")).output_tail,
-             Catch::Contains("float64") && Catch::Contains("float32"));
-  CHECK_THAT(crash(ModelNew("        return [x, x]")).output_tail,
-             Catch::Contains("2 outputs instead of 1"));
-  CHECK_THAT(crash(ModelNew("        return torch.nn.Parameter(x).as_subclass(Lazy)",
-                            "class Lazy(torch.Tensor):\n    pass\n"))
-                 .output_tail,
-             Catch::Contains("Lazy"));
+  const auto form = [&](const std::string& result, const std::string& before = "") {
+    const auto other =
+        subject.MeasureAs<WrongResult>(ModelNew(absl::StrCat("        return ", result), before));
+    CHECK(other.cause == WrongResult::Cause::kForm);
+    CHECK_FALSE(other.distribution.empty());
+    return other.detail;
+  };
+  CHECK(form("x.double()") == "output 0 is float64 [64, 256] instead of float32 [64, 256]");
+  CHECK(form("x[:1]") == "output 0 is float32 [1, 256] instead of float32 [64, 256]");
+  CHECK(form("[x, x]") == "2 outputs instead of 1");
+  CHECK(form("{'out': x}") == "output 0 is a dict instead of a tensor");
+  CHECK(form("x.to_sparse()") == "output 0 is a sparse_coo tensor instead of a dense one");
+  CHECK(form("x.to('meta')") == "output 0 is on meta instead of the device (cpu)");
+  CHECK(form("torch.nn.Parameter(x).as_subclass(Lazy)", "class Lazy(torch.Tensor):\n    pass\n") ==
+        "output 0 is a Lazy instead of a tensor");
   CheckRight(subject.Measure(right));
   // The reference can be judged too.
   const auto itself = subject.TryMeasure(subject.task().Reference({}).content);
   REQUIRE(itself.ok());
   CheckRight(*itself);
+}
+
+// Debian has no Triton: a module of the candidate has the frames of Triton's compiler.
+const char* const kStandInCompiler = R"(
+import types
+jit = types.ModuleType('triton.runtime.jit')
+exec("""
+def visit(node):
+    raise AttributeError("module 'triton.language' has no attribute 'exponential'")
+def cache_key(self):
+    return visit(types.SimpleNamespace(lineno=2))
+""", jit.__dict__)
+jit.types = types
+KERNEL = types.SimpleNamespace(src="""def kernel(a):
+    return tl.exponential(a)
+""")
+def kernel(a):
+    return tl.exponential(a)
+)";
+
+TEST_CASE("A Triton kernel that does not compile is a compile error with its line on a device") {
+  if (!testing::HaveTaskPython()) return;
+  TaskSubject subject;
+  REQUIRE(subject.Take(MakeTask(kTask)).ok());
+  const auto refused = [&](const std::string& body) {
+    const auto outcome =
+        subject.TryMeasure(subject.task().Candidate(ModelNew(body, kStandInCompiler), {}).content);
+    INFO(outcome.status().ToString());
+    REQUIRE_FALSE(outcome.ok());
+    const auto error = NotCompiledError(outcome.status());
+    REQUIRE(error);
+    CHECK(error->stage == CompileStage::kCompiler);
+    return error->log;
+  };
+  const std::string log = refused("        print('noise'); return jit.cache_key(KERNEL)");
+  CHECK_THAT(log, Catch::StartsWith("Triton does not compile a kernel:\ncandidate.py:18: "
+                                    "AttributeError: module 'triton.language' has no attribute "
+                                    "'exponential'\n    return tl.exponential(a)\n"));
+  // Also one that is first called when it is checked.
+  refused(
+      "        self.calls = getattr(self, 'calls', 0) + 1\n"
+      "        return jit.cache_key(KERNEL) if self.calls > 1 else x");
+  // Another error is a crash, and the subject measures on.
+  subject.MeasureAs<Crash>(ModelNew("        raise AttributeError('exponential')"));
+  CheckRight(subject.Measure(ModelNew("        return torch.relu(x).mul_(self.weight).add_(n)")));
+}
+
+TEST_CASE("A crash at an illegal address says that inputs are read-only") {
+  if (!testing::HaveTaskPython()) return;
+  TaskSubject subject;
+  REQUIRE(subject.Take(MakeTask(kTask)).ok());
+  // The code with which a process ends whose kernels have accessed an illegal address.
+  const auto crash = subject.MeasureAs<Crash>(ModelNew("        import os; os._exit(116)"));
+  CHECK(crash.cause == Crash::Cause::kDeviceError);
+  CHECK_THAT(crash.output_tail,
+             Catch::Contains("illegal memory access") && Catch::Contains("inputs are read-only"));
+}
+
+TEST_CASE("A wrong result of a candidate that names streams says what they need") {
+  if (!testing::HaveTaskPython()) return;
+  TaskSubject subject;
+  REQUIRE(subject.Take(MakeTask(absl::StrCat(kTask, "# a stream of numbers\n"))).ok());
+  const auto with =
+      subject.MeasureAs<WrongResult>(ModelNew("        return torch.relu(x)  # torch.cuda.Stream"));
+  CHECK_THAT(with.detail, Catch::Contains("names streams") && Catch::Contains("awaited"));
+  CHECK(subject.MeasureAs<WrongResult>(ModelNew("        return torch.relu(x)")).detail.empty());
 }
 
 TEST_CASE("A Python candidate that never finishes loading is stopped on a device") {
