@@ -26,6 +26,13 @@ constexpr size_t kMaxTaskTextBytes = 200;
 constexpr size_t kMaxTaskDescriptionBytes = 64 << 10;
 // The argument that generate_input gets anew for every drawing.
 constexpr std::string_view kSeedArgument = "seed";
+// The argument that says how many processes a task needs, each with a GPU of its own.
+constexpr std::string_view kWorldSize = "world_size";
+// What workers cannot judge, by a name that sources of such tasks contain.
+constexpr std::pair<std::string_view, std::string_view> kUnsupported[] = {
+    {"float4_e2m1fn_x2", "tasks in NVFP4 and other types of 4 bits"},
+    {"init_process_group", "tasks over several GPUs"},
+};
 
 // Scalars of YAML that kernelbot passes on: integers, numbers, booleans and texts.
 OrderedJson ArgumentValue(const std::string& text) {
@@ -84,6 +91,10 @@ class CaseList {
   // The index of the case with these arguments, whatever their seed is.
   absl::StatusOr<size_t> Add(const Cursor& at) {
     KC_ASSIGN_OR_RETURN(const OrderedJson arguments, ReadArguments(at));
+    const auto processes = arguments.find(std::string(kWorldSize));
+    if (processes != arguments.end() && *processes != 1) {
+      return Error(at.At(kWorldSize), "tasks over several GPUs are not supported");
+    }
     OrderedJson unseeded = arguments;
     unseeded.erase(std::string(kSeedArgument));
     const auto found = std::ranges::find(unseeded_, unseeded);
@@ -143,6 +154,50 @@ absl::StatusOr<std::vector<GpuModeFile>> FilesOf(const Cursor& root) {
   return files;
 }
 
+// Whether a line of the source has the name before any comment.
+bool UsesName(std::string_view source, std::string_view name) {
+  const auto continues = [](std::string_view text) {
+    return !text.empty() && IsIdentifier("a" + std::string(text));
+  };
+  while (!source.empty()) {
+    const size_t end = std::min(source.find('\n'), source.size());
+    const std::string_view line = source.substr(0, std::min(end, source.find('#')));
+    source.remove_prefix(std::min(end + 1, source.size()));
+    for (size_t at = line.find(name); at != line.npos; at = line.find(name, at + 1)) {
+      const bool starts = at == 0 || !continues(line.substr(at - 1, 1));
+      if (starts && !continues(line.substr(at + name.size(), 1))) return true;
+    }
+  }
+  return false;
+}
+
+absl::Status CheckSupported(const std::string& file, const std::string& source) {
+  for (const auto& [name, what] : kUnsupported) {
+    if (UsesName(source, name)) {
+      return absl::InvalidArgumentError(absl::StrCat(file, ": uses ", std::string(name), "; ",
+                                                     std::string(what), " are not supported"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckReference(const std::string& reference) {
+  const auto missing = [](const char* name) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kReferenceModule, ": does not define ", name,
+        " at its top level. eval.py is not run, so tasks whose eval.py calls other functions than "
+        "generate_input, ref_kernel, check_implementation and custom_kernel are not supported"));
+  };
+  for (const char* const name : {"generate_input", "ref_kernel"}) {
+    if (!HasLine(reference, absl::StrCat("def ", name, "("))) return missing(name);
+  }
+  if (!HasLine(reference, "def check_implementation(") &&
+      !HasLine(reference, "check_implementation")) {
+    return missing("check_implementation");
+  }
+  return CheckSupported(kReferenceModule, reference);
+}
+
 Cursor RootOf(const YamlNode& tree) { return {&kTaskYaml, &tree, "", tree.line}; }
 
 }  // namespace
@@ -191,17 +246,7 @@ absl::StatusOr<Problem> ParseGpuModeTask(std::vector<ProblemFile> files) {
   }
   const std::string* const reference = FindFile(files, kReferenceModule);
   if (reference == nullptr) return Error(root.At("files"), "there is no reference.py");
-  for (const char* const name : {"generate_input", "ref_kernel"}) {
-    if (!HasLine(*reference, absl::StrCat("def ", name, "("))) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(kReferenceModule, ": does not define ", name, "() at its top level"));
-    }
-  }
-  if (!HasLine(*reference, "def check_implementation(") &&
-      !HasLine(*reference, "check_implementation")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(kReferenceModule, ": does not define check_implementation"));
-  }
+  KC_RETURN_IF_ERROR(CheckReference(*reference));
   CaseList cases;
   TaskParts parts;
   KC_ASSIGN_OR_RETURN(parts.checked, ReadCases(root, "tests", cases));

@@ -217,6 +217,33 @@ TEST_CASE("A GPU MODE folder at fault is refused", "[domain]") {
              Contains("not named by task.yml"));
 }
 
+TEST_CASE("A GPU MODE task that workers cannot judge is refused when it is read", "[domain]") {
+  const auto reference = [](const std::string& source) {
+    return std::vector<ProblemFile>{{"task.yml", kYaml}, {"reference.py", source}};
+  };
+  CHECK_THAT(RefusedFiles(reference("def generate_inputs(n):\n  pass\n")),
+             Contains("does not define generate_input at its top level. eval.py is not run, so "
+                      "tasks whose eval.py calls other functions"));
+  CHECK_THAT(
+      RefusedFiles(
+          reference(absl::StrCat("import torch\nT = torch.float4_e2m1fn_x2\n", kReference))),
+      Contains("reference.py: uses float4_e2m1fn_x2; tasks in NVFP4 and other types of 4 bits are "
+               "not supported"));
+  CHECK_THAT(RefusedFiles(reference(
+                 absl::StrCat(kReference, "def start():\n  dist.init_process_group('nccl')\n"))),
+             Contains("reference.py: uses init_process_group; tasks over several GPUs are not"));
+  CHECK(ParseProblem(reference(absl::StrCat("# float4_e2m1fn_x2\nmy_float4_e2m1fn_x2 = 1\n",
+                                            "float4_e2m1fn_x2s = 1\n", kReference)))
+            .ok());
+  const auto with_processes = [](const std::string& count) {
+    const std::string argument = absl::StrCat("\"size\": 8, \"world_size\": ", count);
+    return std::vector<ProblemFile>{{"task.yml", WithText(kYaml, "\"size\": 8", argument)},
+                                    {"reference.py", kReference}};
+  };
+  CHECK_THAT(RefusedFiles(with_processes("2")), Contains("world_size: tasks over several GPUs"));
+  CHECK(ParseProblem(with_processes("1")).ok());
+}
+
 TEST_CASE("Tasks are found by the paths of their formats", "[domain]") {
   CHECK(IsTaskPath(kTasks + "kernelbench/gated_silu.py"));
   CHECK(IsTaskPath(kTasks + "gpu_mode/prefix_sum"));
