@@ -322,12 +322,14 @@ std::string_view Name(MeasurementNote note) {
 std::string_view NoteText(MeasurementNote note) {
   switch (note) {
     case MeasurementNote::kInputsNeverChange:
-      return "this task's inputs never change: answers can be remembered";
+      return "inputs of this task never change: answers that depend on them alone can be "
+             "remembered";
     case MeasurementNote::kFewInputValues:
       return "this task's inputs have few possible values: a table of answers can win";
     case MeasurementNote::kInputsOnlyScaled:
-      return "this task's inputs never change except by a factor: answers can be remembered and "
-             "rescaled";
+      return "inputs of this task never change except by a factor: answers that depend on them "
+             "alone "
+             "can be remembered and rescaled";
   }
   return "";
 }

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -24,8 +25,10 @@ std::set<std::filesystem::path> In(const std::filesystem::path& folder) {
 
 TEST_CASE("Right PyTorch candidates of many forms are ok on a GPU") {
   KERNELCAST_NEEDS_TASKS();
+  const char* const only = std::getenv("KERNELCAST_CASE");
   std::optional<TaskFixture> fixture;
   for (const auto& folder : In(SourcePath("tests/gpu/candidates/pytorch"))) {
+    if (only != nullptr && folder.filename() != only) continue;
     Problem problem = MakeTask(ReadFile(folder / "task.py").value());
     if (fixture) {
       fixture->Take(std::move(problem));

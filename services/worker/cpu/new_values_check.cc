@@ -35,6 +35,10 @@ constexpr size_t kFewestSlots = 3;
 constexpr double kSlowFactor = 2;
 // With more doubt, as a logarithm, a candidate has no valid measurement: it could remember results.
 const double kMostDoubt = std::log(2);
+// The conditions of a round alone may cause a charge of up to this, as a logarithm: the process has
+// slept, and other programs have used its caches. Short calls of a candidate equal to the reference
+// were charged up to 1.4 on a busy machine. The interval then also covers the time without it.
+const double kOwnCharge = std::log(1.5);
 // The share of an output's elements that may differ from the reference. A right candidate differs
 // where both are within the oracle's tolerance, or where it breaks a tie differently.
 constexpr double kUnsureShare = 0.01;
@@ -142,6 +146,8 @@ bool NewValuesCheck::Round(const PreparedProblem::BenchShape& shape, const Plan&
   if (!Touch(shape, slots)) {
     return false;
   }
+  // As in the candidate's outputs below: the judge's core then holds the same lines of both.
+  calls_.Plant(shape, Side::kReference, slots, shape.current());
   calls_.MarkRound(Side::kReference);
   if (!calls_.Wake(Side::kReference) ||
       !calls_.RunMeteredBurst(shape, Side::kReference, slots, bursts.reference) ||
@@ -320,7 +326,9 @@ bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingS
                                  std::llround(kind.rounds.least().candidate_ns / 1000), " us")));
   }
   charge = {ChargeFor(found), DoubtOf(found)};
-  if (charge.doubt > kMostDoubt && !brief_) {
+  const double doubt = charge.doubt;
+  charge.doubt += std::min(std::log(charge.factor), kOwnCharge);
+  if (doubt > kMostDoubt && !brief_) {
     return calls_.Settle(
         Unstable("other processes held up too many calls to rule out that the candidate reuses "
                  "results of earlier calls"));

@@ -253,7 +253,7 @@ class RunOnDevice:
         self.calls, self.graphs, self.pool = {}, {}, None
         self.results = self.places = None
         self.forms = [form_checks(spec["outputs"], device.name) for spec in self.specs]
-        self.copy = torch.Tensor.copy_
+        self.copy, self.clone = torch.Tensor.copy_, torch.Tensor.clone
         self.output_memory = OutputMemory()
         task = device.load_task(given)
         # One set for the calls of a case, which follow each other.
@@ -309,7 +309,7 @@ class RunOnDevice:
         trees, written, passed = spec["inputs"], set(spec["written"]), self.outputs_to_pass(case)
 
         def rebuild():
-            given = iter([tensor.clone() if i in written else tensor for i, tensor in enumerate(views)])
+            given = iter([self.clone(tensor) if i in written else tensor for i, tensor in enumerate(views)])
             return [build(tree, given) for tree in trees] + passed
 
         places = []

@@ -121,8 +121,9 @@ def import_torch():
         import numpy
     except ImportError:
         numpy = None
-    # The process is bound to one core.
+    # The process is bound to one core, and may not start threads. Asking for more waits for them for ever.
     torch.set_num_threads(1)
+    torch.set_num_threads = torch.set_num_interop_threads = lambda count: None
     torch.set_grad_enabled(False)
 
 
@@ -427,9 +428,10 @@ class Run(Program):
 
     def prepare(self, memory, spec):
         views, trees, written = self.input_views(memory, spec), spec["inputs"], set(spec["written"])
+        clone = torch.Tensor.clone  # a candidate may replace it
 
         def rebuild():
-            given = iter([tensor.clone() if i in written else tensor for i, tensor in enumerate(views)])
+            given = iter([clone(tensor) if i in written else tensor for i, tensor in enumerate(views)])
             return [build(tree, given) for tree in trees]
 
         forms = form_checks(spec["outputs"], "cpu")

@@ -96,6 +96,7 @@ extern "C" {
 namespace kernelcast_runner = kernelcast::worker::runner;
 
 [[gnu::visibility("default")]] void kernelcast_map() {
+  kernelcast_runner::KeepFreedMemory();
   auto& state = kernelcast_runner::ThisProcess();
   state.blocks = kernelcast_runner::MapBlocks();
   state.blocks.start->state.store(kernelcast_runner::kLoading);

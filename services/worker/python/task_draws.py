@@ -2,8 +2,8 @@
 
 Tasks often seed their generators themselves, so that every draw is the same, or the next of a known sequence. Where
 draws of newly imported modules are equal, the task's modules are imported again for each draw, and every seed that
-their code gives is mixed with that of the draw. Where draws are still equal, values that are no whole numbers are
-multiplied by a factor near 1, which keeps order, signs, symmetry, masks and positive definiteness.
+their code gives is mixed with that of the draw. Tensors that are still equal in all draws are multiplied by a factor,
+unless their values are whole numbers. That keeps order, signs, symmetry, masks and positive definiteness.
 
 Elements of two draws are never mixed. That would break what a task's code makes true of all of them.
 """
@@ -14,12 +14,15 @@ import hashlib
 import random
 import sys
 import time
+import types
 
 # Bits of a draw about its case. The same numbers are in task_programs.h.
 NEVER_CHANGES, FEW_VALUES, ONLY_SCALED = 1, 2, 4
 LOW_FACTORS, HIGH_FACTORS = (0.5, 0.55), (0.9, 0.95)
 # Draws that are compared: two, and more where they are quick.
 MOST_COMPARED, MOST_COUNTED, COMPARING_SECONDS = 12, 256, 0.1
+# Tensors of fewer values are parameters, of which no answer can be remembered that takes long.
+FEWEST_TO_REMEMBER = 64
 # The number of seeds of the worker (kTaskSeeds), PyTorch and NumPy.
 SEEDS = 2**32
 
@@ -126,7 +129,8 @@ class Reseeding(contextlib.ExitStack):
     def __enter__(self):
         super().__enter__()
         seed_torch, seed_random = torch.manual_seed, random.seed
-        self.replace(torch, "Generator", self.class_of_generators)
+        for place in (torch, torch._C):
+            self.replace(place, "Generator", self.class_of_generators)
         self.replace(torch, "default_generator", lambda original: torch.Generator())
         for place in (torch, torch.random):
             self.replace(place, "get_rng_state", self.states_of)
@@ -142,13 +146,15 @@ class Reseeding(contextlib.ExitStack):
         self.replace(random, "Random", self.class_of_random)
         if numpy is not None:
             seed_numpy = numpy.random.seed
-            self.replace(numpy.random, "get_state", self.states_of)
-            self.replace(numpy.random, "set_state", self.restores(seed_numpy))
-            self.replace(numpy.random, "SeedSequence", self.seed_sequence)
-            for name in ("RandomState", "PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"):
-                self.replace(numpy.random, name, self.numpy_class)
-            for name in ("seed", "default_rng"):
-                self.replace(numpy.random, name, self.numpy_function)
+            modules = [value for value in vars(numpy.random).values() if isinstance(value, types.ModuleType)]
+            for place in (numpy.random, *modules):
+                self.replace(place, "get_state", self.states_of)
+                self.replace(place, "set_state", self.restores(seed_numpy))
+                self.replace(place, "SeedSequence", self.seed_sequence)
+                for name in ("RandomState", "PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"):
+                    self.replace(place, name, self.numpy_class)
+                for name in ("seed", "default_rng"):
+                    self.replace(place, name, self.numpy_function)
         return self
 
 
@@ -184,11 +190,14 @@ def on_device(words):
     return tuple(pieces)
 
 
-def scaled(value, factor):
-    """The value with its tensors multiplied, except those of whole numbers: masks, counts and positions."""
+def scaled(value, factor, varies=()):
+    """The value with its tensors multiplied, except those that vary and those of whole numbers, which may be masks,
+    counts or positions. `varies`: by tensor.
+    """
+    given = iter(varies)
 
     def multiplied(tensor):
-        if not tensor.dtype.is_floating_point:
+        if next(given, False) or not tensor.dtype.is_floating_point:
             return tensor
         wide = tensor.to(torch.float64 if tensor.dtype == torch.float64 else torch.float32)
         if not bool(((wide != wide.round()) & wide.isfinite()).any()):
@@ -230,9 +239,9 @@ class Draws:
         """Inputs, and flags about all inputs of the case."""
         if index not in self.known:
             self.known[index] = self.survey(seed, case)
-        (reseeded, changes), flags = self.known[index]
+        (reseeded, varies), flags = self.known[index]
         made = self.drawn(seed, case, reseeded)
-        return scaled(made, self.factor(seed)) if not changes else made, flags
+        return made if all(varies) else scaled(made, self.factor(seed), varies), flags
 
     def factor(self, seed):
         # No answer is close to those of both ranges, however wide the tolerance is.
@@ -272,14 +281,29 @@ class Draws:
                     found, reseeded, varies = again, True, varying(again)
             except Exception:
                 pass  # the task's code depends on its seeds
+        reseeded = reseeded and any(varies)
+        if all(varies):
+            flags = 0
+        else:
+            flags = self.flags_of_constants(self.drawn(seed, case, reseeded), varies)
         if not any(varies):
-            made = self.drawn(seed, case, False)
-            changed = [*map(fingerprint, tensors(scaled(made, HIGH_FACTORS[1])))] != [*map(fingerprint, tensors(made))]
-            return (False, False), ONLY_SCALED if changed else NEVER_CHANGES
+            return (False, varies), flags
         seen = list(found)
         while len(set(seen)) == len(seen) < MOST_COUNTED and clock.seconds() < 3 * COMPARING_SECONDS:
             seen.append(self.fingerprints((seed + len(seen)) % SEEDS, case, reseeded))
-        return (reseeded, True), 0 if len(set(seen)) == len(seen) else FEW_VALUES
+        return (reseeded, varies), flags | (0 if len(set(seen)) == len(seen) else FEW_VALUES)
+
+    @staticmethod
+    def flags_of_constants(made, varies):
+        """What can be remembered of the tensors that do not vary. If all are small, what can be of any."""
+        pairs = zip(tensors(made), tensors(scaled(made, HIGH_FACTORS[1], varies)))
+        constants = [pair for pair, new in zip(pairs, varies) if not new]
+        large = [pair for pair in constants if pair[0].numel() >= FEWEST_TO_REMEMBER]
+        if not large and any(varies):
+            return 0
+        changed = [fingerprint(before) != fingerprint(after) for before, after in large or constants]
+        # Among scaled inputs those that cannot be scaled say nothing new.
+        return ONLY_SCALED if any(changed) else NEVER_CHANGES
 
 
 def varying(found):

@@ -40,6 +40,7 @@ void RunConstructors(const ControlBlock& block, uintptr_t base, int argc, char**
 }
 
 int Run(int argc, char** argv) {
+  KeepFreedMemory();
   const Blocks blocks = MapBlocks();
   ControlBlock* const block = blocks.control;
   StartBlock* const start = blocks.start;

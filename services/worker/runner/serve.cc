@@ -1,7 +1,9 @@
 #include "services/worker/runner/serve.h"
 
 #include <immintrin.h>
+#include <limits.h>
 #include <linux/futex.h>
+#include <malloc.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,8 @@ namespace kernelcast::worker::runner {
 namespace {
 
 constexpr int kGiveUpExitCode = 70;
+// The largest that glibc takes.
+constexpr int kMmapThresholdBytes = 32 << 20;
 
 void FutexWake(std::atomic<uint32_t>* word) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE, 1, nullptr, nullptr, 0);
@@ -89,6 +93,11 @@ void GiveUp(StartBlock* start, Failure failure, const char* why) {
     start->failure.store(failure);
   }
   _exit(kGiveUpExitCode);
+}
+
+void KeepFreedMemory() {
+  mallopt(M_MMAP_THRESHOLD, kMmapThresholdBytes);
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
 }
 
 Blocks MapBlocks() {

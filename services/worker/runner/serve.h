@@ -28,6 +28,11 @@ struct Case {
 // Prints the reason and ends the process.
 [[noreturn]] void GiveUp(StartBlock* start, Failure failure, const char* why);
 
+// Has malloc keep what is freed. Otherwise it returns memory to the system or not by what was
+// allocated before, and two processes with the same code differ by the page faults of each call: up
+// to ten times.
+void KeepFreedMemory();
+
 // Maps the blocks and tensors, and moves the process to its core.
 Blocks MapBlocks();
 

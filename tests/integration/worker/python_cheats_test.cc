@@ -569,6 +569,20 @@ TEST_CASE("A Python candidate that calls the task's own model is not faster than
   CHECK(ok.speedup.low < 1.1);
 }
 
+TEST_CASE("A candidate that replaces clone gets copies of inputs that are written to", "[slow]") {
+  if (!HaveTorch()) return;
+  const std::string work = "    def forward(self, x):\n        return x.add_(1).mul(2)\n";
+  const Problem problem =
+      MakeTask(absl::StrCat("import torch\nclass Model(torch.nn.Module):\n", work,
+                            "def get_inputs():\n    return [torch.randn(64, 256)]\n"
+                            "def get_init_inputs():\n    return []\n"));
+  const auto ok = MeasureAs<MeasuredOk>(
+      problem, absl::StrCat("import torch\ntorch.Tensor.clone = lambda self, *a, **k: self\n"
+                            "class ModelNew(torch.nn.Module):\n",
+                            work));
+  CHECK(ok.speedup.low < 1.1);
+}
+
 TEST_CASE("Results remembered by their whole input are charged or refused", "[slow]") {
   if (!HaveTorch()) return;
   const Problem problem = MakeTask(R"(

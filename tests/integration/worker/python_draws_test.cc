@@ -151,6 +151,29 @@ TEST_CASE("A result says where its inputs let candidates remember answers", "[sl
   CHECK(Has(MeasureAs<MeasuredOk>(problem, CandidateOf(scaled, "return work(x)")),
             MeasurementNote::kInputsOnlyScaled));
   RequireNoGain(problem, CandidateOf(scaled, kKeepFirst));
+  const Task partly = {"x, b", std::string(kRounds) + " + b",
+                       "return [torch.linspace(-1, 1, 16384).view(64, 256), torch.randn(64, 256)]"};
+  CHECK(Has(MeasureAs<MeasuredOk>(ProblemOf(partly), CandidateOf(partly, "return work(x, b)")),
+            MeasurementNote::kInputsOnlyScaled));
+  RequireNoGain(ProblemOf(partly),
+                CandidateOf(partly,
+                            "global SEEN\n        if SEEN is None: SEEN = work(x, b * 0)\n"
+                            "        return SEEN + b",
+                            "SEEN = None\n"));
+}
+
+TEST_CASE("A copy of the reference that allocates memory is as fast as the reference", "[slow]") {
+  if (!HaveTorch()) return;
+  const Task task = {"a, b", "return torch.mean((a - b) ** 2)",
+                     "return [torch.randn(1024, 1024), torch.randn(1024, 1024)]"};
+  for (const char* const before :
+       {"", "_t = torch.empty(7 << 20)\ndel _t\n",
+        "torch.set_num_threads(2)\ntorch.set_num_interop_threads(2)\n"}) {
+    const auto ok =
+        MeasureAs<MeasuredOk>(ProblemOf(task), CandidateOf(task, "return work(a, b)", before));
+    CHECK(ok.speedup.low < 1.05);
+    CHECK(ok.speedup.high > 0.95);
+  }
 }
 
 }  // namespace

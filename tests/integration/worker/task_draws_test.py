@@ -57,6 +57,8 @@ SEEDED = {
     "generator of the import": "return [torch.from_numpy(RNG.normal(size=8))]",
     "cached": "return [cached()]",
     "counted seed": "COUNT[0] += 1\ntorch.manual_seed(COUNT[0])\nreturn [torch.randn(64)]",
+    "generator of C": "return [torch.randn(64, generator=torch._C.Generator().manual_seed(3))]",
+    "RandomState of mtrand": "return [torch.from_numpy(np.random.mtrand.RandomState(0).randn(64))]",
     "permutation": "torch.manual_seed(0)\nreturn [torch.randperm(1000)]",
 }
 AT_IMPORT = """
@@ -168,6 +170,15 @@ class DrawsTest(unittest.TestCase):
         for body in ("return [torch.ones(3)]", "return [torch.arange(5)]", "return [torch.zeros(2).bool()]"):
             with self.subTest(body):
                 self.assertEqual(tensors_of(draws_of(body), 11)[1], NEVER_CHANGES)
+
+    def test_inputs_that_never_change_are_scaled_and_flagged_where_others_vary(self):
+        draws = draws_of("return [torch.randn(8), {'x': torch.linspace(0, 1, 64)}, torch.arange(64), torch.rand(4)]")
+        drawn = [tensors_of(draws, seed) for seed in (11, 12)]
+        self.assertEqual(differ(drawn[0][0], drawn[1][0]), [True, True, False, True])
+        self.assertEqual([flags for _, flags in drawn], [ONLY_SCALED, ONLY_SCALED])
+        self.assertTrue(bool((drawn[0][0][1].diff() > 0).all()))
+        self.assertEqual(tensors_of(draws_of("return [torch.randn(8), torch.arange(64)]"), 11)[1], NEVER_CHANGES)
+        self.assertEqual(tensors_of(draws_of("return [torch.randn(8), torch.tensor([0.5, 1])]"), 11)[1], 0)
 
     def test_inputs_of_few_values_are_flagged(self):
         for body in (
