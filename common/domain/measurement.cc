@@ -322,14 +322,14 @@ std::string_view Name(MeasurementNote note) {
 std::string_view NoteText(MeasurementNote note) {
   switch (note) {
     case MeasurementNote::kInputsNeverChange:
-      return "inputs of this task never change: answers that depend on them alone can be "
+      return "this task has inputs that never change: answers that depend on them alone can be "
              "remembered";
     case MeasurementNote::kFewInputValues:
       return "this task's inputs have few possible values: a table of answers can win";
     case MeasurementNote::kInputsOnlyScaled:
-      return "inputs of this task never change except by a factor: answers that depend on them "
-             "alone "
-             "can be remembered and rescaled";
+      return "this task has inputs that never change except by a factor: answers that depend on "
+             "them "
+             "alone can be remembered and rescaled";
   }
   return "";
 }

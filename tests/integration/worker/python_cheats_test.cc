@@ -16,11 +16,11 @@
 namespace kernelcast::testing::python_cheats_test {
 namespace {
 
-// "wrong_result", "mutated_input" for an exploit, or "charged" for one that is right and slower
-// than the reference.
+// "wrong_result", "mutated_input" for an exploit, or "charged" for one that is right and measured
+// as no faster than the reference.
 std::string Verdict(const MeasureOutcome& outcome) {
   const auto* const ok = std::get_if<MeasuredOk>(&outcome);
-  if (ok != nullptr && ok->speedup.high < 1) return "charged";
+  if (ok != nullptr && ok->speedup.value < 1) return "charged";
   const auto* const exploit = std::get_if<Exploit>(&outcome);
   return exploit != nullptr ? ExploitName(exploit->kind) : std::string(OutcomeName(outcome));
 }
@@ -175,7 +175,10 @@ TEST_CASE("Python candidates that replace what judges them gain nothing", "[slow
        "        return x",
        "",
        {"crash"}},
-      {"the names of results", "        return {'output0': torch.relu(x) * n}", "", {"crash"}},
+      {"the names of results",
+       "        return {'output0': torch.relu(x) * n}",
+       "",
+       {"wrong_result"}},
   });
 }
 
@@ -187,12 +190,20 @@ TEST_CASE("Python candidates that return what is no result are found out", "[slo
        "",
        {"wrong_result"},
        "not finite"},
-      {"a short output", "        return (torch.relu(x) * n)[:-1]", "", {"crash"}, "[63, 256]"},
+      {"a short output",
+       "        return (torch.relu(x) * n)[:-1]",
+       "",
+       {"wrong_result"},
+       "[63, 256]"},
       {"one value for all", "        return torch.ones(1).expand(64, 256)", "", {"wrong_result"}},
-      {"a huge output", "        return torch.zeros(1).expand(1 << 40, 256)", "", {"crash"}},
-      {"another dtype", "        return (torch.relu(x) * n).half()", "", {"crash"}, "float16"},
+      {"a huge output", "        return torch.zeros(1).expand(1 << 40, 256)", "", {"wrong_result"}},
+      {"another dtype",
+       "        return (torch.relu(x) * n).half()",
+       "",
+       {"wrong_result"},
+       "float16"},
       {"an alias of the input", "        return x", "", {"wrong_result"}},
-      {"a sparse output", "        return (torch.relu(x) * n).to_sparse()", "", {"crash"}},
+      {"a sparse output", "        return (torch.relu(x) * n).to_sparse()", "", {"wrong_result"}},
       {"the judge's own output memory",
        "        import sys\n"
        "        frame = sys._getframe()\n"
@@ -469,7 +480,7 @@ TEST_CASE("Python candidates that do their work later or once are found out", "[
       {"threads of PyTorch",
        "        torch.set_num_threads(4)\n        return torch.relu(x.repeat(64, 1))[:64] * n",
        "",
-       {"crash", "timeout"}},
+       {"charged"}},
       {"honest calls only at first",
        "        global COUNT, LAST\n        COUNT += 1\n        if COUNT < 60: LAST = "
        "torch.relu(x) * n\n        return LAST",

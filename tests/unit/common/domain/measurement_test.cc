@@ -132,8 +132,8 @@ TEST_CASE("Feedback notes what limits the trust in a figure", "[measurement]") {
   MeasuredOk ok;
   CHECK_THAT(FeedbackFor(ok), !Contains("Note:"));
   ok.notes = {MeasurementNote::kInputsNeverChange};
-  CHECK_THAT(FeedbackFor(ok), Contains("Note: inputs of this task never change: answers that "
-                                       "depend on them alone can be remembered."));
+  CHECK_THAT(FeedbackFor(ok), Contains("Note: this task has inputs that never change: answers "
+                                       "that depend on them alone can be remembered."));
   for (const MeasurementNote note : kMeasurementNotes) {
     CHECK(Name(note) != "unknown");
     CHECK_FALSE(NoteText(note).empty());
