@@ -28,7 +28,7 @@ constexpr size_t kMaxTaskDescriptionBytes = 64 << 10;
 constexpr std::string_view kSeedArgument = "seed";
 // The argument that says how many processes a task needs, each with a GPU of its own.
 constexpr std::string_view kWorldSize = "world_size";
-// What workers cannot judge, by a name that sources of such tasks contain.
+// A task whose source contains one of these names cannot be judged. The second text says why.
 constexpr std::pair<std::string_view, std::string_view> kUnsupported[] = {
     {"float4_e2m1fn_x2", "tasks in NVFP4 and other types of 4 bits"},
     {"init_process_group", "tasks over several GPUs"},
@@ -154,7 +154,7 @@ absl::StatusOr<std::vector<GpuModeFile>> FilesOf(const Cursor& root) {
   return files;
 }
 
-// Whether a line of the source has the name before any comment.
+// Returns whether a line of the source contains the name before any comment.
 bool UsesName(std::string_view source, std::string_view name) {
   const auto continues = [](std::string_view text) {
     return !text.empty() && IsIdentifier("a" + std::string(text));

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMaxShapesListed = 4;
 constexpr size_t kMaxStallsListed = 3;
-// Of a form that a candidate's process describes.
+// A candidate's process writes WrongResult::detail, so its length is limited here.
 constexpr size_t kMaxDetailBytes = 300;
 
 template <class... Handlers>
@@ -328,8 +328,7 @@ std::string_view NoteText(MeasurementNote note) {
       return "this task's inputs have few possible values: a table of answers can win";
     case MeasurementNote::kInputsOnlyScaled:
       return "this task has inputs that never change except by a factor: answers that depend on "
-             "them "
-             "alone can be remembered and rescaled";
+             "them alone can be remembered and rescaled";
   }
   return "";
 }

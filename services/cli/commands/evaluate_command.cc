@@ -57,7 +57,7 @@ struct Settled {
   std::string detail;
   bool good = false;
   bool unavailable = false;  // not evaluated, for the reason in `detail`
-  bool measured = false;     // and right
+  bool measured = false;     // the outcome is ok
 };
 
 void AddDetail(const std::string& detail, Settled& settled) {

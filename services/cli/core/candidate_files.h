@@ -18,7 +18,7 @@ struct NamedCandidate {
 
 // A file of a folder that is no candidate.
 struct RefusedFile {
-  std::string name;  // as of NamedCandidate
+  std::string name;  // made as NamedCandidate::name
   absl::Status reason;
 };
 

@@ -12,13 +12,13 @@
 namespace kernelcast::cli {
 namespace {
 
-// Modules without kernels. `task`, `utils` and `reference` are files of GPU MODE's tasks.
+// These modules contain no kernels. `task`, `utils` and `reference` are files of GPU MODE's tasks.
 constexpr std::string_view kModules[] = {
     "__future__", "abc",       "collections", "contextlib", "copy",  "dataclasses",
     "enum",       "functools", "itertools",   "math",       "numpy", "operator",
     "os",         "random",    "reference",   "sys",        "task",  "time",
     "torch",      "typing",    "utils",       "warnings"};
-// What loads or compiles code, in PyTorch and in Python.
+// A source with one of these names may load or compile code.
 constexpr std::string_view kMakesCode[] = {
     "cpp_extension", "load_inline",     "torch.compile", "_inductor", "_dynamo",
     "jiterator",     "_compile_kernel", "load_library",  "torch.jit", "torch.classes",
@@ -32,7 +32,7 @@ bool HoldsNoKernels(absl::string_view module) {
   });
 }
 
-// Whether a line is no import, or one of modules without kernels.
+// Returns whether a line imports nothing that may contain kernels.
 bool ImportsNoKernels(absl::string_view line) {
   line = absl::StripAsciiWhitespace(line);
   if (absl::ConsumePrefix(&line, "from ")) return HoldsNoKernels(line);

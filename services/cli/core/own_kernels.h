@@ -7,7 +7,7 @@
 
 namespace kernelcast::cli {
 
-// For readers of results of candidates of which OnlyCallsPyTorch is true.
+// The text that results show if OnlyCallsPyTorch returns true for the candidate.
 inline constexpr std::string_view kOnlyCallsPyTorchText =
     "only calls PyTorch: it has no kernel of its own";
 

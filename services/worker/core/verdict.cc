@@ -13,7 +13,7 @@
 namespace kernelcast::worker {
 namespace {
 
-// A doubt about a time, in its standard deviations.
+// A doubt about a time counts as this many standard deviations.
 constexpr double kDoubtDeviations = 2;
 constexpr const char* kNotCompiledUrl = "kernelcast.not_compiled";
 // HEADING in kernel_errors.py.
@@ -117,7 +117,7 @@ std::string_view IllegalAddressHint() {
 }
 
 absl::Status NotCompiled(std::string_view output) {
-  // What Triton itself printed before may be long.
+  // Triton may print a long text before it.
   const size_t heading = output.rfind(kNotCompiledHeading);
   if (heading != std::string_view::npos) output.remove_prefix(heading);
   absl::Status status = absl::InvalidArgumentError("the candidate's kernels do not compile");

@@ -42,13 +42,13 @@ struct TimedShape {
 };
 
 Exploit MakeExploit(Exploit::Kind kind, std::string evidence);
-// Of a Python candidate whose result is in the judge's memory, which no argument gave to it.
+// A Python candidate returned a result in the judge's memory, which no argument gave to it.
 Exploit TookOutputMemory();
-// Of a Python candidate whose outputs have another form than the reference's. The last line of
-// `output`, which its process printed, says what they are.
+// The outputs of a Python candidate have another form than those of the reference. The last line of
+// `output`, which its process printed, describes them.
 WrongResult WrongForm(std::string_view output);
-// What to add to the text of an illegal address in a candidate that has inputs, which it may not
-// write. The driver does not say what was accessed.
+// Explains an illegal address in a candidate with inputs: it may have written to one. The driver
+// does not say what was accessed.
 std::string_view IllegalAddressHint();
 
 // The status of a measurement whose candidate does not compile. Triton compiles the kernels of a

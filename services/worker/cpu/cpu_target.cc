@@ -242,9 +242,13 @@ absl::StatusOr<CompileResult> CpuTarget::CompileCandidate(const Problem& problem
     if (python_ == nullptr) {
       return absl::UnimplementedError(absl::StrJoin(info_.missing_tools, "; "));
     }
-    return cache_->GetOrCompile(python_->ArtifactId(candidate.source), cancel, [&] {
-      return python_->Compile(problem.task->format, info_.architecture, candidate.source, cancel);
-    });
+    KC_ASSIGN_OR_RETURN(CompileResult checked,
+                        cache_->GetOrCompile(python_->ArtifactId(candidate.source), cancel, [&] {
+                          return python_->Compile(problem.task->format, info_.architecture,
+                                                  candidate.source, cancel);
+                        }));
+    PythonCompiler::RefuseTasks(problem, candidate, checked);
+    return checked;
   }
   return CompileSource(candidate.source, candidate.flags, cancel);
 }

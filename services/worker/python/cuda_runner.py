@@ -438,7 +438,7 @@ class Program:
                     code = reporter.code_of(error)
                     reporter.report(error, code)
                 finally:
-                    # Whatever the candidate's error does when it is printed.
+                    # Printing the candidate's error may raise another one.
                     os._exit(code)
 
         return guarded

@@ -15,7 +15,7 @@ ERROR_CLASSES = (
 COMPILING = {("triton.runtime.jit", "cache_key"), ("triton.compiler.compiler", "compile")}
 # In verdict.cc too.
 HEADING = "Triton does not compile a kernel:"
-# Not the source's fault: memory of the host, and files.
+# These errors come from the host. They are not the source's fault.
 NOT_THE_SOURCE = (MemoryError, OSError)
 
 

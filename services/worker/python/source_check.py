@@ -15,7 +15,7 @@ import traceback
 
 # In python_compiler.cc too. Python itself exits with 1 and 2.
 REFUSED, NO_MEMORY, TASK_ONLY = 3, 4, 5
-# What a task of KernelBench has besides its class.
+# A task of KernelBench also defines these functions.
 TASK_FUNCTIONS = {"get_inputs", "get_init_inputs"}
 LANGUAGES = ("python", "pytorch", "triton", "cute_dsl", "cutile", "cudnn_frontend", "tilelang")
 

@@ -21,7 +21,7 @@ NEVER_CHANGES, FEW_VALUES, ONLY_SCALED = 1, 2, 4
 LOW_FACTORS, HIGH_FACTORS = (0.5, 0.55), (0.9, 0.95)
 # Draws that are compared: two, and more where they are quick.
 MOST_COMPARED, MOST_COUNTED, COMPARING_SECONDS = 12, 256, 0.1
-# Tensors of fewer values are parameters, of which no answer can be remembered that takes long.
+# Smaller tensors count as parameters: what depends on them alone is quick to compute.
 FEWEST_TO_REMEMBER = 64
 # The number of seeds of the worker (kTaskSeeds), PyTorch and NumPy.
 SEEDS = 2**32
@@ -167,7 +167,7 @@ def fingerprint(value):
     """Of values that a task makes. Equal for equal values of equal types."""
     if not isinstance(value, torch.Tensor):
         return repr(value)
-    # Views may have gaps between their values, and reshape keeps gaps that are all alike.
+    # A view may have gaps between its values. reshape does not remove gaps of equal size.
     words = value.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
     content = on_host if words.device.type == "cpu" else on_device
     return (str(value.dtype), tuple(value.shape), content(words) if words.numel() else None)
@@ -295,15 +295,14 @@ class Draws:
 
     @staticmethod
     def flags_of_constants(made, varies):
-        """What can be remembered of the tensors that do not vary. If all are small, what can be of any."""
+        """Flags about the large tensors that do not vary, or about the small ones if no tensor varies."""
         pairs = zip(tensors(made), tensors(scaled(made, HIGH_FACTORS[1], varies)))
         constants = [pair for pair, new in zip(pairs, varies) if not new]
         large = [pair for pair in constants if pair[0].numel() >= FEWEST_TO_REMEMBER]
         if not large and any(varies):
             return 0
         changed = [fingerprint(before) != fingerprint(after) for before, after in large or constants]
-        # Among scaled inputs those that cannot be scaled say nothing new.
-        return ONLY_SCALED if any(changed) else NEVER_CHANGES
+        return (ONLY_SCALED if any(changed) else 0) | (0 if all(changed) else NEVER_CHANGES)
 
 
 def varying(found):

@@ -20,7 +20,7 @@ namespace kernelcast::worker::runner {
 namespace {
 
 constexpr int kGiveUpExitCode = 70;
-// The largest that glibc takes.
+// glibc accepts no larger threshold.
 constexpr int kMmapThresholdBytes = 32 << 20;
 
 void FutexWake(std::atomic<uint32_t>* word) {

@@ -28,9 +28,9 @@ struct Case {
 // Prints the reason and ends the process.
 [[noreturn]] void GiveUp(StartBlock* start, Failure failure, const char* why);
 
-// Has malloc keep what is freed. Otherwise it returns memory to the system or not by what was
-// allocated before, and two processes with the same code differ by the page faults of each call: up
-// to ten times.
+// Makes malloc keep freed memory. By default it may return memory to the system, depending on
+// earlier allocations. Two processes with the same code then have different page faults in each
+// call, and one may take ten times as long as the other.
 void KeepFreedMemory();
 
 // Maps the blocks and tensors, and moves the process to its core.

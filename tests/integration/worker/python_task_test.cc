@@ -279,6 +279,10 @@ TEST_CASE("A source that has only the task's class is refused before it is measu
   CHECK(compiled(module + "class Model(nn.Module):\n    pass\nexec('class ModelNew: pass')\n")
             .empty());
   CHECK(compiled(kReluTask).empty());
+  // Another task as a candidate, also after the artefact is cached.
+  for (int i = 0; i < 2; ++i) {
+    CHECK_THAT(compiled(std::string(kReluTask) + "\nOTHER = 1\n"), Catch::Contains("not ModelNew"));
+  }
 }
 
 TEST_CASE("A Python candidate reaches neither files, processes nor the network", "[slow]") {

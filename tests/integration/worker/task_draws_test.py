@@ -162,7 +162,7 @@ class DrawsTest(unittest.TestCase):
             "return [torch.linspace(0, 1, 9).bfloat16(), torch.arange(5), torch.eye(3), torch.tensor([True]), mask]"
         )
         drawn = [tensors_of(draws, seed) for seed in (11, 12)]
-        self.assertEqual([flags for _, flags in drawn], [ONLY_SCALED, ONLY_SCALED])
+        self.assertEqual([flags for _, flags in drawn], [NEVER_CHANGES | ONLY_SCALED] * 2)
         self.assertEqual(differ(drawn[0][0], drawn[1][0]), [True, False, False, False, False])
         self.assertTrue(bool((drawn[0][0][0].diff() > 0).all()))
 
@@ -175,8 +175,10 @@ class DrawsTest(unittest.TestCase):
         draws = draws_of("return [torch.randn(8), {'x': torch.linspace(0, 1, 64)}, torch.arange(64), torch.rand(4)]")
         drawn = [tensors_of(draws, seed) for seed in (11, 12)]
         self.assertEqual(differ(drawn[0][0], drawn[1][0]), [True, True, False, True])
-        self.assertEqual([flags for _, flags in drawn], [ONLY_SCALED, ONLY_SCALED])
+        self.assertEqual([flags for _, flags in drawn], [NEVER_CHANGES | ONLY_SCALED] * 2)
         self.assertTrue(bool((drawn[0][0][1].diff() > 0).all()))
+        self.assertEqual(tensors_of(draws_of("return [torch.randn(8), torch.rand(()) + torch.linspace(0, 1, 64)]"), 11)[1], 0)
+        self.assertEqual(tensors_of(draws_of("return [torch.randn(8), torch.linspace(0, 1, 64)]"), 11)[1], ONLY_SCALED)
         self.assertEqual(tensors_of(draws_of("return [torch.randn(8), torch.arange(64)]"), 11)[1], NEVER_CHANGES)
         self.assertEqual(tensors_of(draws_of("return [torch.randn(8), torch.tensor([0.5, 1])]"), 11)[1], 0)
 

@@ -161,7 +161,7 @@ class Judgement {
   PoisonPatterns& patterns() { return patterns_; }
 
  private:
-  // What to add to the text of an illegal address; "" if the problem has no inputs.
+  // Explains an illegal address; empty if the problem has no inputs.
   std::string InputsHint() const;
 
   const CudaJudgeRequest& request_;

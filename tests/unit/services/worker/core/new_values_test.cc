@@ -114,7 +114,7 @@ TEST_CASE("What is not charged and cannot be ruled out is a doubt") {
   const Slowdown charged = SlowdownOf(Between(100, 100, 16), Between(140, 160, 16));
   REQUIRE(charged.certain);
   CHECK(DoubtOf({&charged, 1}) == Approx(std::log(1.6 / 1.4)));
-  // What is charged for one kind of values covers the others.
+  // A charge for one kind of values covers the doubt about another.
   CHECK(DoubtOf(std::vector{quiet, charged}) == Approx(std::log(1.6 / 1.4)));
 }
 
