@@ -202,5 +202,63 @@ TEST_CASE("Candidates of a GPU MODE task on a GPU get the verdict of what they d
   fixture.CheckOutcome("gpu_mode, right", kernel("    return data.max(dim=1).indices"), {"ok"});
 }
 
+// A call writes into a cache and moves its end.
+const char* const kQuantisingReference = R"(
+import torch
+
+class Cache(torch.nn.Module):
+    def __init__(self, rows, columns):
+        super().__init__()
+        self.register_buffer("data", torch.zeros(rows, columns))
+        self.end = 0
+
+    def forward(self, new):
+        end = self.end + len(new)
+        self.data[self.end:end] = new.float()
+        self.end = end
+        return self.data[:end]
+
+def generate_input(rows, seed):
+    generator = torch.Generator(device="cuda")
+    generator.manual_seed(seed)
+    x = torch.randn(rows, 256, device="cuda", generator=generator).to(torch.float8_e4m3fnuz)
+    cache = Cache(2 * rows, 256).to("cuda")
+    cache(torch.randn(rows, 256, device="cuda", generator=generator))
+    return {"x": x, "cache": cache, "limit": [1.5]}
+
+def ref_kernel(data):
+    seen = data["cache"](data["x"])
+    return seen.clamp(-data["limit"][0], data["limit"][0]).to(torch.float8_e4m3fnuz), seen.sum(dim=1)
+
+def check_implementation(data, output):
+    quantised, sums = ref_kernel(data)
+    if output[0].dtype != torch.float8_e4m3fnuz or not torch.equal(output[0].float(), quantised.float()):
+        return False, "quantised values differ"
+    return torch.allclose(output[1], sums, rtol=1e-3, atol=1e-3), "sums differ"
+)";
+
+TEST_CASE("A GPU MODE task with a module and float8 in its data is judged on a GPU") {
+  KERNELCAST_NEEDS_TASKS();
+  TaskFixture fixture(ParseProblem({{"task.yml",
+                                     "files:\n  - {name: reference.py, source: reference.py}\n"
+                                     "tests:\n  - {rows: 33, seed: 1}\n"
+                                     "benchmarks:\n  - {rows: 2048, seed: 2}\n"},
+                                    {"reference.py", kQuantisingReference}})
+                          .value());
+  const auto kernel = [](const std::string& limit, const std::string& columns) {
+    return absl::StrCat(
+        "import torch\nfrom reference import Cache\ndef custom_kernel(data):\n"
+        "    assert type(data['cache']) is Cache\n    seen = data['cache'](data['x'])\n"
+        "    low = seen.clamp(-",
+        limit, ", ", limit, ").to(torch.float8_e4m3fnuz)\n    return low, seen[:, :", columns,
+        "].sum(1)\n");
+  };
+  fixture.CheckOutcome("gpu_mode, objects and float8, right", kernel("1.5", "256"), {"ok"});
+  fixture.CheckOutcome("gpu_mode, objects and float8, limit", kernel("1.0", "256"),
+                       {"wrong_result"});
+  fixture.CheckOutcome("gpu_mode, objects and float8, sums", kernel("1.5", "200"),
+                       {"wrong_result"});
+}
+
 }  // namespace
 }  // namespace kernelcast::testing

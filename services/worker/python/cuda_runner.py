@@ -190,7 +190,7 @@ class InputsOnDevice:
         if found != [(leaf["dtype"], leaf["shape"]) for leaf in wanted]:
             raise TaskError("the task makes inputs of other dtypes or shapes with another seed")
         for address, leaf, tensor in zip(addresses[1:], wanted, tensors(made)):
-            self.device.view(address, leaf).copy_(tensor)
+            self.device.view(address, leaf).copy_(stored(tensor))
         seed.fill_(flags)
         self.device.kept.clear()
         return 0
@@ -320,8 +320,8 @@ class RunOnDevice:
             place = self.device.view(address, dict(leaf, dtype=kept) if wide else leaf)
             self.output_memory.add(address, place.numel() * place.element_size())
             places.append(place)
-        # Inputs that the reference writes into are copied for each call.
-        arguments, rebuild = (None, rebuild) if written else (rebuild(), None)
+        # Inputs that the reference changes are copied for each call.
+        arguments, rebuild = (None, rebuild) if written or spec.get("changed") else (rebuild(), None)
         self.calls[id] = (arguments, rebuild, (places, self.forms[case], self.passed_by_case.get(case)))
 
     def call(self, id, addresses, replay, case):

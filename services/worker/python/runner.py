@@ -71,7 +71,7 @@ def form_checks(specs, device):
     They are made before any code of a candidate runs, and hold what they need.
     """
     names = [f"output {spec['name']}" if "name" in spec else f"output {i}" for i, spec in enumerate(specs)]
-    kinds = [(getattr(torch, spec["dtype"]), torch.Size(spec["shape"])) for spec in specs]
+    kinds = [(result_dtype(spec), torch.Size(spec["shape"])) for spec in specs]
     # A subclass could compute its values when they are copied.
     Tensor, Parameter, strided = torch.Tensor, torch.nn.Parameter, torch.strided
 
@@ -290,25 +290,28 @@ class Describe:
         inputs = task.make_inputs(SEED, case)
         given = list(tensors(inputs))
         before = [tensor._version for tensor in given]
+        trees = [tree_of(f"input {i}", value) for i, value in enumerate(inputs)]
         result = reference(*inputs)
         outputs = task.outputs_of(result)
         names = task.names()
-        found = {"case": case, "inputs": [], "outputs": [], "single": isinstance(result, torch.Tensor)}
-        for i, value in enumerate(inputs):
-            found["inputs"].append(tree_of(f"input {i}", value))
-            if names[0] and "dtype" in found["inputs"][i]:
-                found["inputs"][i]["name"] = names[0][i]
+        found = {"case": case, "inputs": trees, "outputs": [], "single": isinstance(result, torch.Tensor)}
+        found["changed"] = not is_described(inputs, trees)
+        for i, tree in enumerate(trees):
+            if names[0] and "dtype" in tree:
+                tree["name"] = names[0][i]
         for module, name in classes(found["inputs"]):
-            if module in task.private_modules:
+            if task.is_private(module, name):
                 raise TaskError(f"an input holds a {name} of module {module}, which candidates do not have")
         found["written"] = [i for i, tensor in enumerate(given) if tensor._version != before[i]]
         for i, value in enumerate(outputs):
             if not isinstance(value, torch.Tensor):
                 raise TaskError(f"output {i} is a {type(value).__name__}; only tensors are supported")
-            found["outputs"].append({"dtype": dtype_name(value.dtype), "shape": list(value.shape)})
+            found["outputs"].append(output_leaf(value))
+            if task.may_pass_outputs and "as" in found["outputs"][i]:
+                raise TaskError(f"output {i} is {dtype_name(value.dtype)}, which no candidate can take as an argument")
             if names[1]:
                 found["outputs"][i]["name"] = names[1][i]
-        fresh = task.make_inputs(SEED, case) if found["written"] else inputs
+        fresh = task.make_inputs(SEED, case) if found["written"] or found["changed"] else inputs
         found["own_errors"] = own_errors(task.outputs_of, fresh, outputs)
         found["noise"] = rounding_noise(reference, task.outputs_of, fresh, outputs)
         if timed:
@@ -347,7 +350,7 @@ class Inputs(Program):
         ]:
             raise TaskError("the task makes inputs of other dtypes or shapes with another seed")
         for place, tensor in zip(self.input_views(memory[1:], spec), tensors(made)):
-            place.copy_(tensor)
+            place.copy_(stored(tensor))
         seed.value = flags
         return 0
 
@@ -356,7 +359,7 @@ def refusal(task, spec, inputs, outputs):
     """Why the task's own code refuses copies of these outputs; None if it accepts them."""
     given = iter(inputs)
     data = [mapped(torch.Tensor.clone, build(tree, given)) for tree in spec["inputs"]]
-    outputs = [output.clone() for output in outputs]
+    outputs = [output.to(result_dtype(leaf), copy=True) for output, leaf in zip(outputs, spec["outputs"])]
     seed_all(SEED)
     try:
         return task.check(*data, outputs[0] if spec["single"] else tuple(outputs))
@@ -438,8 +441,8 @@ class Run(Program):
         places = self.output_views(memory, spec)
         for place in places:
             self.output_memory.add(place.data_ptr(), place.numel() * place.element_size())
-        # Inputs that the reference writes into are copied for each call.
-        return (None, rebuild, places, forms) if written else (rebuild(), None, places, forms)
+        # Inputs that the reference changes are copied for each call.
+        return (None, rebuild, places, forms) if written or spec.get("changed") else (rebuild(), None, places, forms)
 
 
 def own_frames(error):

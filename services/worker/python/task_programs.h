@@ -37,7 +37,7 @@ std::vector<MeasurementNote> NotesOf(int64_t flags);
 // Limit of what a task says about itself.
 inline constexpr int64_t kDescriptionBytes = 1 << 20;
 // Limits of a case.
-inline constexpr size_t kMaxTaskTensors = 32;
+inline constexpr size_t kMaxTaskTensors = 128;
 inline constexpr size_t kMaxTaskDimensions = 8;
 
 // FAILED_PRECONDITION: "the task " and what is wrong with it.

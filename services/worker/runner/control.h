@@ -30,7 +30,7 @@ inline constexpr int kObjectFd = 6;
 inline constexpr int kStartFd = 7;
 
 inline constexpr int kMaxDimensions = 8;
-inline constexpr int kMaxTensors = 32;
+inline constexpr int kMaxTensors = 128;
 
 enum Command : uint32_t {
   kNop = 1,    // returns at once: cost of a call without the entry

@@ -349,12 +349,83 @@ TEST_CASE("Inputs may be in dataclasses and named tuples of a task's modules", "
   MeasureAs<WrongResult>(problem, CustomKernel("    return 0.5 * data.x + data.parts['bias']"
                                                ".float()\n"));
 
-  const Problem hidden = TaskOfKinds("import torch\n", classes + make);
+  // A class that needs the reference is not given to candidates.
+  const Problem hidden = TaskOfKinds(
+      "import torch\n", classes + "    def run(self):\n        return ref_kernel(self)\n" + make);
   const auto measured =
       TryMeasure(hidden, PythonCandidate(hidden, CustomKernel("    return data.x\n")));
   REQUIRE(absl::IsFailedPrecondition(measured.status()));
   CHECK_THAT(std::string(measured.status().message()),
              Catch::Contains("Batch of module reference, which candidates do not have"));
+}
+
+TEST_CASE("Inputs may be modules and objects of classes in reference.py", "[slow]") {
+  if (!HaveTorch()) return;
+  // Each call writes into the cache and moves its end.
+  const Problem problem = TaskOfKinds(
+      "import torch\n",
+      "SCALE = 2.0\n"
+      "class Config:\n    def __init__(self, weights, shape):\n"
+      "        self.weights, self.shape = weights, shape\n"
+      "class Cache(torch.nn.Module):\n    def __init__(self, rows):\n        super().__init__()\n"
+      "        self.register_buffer('data', torch.zeros(rows, 64))\n        self.used = 0\n"
+      "    def forward(self, new):\n        end = self.used + len(new)\n"
+      "        self.data[self.used:end] = new * SCALE\n        self.used = end\n"
+      "        return self.data[:end]\n"
+      "def generate_input(n, kind, seed):\n    torch.manual_seed(seed)\n    cache = Cache(n)\n"
+      "    cache(torch.randn(n // 2, 64))\n"
+      "    config = Config({'w': [torch.randn(64)]}, torch.Size((4 * kind, 64)))\n"
+      "    return config, torch.randn(config.shape), cache\n"
+      "def ref_kernel(data):\n    config, x, cache = data\n"
+      "    return (cache(x) * config.weights['w'][0]).sum(dim=1), cache.data\n");
+  CheckRight(problem,
+             "from reference import Cache, Config\ndef custom_kernel(data):\n"
+             "    config, x, cache = data\n"
+             "    assert type(cache) is Cache and type(config) is Config\n"
+             "    assert x.shape == config.shape and cache.used == len(cache.data) // 2\n"
+             "    return cache(x) @ config.weights['w'][0], cache.data\n");
+  const auto wrong = MeasureAs<WrongResult>(
+      problem, CustomKernel("    config, x, cache = data\n"
+                            "    seen = torch.cat((cache.data[:cache.used], 2 * x))\n"
+                            "    return seen @ config.weights['w'][0], cache.data\n"));
+  CHECK_THAT(wrong.rule, Catch::Contains("check_implementation"));
+  const auto crash = MeasureAs<Crash>(problem,
+                                      "from reference import ref_kernel\ndef custom_kernel(data):\n"
+                                      "    return ref_kernel(data)\n");
+  CHECK_THAT(crash.output_tail, Catch::Contains("cannot import name 'ref_kernel'"));
+}
+
+TEST_CASE("A call changes its own copy of an input's attributes", "[slow]") {
+  if (!HaveTorch()) return;
+  // The reference writes into no tensor.
+  const Problem problem = TaskOfKinds(
+      "class Counter:\n    pass\n",
+      "def generate_input(n, kind, seed):\n    torch.manual_seed(seed)\n    counter = Counter()\n"
+      "    counter.x, counter.calls = torch.randn(n, 64), kind\n    return counter\n"
+      "def ref_kernel(data):\n    data.calls += 1\n    return data.x * data.calls\n");
+  CheckRight(problem, CustomKernel("    data.calls += 1\n    return data.calls * data.x\n"));
+  MeasureAs<WrongResult>(problem, CustomKernel("    return data.calls * data.x\n"));
+}
+
+TEST_CASE("A call has at most 127 inputs and outputs", "[slow]") {
+  if (!HaveTorch()) return;
+  const auto experts = [](int count) {
+    return TaskOfKinds(
+        "import torch\n",
+        absl::StrCat("def generate_input(n, kind, seed):\n    torch.manual_seed(seed)\n"
+                     "    return {i: torch.randn(n, 4) for i in range(",
+                     count, " * kind // 2)}\n",
+                     "def ref_kernel(data):\n    return torch.stack([*data.values()]).sum(0)\n"));
+  };
+  const std::string right = CustomKernel(
+      "    total = data[0].clone()\n    for i in range(1, len(data)):\n"
+      "        total += data[i]\n    return total\n");
+  CheckRight(experts(126), right);
+  const Problem many = experts(128);
+  const auto measured = TryMeasure(many, PythonCandidate(many, right));
+  REQUIRE(absl::IsFailedPrecondition(measured.status()));
+  CHECK_THAT(std::string(measured.status().message()),
+             Catch::Contains("129 inputs and outputs; at most 127"));
 }
 
 TEST_CASE("A GPU MODE candidate has neither the reference nor the checker in its process",

@@ -45,7 +45,7 @@ inline constexpr uint32_t kCountArena = 7;  // used by the programs of kHostile
 inline constexpr uint32_t kMaxPrograms = 512;
 inline constexpr uint32_t kMaxLaunches = 64;
 inline constexpr uint32_t kMaxArguments = 128;
-inline constexpr uint32_t kMaxTensors = 64;
+inline constexpr uint32_t kMaxTensors = 128;
 inline constexpr uint32_t kMaxDimensions = 8;
 // Each program, preceded by a fill.
 inline constexpr size_t kMaxRuns = 2 * size_t{kMaxPrograms};
