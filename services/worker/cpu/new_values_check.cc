@@ -127,8 +127,18 @@ void NewValuesCheck::Pause() {
   cancel_.SleepFor(least_ns + static_cast<int64_t>(plan_random_.Below(least_ns)));
 }
 
+bool NewValuesCheck::TimeReference(const PreparedProblem::BenchShape& shape,
+                                   std::span<const size_t> slots, RunnerCalls::Burst& burst) {
+  calls_.Plant(shape, Side::kReference, slots, shape.current());
+  calls_.MarkRound(Side::kReference);
+  return calls_.Wake(Side::kReference) &&
+         calls_.RunMeteredBurst(shape, Side::kReference, slots, burst) &&
+         calls_.EndRound(Side::kReference, overhead_, burst);
+}
+
 void NewValuesCheck::Bursts::AddTo(Rounds& rounds) const {
-  rounds.Add({candidate.least_ns, reference.least_ns}, {candidate.most_ns, reference.most_ns});
+  rounds.Add({candidate.least_ns, std::min(reference.least_ns, reference_after.least_ns)},
+             {candidate.most_ns, std::max(reference.most_ns, reference_after.most_ns)});
 }
 
 bool NewValuesCheck::Round(const PreparedProblem::BenchShape& shape, const Plan& plan,
@@ -147,11 +157,7 @@ bool NewValuesCheck::Round(const PreparedProblem::BenchShape& shape, const Plan&
     return false;
   }
   // As in the candidate's outputs below: the judge's core then holds the same lines of both.
-  calls_.Plant(shape, Side::kReference, slots, shape.current());
-  calls_.MarkRound(Side::kReference);
-  if (!calls_.Wake(Side::kReference) ||
-      !calls_.RunMeteredBurst(shape, Side::kReference, slots, bursts.reference) ||
-      !calls_.EndRound(Side::kReference, overhead_, bursts.reference)) {
+  if (!TimeReference(shape, slots, bursts.reference)) {
     return false;
   }
   // Also where the plan has them: the time until the candidate's calls is the same in every round.
@@ -184,8 +190,15 @@ bool NewValuesCheck::Round(const PreparedProblem::BenchShape& shape, const Plan&
   if (!calls_.EndRound(Side::kCandidate, overhead_, bursts.candidate)) {
     return false;
   }
+  // Before the candidate, the reference's process had slept longer. Now it has slept for less time,
+  // while the other one ran. The candidate must not hold it up.
+  calls_.MarkAtRest();
+  if (!TimeReference(shape, slots, bursts.reference_after)) {
+    return false;
+  }
+  const bool let_the_reference_run = calls_.Rested();
   for (const size_t slot : slots) prepared_.Put(shape, slot, shape.current()[slot].inputs);
-  if (!rested) {
+  if (!rested || !let_the_reference_run) {
     bursts = {};
     return ++awake_rounds_ < kMostAwakeRounds || calls_.JudgeAwake();
   }

@@ -60,10 +60,13 @@ class NewValuesCheck {
     double allowed_slowdown;
     Rounds rounds = {};
   };
-  // The bursts of a round. A round that does not count has none.
+  // The bursts of a round. A round that does not count has none. Short calls depend on how long
+  // their process has slept, and what ran meanwhile. So the reference is timed before and after the
+  // candidate, and what it takes lies between the two.
   struct Bursts {
     RunnerCalls::Burst candidate;
     RunnerCalls::Burst reference;
+    RunnerCalls::Burst reference_after;
     bool counts() const { return !candidate.calls_ns.empty(); }
     void AddTo(Rounds& rounds) const;
   };
@@ -82,6 +85,8 @@ class NewValuesCheck {
   absl::Status Draw(const PreparedProblem::BenchShape& shape, NewValues values,
                     std::span<const size_t> slots, std::vector<std::vector<std::string>>& inputs);
   bool Round(const PreparedProblem::BenchShape& shape, const Plan& plan, Bursts& bursts);
+  bool TimeReference(const PreparedProblem::BenchShape& shape, std::span<const size_t> slots,
+                     RunnerCalls::Burst& burst);
   // Brings inputs into the core's caches, as they are in repeated calls: the reference's process,
   // on the same core, reads them, and sleeps again.
   bool Touch(const PreparedProblem::BenchShape& shape, std::span<const size_t> slots);

@@ -76,6 +76,10 @@ TEST_CASE("Slowness after pauses does not hide remembered results") {
   CheckGainsNothing(MeasureCheat("SLOW_AFTER_PAUSE"));
 }
 
+TEST_CASE("Holding up the reference does not hide remembered results") {
+  CheckGainsNothing(MeasureCheat("HOLD_UP"));
+}
+
 // No faster than a candidate that does the same work when it is called, within both intervals.
 void CheckAsFastAs(const Measurement& honest, const Measurement& cheat) {
   INFO(MeasurementFeedback(cheat));

@@ -1,5 +1,7 @@
 // Right whenever it is looked at, and tries to be timed faster than it is; HOW says which way.
 #include <kernelcast/candidate.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -20,6 +22,9 @@
 #define EVEN_WIDTH 6
 // The last of eight calls on different inputs computes all, each time.
 #define GROUPED 7
+// Remembers outputs by the inputs' values. After calls on new values, another thread waits until
+// the process is idle and then keeps the core busy, so that the reference is slow there too.
+#define HOLD_UP 8
 
 namespace {
 
@@ -91,6 +96,25 @@ void NotePlace(const float* x, float* y) {
     if (places[i].x == x) return;
   }
   if (known_places < 8) places[known_places++] = {x, y};
+}
+
+sem_t after_new_values;
+
+void Nap(int64_t ns) {
+  const timespec time = {0, ns};
+  nanosleep(&time, nullptr);
+}
+
+void* HoldUp(void*) {
+  for (;;) {
+    sem_wait(&after_new_values);
+    while (sem_trywait(&after_new_values) == 0) {
+    }
+    Nap(400000);
+    const int64_t start_ns = NowNs();
+    while (NowNs() - start_ns < 4000000) {
+    }
+  }
 }
 
 const int kSets = 1 << 16;
@@ -172,6 +196,22 @@ extern "C" int32_t kernelcast_run(const DLTensor* inputs, int32_t, const DLTenso
       }
       entry = Find(hash);
     }
+  }
+  memcpy(y, entry->y, kTimed * sizeof(float));
+#elif HOW == HOLD_UP
+  static bool started = false;
+  if (!started) {
+    started = true;
+    pthread_t thread;
+    sem_init(&after_new_values, 0, 0);
+    if (pthread_create(&thread, nullptr, HoldUp, nullptr) != 0) return 1;
+  }
+  const uint64_t hash = Hash(x);
+  Entry* entry = Find(hash);
+  if (entry == nullptr) {
+    entry = Remember(hash, x);
+    static int unknown = 0;
+    if (++unknown > 16) sem_post(&after_new_values);
   }
   memcpy(y, entry->y, kTimed * sizeof(float));
 #elif HOW == ELEMENTS
