@@ -23,6 +23,10 @@ LOW_FACTORS, HIGH_FACTORS = (0.5, 0.55), (0.9, 0.95)
 MOST_COMPARED, MOST_COUNTED, COMPARING_SECONDS = 12, 256, 0.1
 # Smaller tensors count as parameters: what depends on them alone is quick to compute.
 FEWEST_TO_REMEMBER = 64
+# Where less than this share of a tensor's values has changed, an answer can be mended instead of computed.
+LEAST_CHANGED_SHARE = 1 / 8
+# Values of a tensor that are compared one by one.
+SAMPLED_VALUES = 1 << 14
 # The number of seeds of the worker (kTaskSeeds), PyTorch and NumPy.
 SEEDS = 2**32
 
@@ -173,6 +177,23 @@ def fingerprint(value):
     return (str(value.dtype), tuple(value.shape), content(words) if words.numel() else None)
 
 
+class Print:
+    """Of a tensor in a draw: its fingerprint, and a sample of its values if it is large and holds fractions."""
+
+    def __init__(self, tensor):
+        self.all, self.sample = fingerprint(tensor), None
+        if tensor.numel() >= FEWEST_TO_REMEMBER and tensor.dtype.is_floating_point:
+            flat = tensor.detach().contiguous().reshape(-1)
+            self.sample = flat[:: max(1, flat.numel() // SAMPLED_VALUES)].to("cpu", torch.float64)
+
+    def differs_from(self, other):
+        """Whether enough values do, of those that are not zero in both."""
+        if self.all == other.all or self.sample is None or other.sample is None or self.sample.shape != other.sample.shape:
+            return self.all != other.all
+        used = (self.sample != 0) | (other.sample != 0)
+        return bool(((self.sample != other.sample) & used).sum() >= LEAST_CHANGED_SHARE * used.sum())
+
+
 def on_host(words):
     return hashlib.blake2b((ctypes.c_char * words.numel()).from_address(words.data_ptr())).digest()
 
@@ -267,13 +288,13 @@ class Draws:
         return found
 
     def fingerprints(self, *given, **named):
-        return tuple(map(fingerprint, tensors(self.drawn(*given, **named))))
+        return tuple(map(Print, tensors(self.drawn(*given, **named))))
 
     def survey(self, seed, case):
         clock, found, reseeded = Clock(), self.compare(seed, case, False), False
         # Random values that a module makes at its import only differ in newly imported modules.
         later = self.fingerprints((seed + len(found)) % SEEDS, case, False)
-        varies = [new and now != last for new, now, last in zip(varying(found), later, found[-1])]
+        varies = [new and now.differs_from(last) for new, now, last in zip(varying(found), later, found[-1])]
         if not all(varies):
             try:
                 again = self.compare(seed, case, True)
@@ -288,9 +309,10 @@ class Draws:
             flags = self.flags_of_constants(self.drawn(seed, case, reseeded), varies)
         if not any(varies):
             return (False, varies), flags
-        seen = list(found)
+        seen = [tuple(one.all for one in draw) for draw in found]
         while len(set(seen)) == len(seen) < MOST_COUNTED and clock.seconds() < 3 * COMPARING_SECONDS:
-            seen.append(self.fingerprints((seed + len(seen)) % SEEDS, case, reseeded))
+            made = tensors(self.drawn((seed + len(seen)) % SEEDS, case, reseeded))
+            seen.append(tuple(map(fingerprint, made)))
         return (reseeded, varies), flags | (0 if len(set(seen)) == len(seen) else FEW_VALUES)
 
     @staticmethod
@@ -307,4 +329,4 @@ class Draws:
 
 def varying(found):
     """By tensor: whether its draws have differed."""
-    return [len(set(of_tensor)) > 1 for of_tensor in zip(*found)]
+    return [any(one.differs_from(first) for one in others) for first, *others in zip(*found)]

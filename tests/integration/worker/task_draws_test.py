@@ -182,6 +182,21 @@ class DrawsTest(unittest.TestCase):
         self.assertEqual(tensors_of(draws_of("return [torch.randn(8), torch.arange(64)]"), 11)[1], NEVER_CHANGES)
         self.assertEqual(tensors_of(draws_of("return [torch.randn(8), torch.tensor([0.5, 1])]"), 11)[1], 0)
 
+    def test_inputs_of_which_few_values_change_count_as_equal(self):
+        own = "x[0] = os.urandom(1)[0] / 256 + 1e-3\nreturn [x]"
+        for body, expected in (
+            (f"x = torch.linspace(0.1, 1, 512)\n{own}", ONLY_SCALED),
+            (f"torch.manual_seed(0)\nx = torch.randn(512)\n{own}", 0),
+            ("return [torch.randn(64, 64) * (torch.rand(64, 64) < 0.02)]", 0),
+            ("return [torch.randn(16, 16).cumsum(0).tril()]", 0),
+        ):
+            with self.subTest(body):
+                draws = draws_of(body)
+                drawn = [tensors_of(draws, seed) for seed in (11, 12)]
+                self.assertEqual([flags for _, flags in drawn], [expected] * 2)
+                (first,), (second,) = drawn[0][0], drawn[1][0]
+                self.assertGreater(int((first != second).sum()), 0.9 * int((first != 0).sum()))
+
     def test_inputs_of_few_values_are_flagged(self):
         for body in (
             "return [torch.randint(0, 2, (1,)).bool(), torch.full((3,), 2.5)]",
