@@ -41,6 +41,8 @@ constexpr std::pair<WrongResult::Cause, v1::WrongResult::Cause> kWrongResultCaus
     {WrongResult::Cause::kEntryStatus, v1::WrongResult::CAUSE_ENTRY_STATUS},
     {WrongResult::Cause::kTimedOutput, v1::WrongResult::CAUSE_TIMED_OUTPUT},
     {WrongResult::Cause::kForm, v1::WrongResult::CAUSE_FORM},
+    {WrongResult::Cause::kShape, v1::WrongResult::CAUSE_SHAPE},
+    {WrongResult::Cause::kDtype, v1::WrongResult::CAUSE_DTYPE},
 };
 
 constexpr std::pair<Crash::Cause, v1::Crash::Cause> kCrashCauses[] = {

@@ -204,6 +204,9 @@ absl::Status DefinitionReader::AddWorkload(size_t line, std::string_view text) {
   KC_RETURN_IF_ERROR(CheckInputs(line, workload));
   KC_ASSIGN_OR_RETURN(one.tolerance, ToleranceOf(line, workload));
   cases_.push_back({{"axes", one.axes}, {"inputs", workload["inputs"]}});
+  if (const std::string uuid = StringAt(workload, "uuid"); !uuid.empty()) {
+    cases_.back()["uuid"] = uuid;
+  }
   parts_.checked.push_back(parts_.task.cases.size());
   parts_.task.cases.push_back(std::move(one));
   return absl::OkStatus();

@@ -177,6 +177,12 @@ std::string StageText(const std::string& stage, const AxisValues& shape,
   return text;
 }
 
+// Causes whose text has the detail.
+bool IsWrongForm(WrongResult::Cause cause) {
+  return cause == WrongResult::Cause::kForm || cause == WrongResult::Cause::kShape ||
+         cause == WrongResult::Cause::kDtype;
+}
+
 std::string WrongText(const WrongResult& wrong) {
   const std::string where = CaseText(wrong.shape, wrong.distribution);
   const std::string output = "output " + Quoted(wrong.output);
@@ -204,9 +210,15 @@ std::string WrongText(const WrongResult& wrong) {
       return absl::StrCat("Right in the checks but wrong while being timed, in ", output, where,
                           ": ", share, " are out of tolerance; ", first, ".");
     case WrongResult::Cause::kForm:
-      return absl::StrCat("Wrong dtype, shape or kind of an output", where, ": ",
+    case WrongResult::Cause::kShape:
+    case WrongResult::Cause::kDtype: {
+      const char* const what = wrong.cause == WrongResult::Cause::kForm    ? "kind"
+                               : wrong.cause == WrongResult::Cause::kShape ? "shape"
+                                                                           : "dtype";
+      return absl::StrCat("Wrong ", what, " of an output", where, ": ",
                           Quoted(TruncateUtf8Front(wrong.detail, kMaxDetailBytes), kMaxDetailBytes),
                           ".");
+    }
   }
   return "Wrong result.";
 }
@@ -214,7 +226,7 @@ std::string WrongText(const WrongResult& wrong) {
 std::string Feedback(const WrongResult& wrong) {
   std::string text = WrongText(wrong);
   if (!wrong.rule.empty()) absl::StrAppend(&text, " The rule: ", wrong.rule, ".");
-  if (!wrong.detail.empty() && wrong.cause != WrongResult::Cause::kForm) {
+  if (!wrong.detail.empty() && !IsWrongForm(wrong.cause)) {
     absl::StrAppend(&text, " ", wrong.detail, ".");
   }
   return text;

@@ -193,6 +193,8 @@ struct WrongResult {
     kEntryStatus,
     kTimedOutput,
     kForm,
+    kShape,
+    kDtype,
   };
   Cause cause = Cause::kValue;
   AxisValues shape;

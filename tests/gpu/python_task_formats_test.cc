@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/domain/python_task.h"
 #include "nlohmann/json.hpp"
 #include "tests/gpu/task_fixture.h"
@@ -113,6 +114,80 @@ TEST_CASE("Candidates of a flashinfer-bench task on a GPU get the verdict of wha
 TEST_CASE("Candidates of an SOL-ExecBench task on a GPU get the verdict of what they do") {
   KERNELCAST_NEEDS_TASKS();
   CheckDefinition(PythonTask::Format::kSolExecBench);
+}
+
+// Sources in CUDA of a solution, which launch silu(x) * {factor}.
+constexpr char kCudaKernel[] = R"(
+__global__ void Silu(const float* x, float* y, long n) {
+  const long at = blockIdx.x * 256L + threadIdx.x;
+  if (at < n) y[at] = {factor} * x[at] / (1 + expf(-x[at]));
+}
+)";
+constexpr char kTorchBinding[] = R"(
+#include <c10/cuda/CUDAStream.h>
+#include <torch/extension.h>
+#include "kernel.cuh"
+
+torch::Tensor Run(torch::Tensor x) {
+  torch::Tensor y = torch::empty_like(x);
+  const long n = x.numel();
+  Silu<<<(n + 255) / 256, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(x.data_ptr<float>(),
+                                                                        y.data_ptr<float>(), n);
+  return y;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("silu", &Run); }
+)";
+constexpr char kTvmFfiBinding[] = R"(
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/extra/c_env_api.h>
+#include <tvm/ffi/function.h>
+#include "kernel.cuh"
+
+void Run(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
+  const long n = x.numel();
+  const auto stream = static_cast<cudaStream_t>(
+      TVMFFIEnvGetStream(x.device().device_type, x.device().device_id));
+  Silu<<<(n + 255) / 256, 256, 0, stream>>>(static_cast<const float*>(x.data_ptr()),
+                                            static_cast<float*>(y.data_ptr()), n);
+}
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(silu, Run);
+)";
+
+std::string CudaSolution(const std::string& binding, const std::string& source,
+                         const std::string& factor) {
+  const std::string kernel = absl::StrReplaceAll(kCudaKernel, {{"{factor}", factor}});
+  return nlohmann::json{
+      {"spec",
+       {{"language", "cuda"},
+        {"entry_point", "main.cu::silu"},
+        {"binding", binding},
+        {"destination_passing_style", binding != "torch"}}},
+      {"sources",
+       {{{"path", "main.cu"}, {"content", source}}, {{"path", "kernel.cuh"}, {"content", kernel}}}}}
+      .dump();
+}
+
+TEST_CASE("Solutions in CUDA are built and judged on a GPU") {
+  KERNELCAST_NEEDS_TASKS();
+  TaskFixture fixture(SiluDefinition(PythonTask::Format::kFlashInferBench));
+  fixture.CheckOutcome("torch binding", CudaSolution("torch", kTorchBinding, "2"), {"ok"});
+  fixture.CheckOutcome("torch binding, wrong", CudaSolution("torch", kTorchBinding, "3"),
+                       {"wrong_result"});
+  CHECK_THAT(fixture.CheckCompileError("torch binding, unknown name",
+                                       CudaSolution("torch", kTorchBinding, "two")),
+             Catch::Contains("kernel.cuh") && Catch::Contains("two"));
+  // Without the package it is a crash that names the package.
+  const Measurement other = fixture.CheckOutcome(
+      "tvm-ffi binding", CudaSolution("tvm-ffi", kTvmFfiBinding, "2"), {"ok", "crash"});
+  if (!std::holds_alternative<MeasuredOk>(other.outcome)) {
+    CHECK_THAT(MeasurementFeedback(other), Catch::Contains("apache-tvm-ffi"));
+    return;
+  }
+  fixture.CheckOutcome("tvm-ffi binding, wrong", CudaSolution("tvm-ffi", kTvmFfiBinding, "3"),
+                       {"wrong_result"});
+  CHECK_THAT(fixture.CheckCompileError("tvm-ffi binding, unknown name",
+                                       CudaSolution("tvm-ffi", kTvmFfiBinding, "two")),
+             Catch::Contains("two"));
 }
 
 const char* const kTopReference = R"(

@@ -28,7 +28,7 @@ TEST_CASE("Python candidates get the verdict of what they do, and the worker mea
     if (only != nullptr && made.name != only) continue;
     if (made.outcomes.contains("compile_error")) {
       CHECK_THAT(fixture.CheckCompileError(made.name, made.source),
-                 Catch::StartsWith("Triton does not compile a kernel:\ncandidate.py:") &&
+                 Catch::StartsWith("A kernel does not compile:\ncandidate.py:") &&
                      Catch::Contains(made.feedback));
       continue;
     }

@@ -27,7 +27,9 @@ std::string WrongResultPhrase(WrongResult::Cause cause) {
     case WrongResult::Cause::kNotWritten: return "wrong result: output not written";
     case WrongResult::Cause::kEntryStatus: return "wrong result: the entry reported an error";
     case WrongResult::Cause::kTimedOutput: return "wrong result: wrong while being timed";
-    case WrongResult::Cause::kForm: return "wrong result: dtype, shape or kind of an output";
+    case WrongResult::Cause::kForm: return "wrong result: kind of an output";
+    case WrongResult::Cause::kShape: return "wrong result: shape of an output";
+    case WrongResult::Cause::kDtype: return "wrong result: dtype of an output";
   }
   return "wrong result";
 }

@@ -35,6 +35,7 @@ struct HttpReply {
   int status = 200;
   nlohmann::json body;
   int retry_after_s = 0;  // 0: no such header
+  std::string page = {};  // HTML, instead of the body
 };
 
 // Splits a request's target, "/a%20b/c?d=e", into path and query. INVALID_ARGUMENT: a bad escape,

@@ -3,14 +3,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <optional>
 #include <set>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "common/base/bounded_json.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
@@ -27,21 +31,50 @@ constexpr double kLongestPoll = 3600;
 constexpr size_t kMaxTasks = 1000;
 constexpr std::string_view kIdPrefix = "k_";  // of a candidate's id
 constexpr size_t kNameHashDigits = 8;
+// Ids of tasks that fail at once. The rest of such an id is all that is known of the task.
+constexpr char kFailedPrefix[] = "failed_";
 
 struct Solution {
   std::string name;
   std::string definition;
+  json spec;
+  json sources;
+};
+
+// A solution for a problem whose candidates are one source.
+struct SingleSource {
   Language language = Language::kPython;
   std::string entry_symbol;
   std::string source;
 };
 
-std::string WorkloadId(const Served& served, size_t shape) {
-  return ContentHasher().Add(served.problem.problem_id).Add(served.target).Add(shape).Hex128();
-}
-
 const std::vector<AxisValues>& Shapes(const Served& served) {
   return served.problem.targets.at(served.target).bench_shapes;
+}
+
+bool IsDefinition(const Problem& problem) {
+  return problem.task.has_value() &&
+         (problem.task->format == PythonTask::Format::kFlashInferBench ||
+          problem.task->format == PythonTask::Format::kSolExecBench);
+}
+
+// What the task's file says about a bench shape's workload.
+json StoredWorkload(const Served& served, size_t shape) {
+  const PythonTask& task = *served.problem.task;
+  for (size_t i = 0; i < task.cases.size(); ++i) {
+    if (task.cases[i].axes == Shapes(served)[shape]) {
+      return json::parse(task.details).at("cases").at(i);
+    }
+  }
+  return json::object();
+}
+
+std::string WorkloadId(const Served& served, size_t shape) {
+  if (IsDefinition(served.problem)) {
+    const json stored = StoredWorkload(served, shape);
+    if (stored.contains("uuid")) return stored["uuid"].get<std::string>();
+  }
+  return ContentHasher().Add(served.problem.problem_id).Add(served.target).Add(shape).Hex128();
 }
 
 json WorkloadOf(const Served& served, size_t shape) {
@@ -49,6 +82,7 @@ json WorkloadOf(const Served& served, size_t shape) {
   for (const auto& [axis, value] : Shapes(served)[shape]) axes[axis] = value;
   json inputs = json::object();
   for (const TensorSpec& input : served.problem.inputs) inputs[input.name] = {{"type", "random"}};
+  if (IsDefinition(served.problem)) inputs = StoredWorkload(served, shape).value("inputs", inputs);
   return {{"uuid", WorkloadId(served, shape)}, {"axes", axes}, {"inputs", inputs}};
 }
 
@@ -81,6 +115,11 @@ std::string ReferenceOf(const Served& served) {
 }
 
 json DefinitionOf(const Served& served) {
+  if (IsDefinition(served.problem)) {
+    json definition = json::parse(served.problem.task->details).at("definition");
+    definition["name"] = served.name;
+    return definition;
+  }
   json axes = json::object();
   for (const Axis& axis : served.problem.axes) axes[axis.name] = {{"type", "var"}};
   return {{"name", served.name},
@@ -121,30 +160,52 @@ absl::StatusOr<Solution> ReadSolution(const json& body) {
   Solution solution;
   KC_ASSIGN_OR_RETURN(solution.name, JsonText(*object, "name"));
   KC_ASSIGN_OR_RETURN(solution.definition, JsonText(*object, "definition"));
-  KC_ASSIGN_OR_RETURN(const std::string language, JsonText(*spec, "language"));
-  KC_ASSIGN_OR_RETURN(solution.language, LanguageOf(language));
-  KC_ASSIGN_OR_RETURN(const std::string entry, JsonText(*spec, "entry_point"));
-  const std::vector<std::string> parts = absl::StrSplit(entry, "::");
-  if (parts.size() != 2) {
-    return absl::InvalidArgumentError("spec.entry_point: expected FILE::FUNCTION");
-  }
-  solution.entry_symbol = parts[1];
   KC_ASSIGN_OR_RETURN(const std::vector<std::string> dependencies,
                       JsonTexts(*spec, "dependencies"));
   if (!dependencies.empty()) {
     return absl::InvalidArgumentError("spec.dependencies: are not supported");
   }
+  solution.spec = *spec;
   for (const json& file : *sources) {
     if (!file.is_object()) return absl::InvalidArgumentError("sources: expected objects");
     KC_ASSIGN_OR_RETURN(const std::string path, JsonText(file, "path"));
-    KC_ASSIGN_OR_RETURN(std::string content, JsonText(file, "content"));
-    if (path != parts[0] || sources->size() != 1) {
-      return absl::InvalidArgumentError(
-          "sources: one source, with the entry point, is supported; put all code in it");
-    }
-    solution.source = std::move(content);
+    KC_ASSIGN_OR_RETURN(const std::string content, JsonText(file, "content"));
+    solution.sources.push_back({{"path", path}, {"content", content}});
   }
   return solution;
+}
+
+// The parts of a solution that decide what runs, as a candidate's source. Solutions that differ in
+// their names are one candidate.
+std::string SourceOf(const Solution& solution) {
+  json spec = json::object();
+  for (const char* const field : {"language", "languages", "entry_point", "binding",
+                                  "destination_passing_style", "compile_options"}) {
+    if (solution.spec.contains(field)) spec[field] = solution.spec[field];
+  }
+  return json{{"spec", spec}, {"sources", solution.sources}}.dump();
+}
+
+absl::StatusOr<SingleSource> SingleSourceOf(const Solution& solution, const Served& served) {
+  SingleSource single;
+  KC_ASSIGN_OR_RETURN(const std::string language, JsonText(solution.spec, "language"));
+  KC_ASSIGN_OR_RETURN(single.language, LanguageOf(language));
+  KC_ASSIGN_OR_RETURN(const std::string entry, JsonText(solution.spec, "entry_point"));
+  const std::vector<std::string> parts = absl::StrSplit(entry, "::");
+  if (parts.size() != 2) {
+    return absl::InvalidArgumentError("spec.entry_point: expected FILE::FUNCTION");
+  }
+  if (solution.sources.size() != 1 || solution.sources[0]["path"] != parts[0]) {
+    return absl::InvalidArgumentError(
+        "sources: one source, with the entry point, is supported; put all code in it");
+  }
+  const std::string function = EntryOf(served.problem);
+  if (parts[1] != function) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("spec.entry_point: solutions of ", served.name, " define ", function));
+  }
+  single.source = solution.sources[0]["content"].get<std::string>();
+  return single;
 }
 
 // As JSON of flashinfer-bench has numbers that are not finite.
@@ -170,7 +231,14 @@ std::string StatusOf(const Verdict& verdict) {
   if (verdict.compile_error.has_value()) return "COMPILE_ERROR";
   const MeasureOutcome& outcome = verdict.measurement->outcome;
   if (std::holds_alternative<MeasuredOk>(outcome)) return "PASSED";
-  if (std::holds_alternative<WrongResult>(outcome)) return "INCORRECT_NUMERICAL";
+  if (const auto* const wrong = std::get_if<WrongResult>(&outcome)) {
+    switch (wrong->cause) {
+      case WrongResult::Cause::kShape: return "INCORRECT_SHAPE";
+      case WrongResult::Cause::kDtype: return "INCORRECT_DTYPE";
+      case WrongResult::Cause::kForm: return "RUNTIME_ERROR";
+      default: return "INCORRECT_NUMERICAL";
+    }
+  }
   if (std::holds_alternative<Timeout>(outcome)) return "TIMEOUT";
   return "RUNTIME_ERROR";
 }
@@ -199,6 +267,77 @@ json EvaluationOf(const Verdict& verdict, const ShapeTiming* timing) {
   return evaluation;
 }
 
+struct Endpoint {
+  const char* method;
+  const char* path;
+  const char* description;
+};
+constexpr Endpoint kEndpoints[] = {
+    {"GET", "/", "The server and its endpoints"},
+    {"GET", "/docs", "The endpoints as a page"},
+    {"GET", "/openapi.json", "The endpoints as an OpenAPI document"},
+    {"GET", "/health", "Whether the server works, its devices, and the number of pending tasks"},
+    {"GET", "/definitions", "All definitions"},
+    {"GET", "/definitions/{name}", "A definition"},
+    {"GET", "/definitions/{name}/workloads", "The workloads of a definition"},
+    {"GET", "/workloads/{uuid}", "A workload"},
+    {"POST", "/evaluate", "Submits a solution: {solution, workload_uuids}"},
+    {"GET", "/tasks/{task_id}", "A task; ?timeout=SECONDS waits for its end"},
+    {"POST", "/tasks/batch", "Several tasks: {task_ids, timeout}"},
+};
+
+json Endpoints() {
+  json all = json::array();
+  for (const Endpoint& endpoint : kEndpoints) {
+    all.push_back({{"method", endpoint.method},
+                   {"path", endpoint.path},
+                   {"description", endpoint.description}});
+  }
+  return all;
+}
+
+json OpenApi() {
+  json paths = json::object();
+  for (const Endpoint& endpoint : kEndpoints) {
+    const std::string path = endpoint.path;
+    json operation = {{"summary", endpoint.description},
+                      {"responses", {{"200", {{"description", "OK"}}}}}};
+    const size_t open = path.find('{');
+    if (open != std::string::npos) {
+      const std::string parameter = path.substr(open + 1, path.find('}') - open - 1);
+      operation["parameters"] = json::array({{{"name", parameter},
+                                              {"in", "path"},
+                                              {"required", true},
+                                              {"schema", {{"type", "string"}}}}});
+    }
+    const bool posts = std::string_view(endpoint.method) == "POST";
+    if (posts) {
+      operation["requestBody"] = {
+          {"content", {{"application/json", {{"schema", {{"type", "object"}}}}}}}};
+    }
+    paths[path][posts ? "post" : "get"] = std::move(operation);
+  }
+  return {{"openapi", "3.1.0"},
+          {"info", {{"title", "FlashInfer-Bench Server"}, {"version", std::string(Version())}}},
+          {"servers", json::array({{{"url", absl::StrCat("/", kFlashinfer)}}})},
+          {"paths", paths}};
+}
+
+HttpReply DocsPage() {
+  std::string rows;
+  for (const Endpoint& endpoint : kEndpoints) {
+    absl::StrAppend(&rows, "<tr><td>", endpoint.method, "</td><td><code>", endpoint.path,
+                    "</code></td><td>", endpoint.description, "</td></tr>\n");
+  }
+  HttpReply reply;
+  reply.page = absl::StrCat(
+      "<!doctype html>\n<html lang=\"en\">\n<title>FlashInfer-Bench Server</title>\n"
+      "<h1>FlashInfer-Bench Server</h1>\n<p>Served by Kernelcast ",
+      std::string(Version()), ". <a href=\"openapi.json\">OpenAPI document</a></p>\n<table>\n",
+      rows, "</table>\n</html>\n");
+  return reply;
+}
+
 class Flashinfer final : public Dialect {
  public:
   explicit Flashinfer(const DialectContext& context) : context_(context) {}
@@ -207,6 +346,7 @@ class Flashinfer final : public Dialect {
   HttpReply Refuse(const absl::Status& error) const override { return DetailReply(error); }
 
   HttpReply Handle(const HttpRequest& request) override {
+    if (Matches(request, "GET", {"docs"})) return DocsPage();
     absl::StatusOr<json> body = Answer(request);
     if (!body.ok()) return Refuse(body.status());
     return {200, *std::move(body)};
@@ -215,8 +355,12 @@ class Flashinfer final : public Dialect {
  private:
   absl::StatusOr<json> Answer(const HttpRequest& request) {
     if (Matches(request, "GET", {})) {
-      return json{{"name", "FlashInfer-Bench Server"}, {"version", std::string(Version())}};
+      return json{{"name", "FlashInfer-Bench Server"},
+                  {"version", std::string(Version())},
+                  {"docs", absl::StrCat("/", kFlashinfer, "/docs")},
+                  {"endpoints", Endpoints()}};
     }
+    if (Matches(request, "GET", {"openapi.json"})) return OpenApi();
     if (Matches(request, "GET", {"health"})) return Health();
     if (Matches(request, "GET", {"definitions"})) {
       json all = json::array();
@@ -243,8 +387,10 @@ class Flashinfer final : public Dialect {
       if (timeout != request.query.end() && !absl::SimpleAtod(timeout->second, &seconds)) {
         return absl::InvalidArgumentError("timeout: expected a number of seconds");
       }
-      KC_ASSIGN_OR_RETURN(const Task task, Known(request.path[1]));
-      NoteSubject(request, task);
+      if (!FailedAtOnce(request.path[1])) {
+        KC_ASSIGN_OR_RETURN(const Task task, Known(request.path[1]));
+        NoteSubject(request, task);
+      }
       KC_ASSIGN_OR_RETURN(const json tasks, Tasks({request.path[1]}, seconds));
       return tasks[0];
     }
@@ -298,28 +444,36 @@ class Flashinfer final : public Dialect {
 
   absl::StatusOr<json> Evaluate(const HttpRequest& request) {
     KC_ASSIGN_OR_RETURN(const json body, ParseJsonBody(request));
-    KC_ASSIGN_OR_RETURN(Solution solution, ReadSolution(body));
+    KC_ASSIGN_OR_RETURN(const Solution solution, ReadSolution(body));
     KC_ASSIGN_OR_RETURN(const std::vector<std::string> workloads,
                         JsonTexts(body, "workload_uuids"));
     absl::StatusOr<const Served*> served = Definition(solution.definition);
     if (!served.ok()) return absl::InvalidArgumentError(served.status().message());
-    const std::string entry = EntryOf((*served)->problem);
-    if (solution.entry_symbol != entry) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("spec.entry_point: solutions of ", (*served)->name, " define ", entry));
+    // In a definition, the runner reads solutions as they are.
+    SingleSource single;
+    if (IsDefinition((*served)->problem)) {
+      single.source = SourceOf(solution);
+    } else {
+      KC_ASSIGN_OR_RETURN(single, SingleSourceOf(solution, **served));
     }
     Submission submission;
     submission.dialect = kFlashinfer;
     submission.owner = request.caller;
     submission.name = (*served)->name;
     KC_ASSIGN_OR_RETURN(submission.candidate,
-                        MakeCandidate((*served)->problem, (*served)->target, solution.language,
-                                      std::move(solution.source)));
+                        MakeCandidate((*served)->problem, (*served)->target, single.language,
+                                      std::move(single.source)));
     submission.candidate.name = solution.name.substr(0, 128);
     submission.device_model = (*served)->site().device_model;
     const std::string unique_name =
         absl::StrCat(solution.name, "_",
                      submission.candidate.candidate_id.substr(kIdPrefix.size(), kNameHashDigits));
+    if (!workloads.empty() && !HasWorkload(**served, workloads)) {
+      const std::string known =
+          json{{"definition", solution.definition}, {"solution", unique_name}}.dump();
+      return json{{"task_id", absl::StrCat(kFailedPrefix, absl::WebSafeBase64Escape(known))},
+                  {"normalized_solution_name", unique_name}};
+    }
     submission.note = {{"solution", unique_name}, {"workloads", workloads}};
     ContentHasher hasher;
     // The candidate names its problem, so an edited problem has other tasks.
@@ -341,22 +495,50 @@ class Flashinfer final : public Dialect {
     if (!(seconds >= 0 && seconds <= kLongestPoll)) {
       return absl::InvalidArgumentError("timeout: 0 to 3600 seconds");
     }
-    std::vector<Task> tasks;
+    std::vector<std::string> waiting;
     for (const std::string& id : ids) {
-      KC_ASSIGN_OR_RETURN(Task task, Known(id));
-      tasks.push_back(std::move(task));
+      if (FailedAtOnce(id)) continue;
+      KC_RETURN_IF_ERROR(Known(id).status());
+      waiting.push_back(id);
     }
-    if (seconds > 0) {
-      context_.desk->Wait(ids, absl::Seconds(seconds));
-      tasks.clear();
-      for (const std::string& id : ids) {
-        KC_ASSIGN_OR_RETURN(Task task, Known(id));
-        tasks.push_back(std::move(task));
-      }
-    }
+    if (seconds > 0) context_.desk->Wait(waiting, absl::Seconds(seconds));
     json all = json::array();
-    for (const Task& task : tasks) all.push_back(TaskOf(task));
+    for (const std::string& id : ids) {
+      if (std::optional<json> failed = FailedAtOnce(id)) {
+        all.push_back(*std::move(failed));
+        continue;
+      }
+      KC_ASSIGN_OR_RETURN(const Task task, Known(id));
+      all.push_back(TaskOf(task));
+    }
     return all;
+  }
+
+  static bool HasWorkload(const Served& served, const std::vector<std::string>& ids) {
+    for (size_t i = 0; i < Shapes(served).size(); ++i) {
+      if (std::find(ids.begin(), ids.end(), WorkloadId(served, i)) != ids.end()) return true;
+    }
+    return false;
+  }
+
+  // The task of an id with kFailedPrefix; nothing for other ids.
+  static std::optional<json> FailedAtOnce(const std::string& id) {
+    std::string text;
+    if (!id.starts_with(kFailedPrefix) ||
+        !absl::WebSafeBase64Unescape(id.substr(std::size(kFailedPrefix) - 1), &text)) {
+      return std::nullopt;
+    }
+    const json known = ParseBoundedJson<json>(text);
+    if (!known.is_object() || !known.contains("definition") || !known["definition"].is_string()) {
+      return std::nullopt;
+    }
+    return json{{"task_id", id},
+                {"status", "failed"},
+                {"definition", known["definition"]},
+                {"solution", known.value("solution", json())},
+                {"traces", nullptr},
+                {"error", absl::StrCat("No workloads found for definition: ",
+                                       known["definition"].get<std::string>())}};
   }
 
   absl::StatusOr<Task> Known(const std::string& id) {

@@ -61,12 +61,15 @@ struct Request {
 };
 
 MHD_Result Answer(MHD_Connection* connection, const HttpReply& reply) {
-  std::string body = reply.body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string body = reply.page.empty()
+                         ? reply.body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+                         : reply.page;
   MHD_Response* const response =
       MHD_create_response_from_buffer(body.size(), body.data(), MHD_RESPMEM_MUST_COPY);
   if (response == nullptr) return MHD_NO;
   const absl::Cleanup release = [response] { MHD_destroy_response(response); };
-  MHD_add_response_header(response, "Content-Type", "application/json");
+  MHD_add_response_header(response, "Content-Type",
+                          reply.page.empty() ? "application/json" : "text/html; charset=utf-8");
   MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
   MHD_add_response_header(response, "Cache-Control", "no-store");
   MHD_add_response_header(response, "Connection", "close");

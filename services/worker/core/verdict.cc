@@ -17,7 +17,7 @@ namespace {
 constexpr double kDoubtDeviations = 2;
 constexpr const char* kNotCompiledUrl = "kernelcast.not_compiled";
 // HEADING in kernel_errors.py.
-constexpr std::string_view kNotCompiledHeading = "Triton does not compile a kernel:\n";
+constexpr std::string_view kNotCompiledHeading = "A kernel does not compile:\n";
 
 // Runners without a group are left out.
 std::vector<RunnerValue> RunnerValues(const TimedShape& shape, const MeasureOptions& options) {
@@ -101,12 +101,12 @@ Exploit TookOutputMemory() {
       "copied there");
 }
 
-WrongResult WrongForm(std::string_view output) {
+WrongResult WrongForm(WrongResult::Cause cause, std::string_view output) {
   while (!output.empty() && (output.back() == '\n' || output.back() == '\r')) {
     output.remove_suffix(1);
   }
   WrongResult wrong;
-  wrong.cause = WrongResult::Cause::kForm;
+  wrong.cause = cause;
   wrong.detail = SanitizeUtf8(output.substr(output.rfind('\n') + 1));
   return wrong;
 }

@@ -44,9 +44,9 @@ struct TimedShape {
 Exploit MakeExploit(Exploit::Kind kind, std::string evidence);
 // A Python candidate returned a result in the judge's memory, which no argument gave to it.
 Exploit TookOutputMemory();
-// The outputs of a Python candidate have another form than those of the reference. The last line of
-// `output`, which its process printed, describes them.
-WrongResult WrongForm(std::string_view output);
+// The outputs of a Python candidate have another form, shape or dtype than those of the reference,
+// as `cause` says. The last line of `output`, which its process printed, describes them.
+WrongResult WrongForm(WrongResult::Cause cause, std::string_view output);
 // Explains an illegal address in a candidate with inputs: it may have written to one. The driver
 // does not say what was accessed.
 std::string_view IllegalAddressHint();

@@ -269,8 +269,8 @@ absl::StatusOr<MeasureOutcome> RunnerProcess::Failure(End end, const std::string
   if (python_ && exit.exited && exit.exit_code == kTookOutputMemoryExitCode) {
     return TookOutputMemory();
   }
-  if (python_ && exit.exited && exit.exit_code == kWrongFormExitCode) {
-    return WrongForm(tail);
+  if (const auto cause = WrongFormOf(exit.exit_code); python_ && exit.exited && cause) {
+    return WrongForm(*cause, tail);
   }
   if (exit.signal == SIGSYS) {
     const int number = shared.trapped_system_call.load();

@@ -13,7 +13,6 @@ import gc
 import importlib
 import socket
 import struct
-import tempfile
 
 CONTROL = 3
 # Importing these does not initialise the driver, which copies of a process could not use then.
@@ -403,7 +402,7 @@ class Reporter:
         if isinstance(error, TookOutputMemory):
             return TOOK_OUTPUT_MEMORY
         if isinstance(error, WrongForm):
-            return WRONG_FORM
+            return error.exit_code
         if isinstance(error, self.out_of_memory):
             return LACKS_MEMORY
         if self.device.error() == CUDA_ERROR_ILLEGAL_ADDRESS:

@@ -11,6 +11,9 @@ WEIGHT_ENDS = ("_weight", "_weights", "_proj", "_projs", "_proj_weight", "_proj_
 DECAYS = {"A_log": (-5.0, -1.0), "A": (-1.0, -0.001), "g": (-5.0, 0.0), "A_cumsum": (-0.1, 0.0)}
 INTEGER_RANGES = {"int8": (-128, 128), "int16": (-1024, 1024), "int32": (-1024, 1024), "int64": (-1024, 1024)}
 HELD_OUT = 2
+# Of solutions whose sources a compiler builds.
+NATIVE_LANGUAGES = {"cuda", "cpp", "cuda_cpp", "cutlass", "cudnn", "cublas"}
+NATIVE_SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 
 
 def random_values(dtype, shape):
@@ -149,12 +152,22 @@ class DefinitionTask(TaskFormat):
     def reference(self):
         return self.load_reference().run
 
+    def native_binding(self, spec):
+        """How a solution in C++ or CUDA exports its functions; None for other languages."""
+        languages = spec["languages"] if "languages" in spec else [spec["language"]]
+        if not NATIVE_LANGUAGES.intersection(language.lower() for language in languages):
+            return None
+        return spec.get("binding") or self.default_binding
+
     def candidate(self, source):
         """A solution's JSON, or the source of `run`."""
         if source.lstrip().startswith("{"):
             solution = json.loads(source)
             path, _, entry = solution["spec"]["entry_point"].rpartition("::")
             self.passes_outputs = solution["spec"].get("destination_passing_style", True)
+            binding = self.native_binding(solution["spec"])
+            if binding is not None:
+                return built(solution, entry, binding)
             Sources({file["path"]: file["content"].removeprefix("\ufeff") for file in solution["sources"]})
             module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
             run = getattr(module, entry or "run", None)
@@ -168,6 +181,42 @@ class DefinitionTask(TaskFormat):
         return run
 
 
+def built(solution, entry, binding):
+    """The function `entry` of a solution in C++ or CUDA, which a compiler in this sandbox builds."""
+    folder = tempfile.mkdtemp()
+    files = []
+    for source in solution["sources"]:
+        path = os.path.normpath(os.path.join(folder, source["path"]))
+        if not path.startswith(folder + os.sep):
+            raise TaskError(f"sources: {source['path']} is outside the solution's folder")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(source["content"].removeprefix("\ufeff"))
+        if path.endswith(NATIVE_SOURCES):
+            files.append(path)
+    in_cuda = [file for file in files if file.endswith(".cu")]
+    options = solution["spec"].get("compile_options") or {}
+    if binding == "torch":
+        from torch.utils import cpp_extension
+
+        module = cpp_extension.load(
+            "solution", files, build_directory=folder, extra_include_paths=[folder], extra_cflags=options.get("cflags"),
+            extra_cuda_cflags=options.get("cuda_cflags"), extra_ldflags=options.get("ld_flags"), with_cuda=bool(in_cuda))
+    else:
+        try:
+            import tvm_ffi.cpp
+        except ImportError:
+            raise TaskError("a solution with the binding tvm-ffi needs the package apache-tvm-ffi") from None
+        library = tvm_ffi.cpp.build(
+            name="solution", cpp_files=[file for file in files if file not in in_cuda], cuda_files=in_cuda,
+            extra_include_paths=[folder], extra_ldflags=["-lcuda"] if in_cuda else [], build_directory=folder)
+        module = tvm_ffi.load_module(library)
+    function = getattr(module, entry, None)
+    if not callable(function):
+        raise TaskError(f"the solution does not export {entry}")
+    return function
+
+
 def takes(function, count):
     """Whether a function can be called with this many arguments."""
     try:
@@ -178,6 +227,8 @@ def takes(function, count):
 
 
 class FlashInferBench(DefinitionTask):
+    default_binding = "tvm-ffi"
+
     def held_out_cases(self, seed):
         variable = [name for name, axis in self.definition["axes"].items() if axis["type"] == "var"]
         simple = not self.definition.get("constraints") and all(
@@ -197,6 +248,7 @@ class FlashInferBench(DefinitionTask):
 
 
 class SolExecBench(DefinitionTask):
+    default_binding = "torch"
     zeroed_outputs = True
 
     def draw(self, name, dtype, shape, description):

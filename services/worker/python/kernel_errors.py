@@ -1,6 +1,7 @@
-"""Tells errors of Triton's compiler from others, and finds the line of a source that they are about."""
+"""Tells errors of kernel compilers from others, and finds the line of a source that they are about."""
 
 import linecache
+import re
 import sys
 import traceback
 
@@ -13,8 +14,12 @@ ERROR_CLASSES = (
 )
 # Triton lets other errors through while it looks up the names that a kernel uses, and while it compiles.
 COMPILING = {("triton.runtime.jit", "cache_key"), ("triton.compiler.compiler", "compile")}
+# PyTorch and TVM FFI run ninja to build extensions.
+BUILDING = {("torch.utils.cpp_extension", "_run_ninja_build"), ("tvm_ffi.cpp.extension", "build_ninja")}
+# What a compiler says about a place in a source: "main.cpp:3:5: error: ..." or "kernel.cu(3): error: ...".
+SOURCE_ERROR = re.compile(r"^\S+\.(?:cu|cuh|c|cc|cpp|cxx|h|hpp)(?::\d+|\(\d+\)).*\berror\b", re.MULTILINE)
 # In verdict.cc too.
-HEADING = "Triton does not compile a kernel:"
+HEADING = "A kernel does not compile:"
 # These errors come from the host. They are not the source's fault.
 NOT_THE_SOURCE = (MemoryError, OSError)
 
@@ -26,13 +31,13 @@ def kernel_errors():
 
 
 def is_kernel_error(error, kinds):
-    """Whether Triton does not compile a kernel. It compiles a kernel when it first runs."""
+    """Whether a kernel does not compile. Triton compiles a kernel when it first runs, and extensions are built then."""
     if isinstance(error, kinds):
         return True
     if not isinstance(error, Exception) or isinstance(error, NOT_THE_SOURCE):
         return False
-    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    return any((frame.f_globals.get("__name__"), frame.f_code.co_name) in COMPILING for frame in frames)
+    frames = {(frame.f_globals.get("__name__"), frame.f_code.co_name) for frame, _ in traceback.walk_tb(error.__traceback__)}
+    return bool(frames & COMPILING or (frames & BUILDING and SOURCE_ERROR.search(str(error))))
 
 
 def places(error):
@@ -78,6 +83,8 @@ def message_in(error):
 
 def kernel_error_text(error):
     """As compilers write it: file, line and error; and the text of the line."""
+    if SOURCE_ERROR.search(str(error)):
+        return f"{HEADING}\n{error}"
     at = next(filter(None, [line_of(*place) for place in reversed(places(error))]), None)
     if at is None:
         own = [frame for frame in traceback.extract_tb(error.__traceback__) if is_own(frame.filename)]

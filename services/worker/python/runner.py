@@ -18,6 +18,7 @@ import math
 import os
 import random
 import sys
+import tempfile
 import traceback
 import types
 
@@ -25,9 +26,9 @@ PROGRAM = 6
 SEED = 42
 # The exit code of a candidate whose result is in the judge's memory (task_programs.h).
 TOOK_OUTPUT_MEMORY = 113
-# The exit codes of a candidate whose outputs have another form than the reference's, and of one whose kernels do not
-# compile (task_programs.h).
-WRONG_FORM, NOT_COMPILED = 114, 115
+# The exit codes of a candidate whose outputs have another form, shape or dtype than the reference's, and of one whose
+# kernels do not compile (task_programs.h).
+WRONG_FORM, WRONG_SHAPE, WRONG_DTYPE, NOT_COMPILED = 114, 117, 118, 115
 
 
 class DLTensor(ctypes.Structure):
@@ -60,6 +61,10 @@ class TookOutputMemory(TaskError):
 class WrongForm(TaskError):
     """An output of the candidate has another dtype, shape or kind than the reference's."""
 
+    def __init__(self, why, exit_code=WRONG_FORM):
+        super().__init__(why)
+        self.exit_code = exit_code
+
 
 def form_of(dtype, shape):
     return f"{dtype_name(dtype)} {list(shape)}"
@@ -87,7 +92,8 @@ def form_checks(specs, device):
         if result.layout is not strided:
             raise WrongForm(f"{names[i]} is a {dtype_name(result.layout)} tensor instead of a dense one")
         if (result.dtype, result.shape) != kinds[i]:
-            raise WrongForm(f"{names[i]} is {form_of(result.dtype, result.shape)} instead of {form_of(*kinds[i])}")
+            why = f"{names[i]} is {form_of(result.dtype, result.shape)} instead of {form_of(*kinds[i])}"
+            raise WrongForm(why, WRONG_DTYPE if result.shape == kinds[i][1] else WRONG_SHAPE)
 
     return check_count, check, [shape for _, shape in kinds]
 
@@ -488,7 +494,7 @@ def main():
                 print_error(error)
                 sys.stderr.flush()
                 took_memory = isinstance(error, TookOutputMemory)
-                os._exit(TOOK_OUTPUT_MEMORY if took_memory else WRONG_FORM if isinstance(error, WrongForm) else 1)
+                os._exit(TOOK_OUTPUT_MEMORY if took_memory else error.exit_code if isinstance(error, WrongForm) else 1)
 
         # Otherwise a later collection scans PyTorch's own objects, which delays one call by about 80 ms.
         gc.collect()

@@ -17,6 +17,8 @@ import traceback
 REFUSED, NO_MEMORY, TASK_ONLY = 3, 4, 5
 # A task of KernelBench also defines these functions.
 TASK_FUNCTIONS = {"get_inputs", "get_init_inputs"}
+NATIVE_LANGUAGES = ("cuda", "cpp", "cuda_cpp", "cutlass", "cudnn", "cublas")
+BINDINGS = ("torch", "tvm-ffi")
 LANGUAGES = ("python", "pytorch", "triton", "cute_dsl", "cutile", "cudnn_frontend", "tilelang")
 
 
@@ -71,9 +73,17 @@ def check_solution(text):
         refuse(f"the solution is not JSON: {error}")
     except (AttributeError, KeyError, TypeError):
         refuse("the solution needs spec with language (or languages) and entry_point, and sources with path and content")
-    unknown = [language for language in languages if language.lower() not in LANGUAGES]
+    supported = (*LANGUAGES, *NATIVE_LANGUAGES)
+    unknown = [language for language in languages if language.lower() not in supported]
     if unknown:
-        refuse(f"spec: the language {unknown[0]} is not supported; supported are {', '.join(LANGUAGES)}")
+        refuse(f"spec: the language {unknown[0]} is not supported; supported are {', '.join(supported)}")
+    if any(language.lower() in NATIVE_LANGUAGES for language in languages):
+        # A compiler checks the sources when the candidate is loaded.
+        if spec.get("binding") not in (None, *BINDINGS):
+            refuse(f"spec.binding: {spec['binding']} is not supported; supported are {', '.join(BINDINGS)}")
+        if path not in sources or not entry:
+            refuse(f"spec.entry_point: {path} is not among the sources, or no function is named")
+        return
     if path not in sources or not path.endswith(".py"):
         refuse(f"spec.entry_point: {path} is not a Python file among the sources")
     for name, source in sources.items():

@@ -160,6 +160,15 @@ Json ProgramOf(const Problem& problem, const char* role) {
 
 }  // namespace
 
+std::optional<WrongResult::Cause> WrongFormOf(int exit_code) {
+  switch (exit_code) {
+    case 114: return WrongResult::Cause::kForm;
+    case 117: return WrongResult::Cause::kShape;
+    case 118: return WrongResult::Cause::kDtype;
+    default: return std::nullopt;
+  }
+}
+
 absl::StatusOr<DataType> ParseTorchType(const std::string& name) {
   if (name == "bool") return DataType::kUint8;
   if (name == "float8_e4m3fn") return DataType::kFloat8E4m3;

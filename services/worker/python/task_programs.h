@@ -21,10 +21,11 @@ namespace kernelcast::worker {
 inline constexpr int64_t kPythonStartLimitNs = 60'000'000'000;
 // TOOK_OUTPUT_MEMORY in runner.py.
 inline constexpr int kTookOutputMemoryExitCode = 113;
-// WRONG_FORM and NOT_COMPILED in runner.py. A candidate that exits with one of these by itself is
-// not ok either.
-inline constexpr int kWrongFormExitCode = 114;
+// NOT_COMPILED in runner.py. A candidate that exits with one of these by itself is not ok either.
 inline constexpr int kNotCompiledExitCode = 115;
+// The cause of a wrong result by the exit codes WRONG_FORM, WRONG_SHAPE and WRONG_DTYPE in
+// runner.py; nullopt for others.
+std::optional<WrongResult::Cause> WrongFormOf(int exit_code);
 // ILLEGAL_ADDRESS in cuda_runner.py.
 inline constexpr int kIllegalAddressExitCode = 116;
 

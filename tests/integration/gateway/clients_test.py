@@ -4,7 +4,7 @@
     clients_test.py --programs FOLDER [TEST ...]
 
 Environment variables name clients that scripts/setup.sh does not install: KERNELCAST_TEST_POPCORN a popcorn-cli, and
-KERNELCAST_TEST_GEPA, _KERNELGYM and _SLIME a checkout of the project. KERNELCAST_TEST_PYTHON runs these clients.
+KERNELCAST_TEST_FLASHINFER, _GEPA, _KERNELGYM and _SLIME a checkout of the project. KERNELCAST_TEST_PYTHON runs these clients.
 """
 
 import json
@@ -15,7 +15,7 @@ import subprocess
 import unittest
 
 import served_gateway
-from served_gateway import BROKEN, FAST, PYTHON, ROOT, TASK_SECONDS, TASKS, ZEROS, has_torch
+from served_gateway import BROKEN, DEFINITIONS, FAST, PYTHON, ROOT, TASK_SECONDS, TASKS, ZEROS, has_torch
 
 HERE = pathlib.Path(__file__).resolve().parent
 STAND_INS = ROOT / "clients/python/tests"
@@ -159,6 +159,28 @@ print(json.dumps(statuses))
 
         self.assertEqual([traces for _, *traces in self.judged(ask)],
                          [["PASSED"], ["COMPILE_ERROR"], ["INCORRECT_NUMERICAL"]])
+
+
+class FlashinferServerTest(CheckoutTest):
+    """The project's own test of its server, unchanged."""
+
+    variable = "KERNELCAST_TEST_FLASHINFER"
+    project = "https://github.com/flashinfer-ai/flashinfer-bench"
+    imports = "import flashinfer_bench, httpx, pytest, pytest_asyncio, torch"
+
+    def test_passes(self):
+        if not has_torch():
+            self.skipTest(f"no PyTorch in {PYTHON} (install python3-torch)")
+        theirs = pathlib.Path(os.environ[self.variable]).resolve() / "tests/serve"
+        ours = self.folder / "tests/serve"
+        ours.mkdir(parents=True)
+        shutil.copy(theirs / "test_serve_api.py", ours)
+        shutil.copy(DEFINITIONS / "conftest.py", ours)
+        ended = self.run_client("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/serve",
+                                KERNELCAST_FLASHINFER_URL=f"{self.url}/flashinfer",
+                                KERNELCAST_FLASHINFER_CONFTEST=str(theirs / "conftest.py"))
+        self.assertIn(" passed", ended.stdout)
+        self.assertNotIn("skipped", ended.stdout)
 
 
 class KernelgymTest(CheckoutTest):

@@ -14,6 +14,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TASKS = ROOT / "examples/tasks/kernelbench"
+DEFINITIONS = ROOT / "tests/integration/gateway/flashinfer"
 FAST = (ROOT / "examples/candidates/row_softmax/two_rows.cc").read_text()
 BROKEN = "this is not C++\n"
 ZEROS = """#include <kernelcast/candidate.h>
@@ -58,7 +59,8 @@ class Gateway:
         serve.write_text(
             "serve:\n"
             "  - {name: softmax, problem: row_softmax, max_evaluations: 2}\n"
-            f"  - {{name: silu, problem: {TASKS}/gated_silu.py}}\n")
+            f"  - {{name: silu, problem: {TASKS}/gated_silu.py}}\n"
+            f"  - {{name: test_scale, problem: {DEFINITIONS}/test_scale.json}}\n")
         self.command = [programs / "kernelcast-gateway", "--orchestrator", orchestrator, "--serve", serve, "--problems",
                         ROOT / "examples/problems", "--state-dir", self.folder, *arguments]
 

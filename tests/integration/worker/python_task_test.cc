@@ -239,9 +239,17 @@ TEST_CASE("Failures of Python candidates are distinguished", "[slow]") {
 TEST_CASE("Outputs of another dtype, shape or kind are wrong results in words", "[slow]") {
   if (!HaveTorch()) return;
   const Problem problem = MakeTask(kReluTask);
-  for (const auto& [body, detail] : std::vector<std::pair<std::string, std::string>>{
-           {"(x * n).double()", "output 0 is float64 [64, 256] instead of float32 [64, 256]"},
-           {"torch.relu(x)[:1] * n", "output 0 is float32 [1, 256] instead of float32 [64, 256]"},
+  using Cause = WrongResult::Cause;
+  struct Wrong {
+    const char* body;
+    const char* detail;
+    Cause cause = Cause::kForm;
+  };
+  for (const auto& [body, detail, cause] : std::vector<Wrong>{
+           {"(x * n).double()", "output 0 is float64 [64, 256] instead of float32 [64, 256]",
+            Cause::kDtype},
+           {"torch.relu(x)[:1] * n", "output 0 is float32 [1, 256] instead of float32 [64, 256]",
+            Cause::kShape},
            {"(torch.relu(x) * n).to_sparse()",
             "output 0 is a sparse_coo tensor instead of a dense one"},
            {"{'out': x}", "output 0 is a dict instead of a tensor"},
@@ -254,7 +262,7 @@ TEST_CASE("Outputs of another dtype, shape or kind are wrong results in words", 
     INFO(feedback);
     const auto* const wrong = std::get_if<WrongResult>(&measurement.outcome);
     REQUIRE(wrong != nullptr);
-    CHECK(wrong->cause == WrongResult::Cause::kForm);
+    CHECK(wrong->cause == cause);
     CHECK(wrong->detail == detail);
     CHECK_FALSE(wrong->distribution.empty());
     CHECK_THAT(feedback, Catch::Contains(detail));

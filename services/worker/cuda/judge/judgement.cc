@@ -148,8 +148,8 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
   if (hosted() && answer.took_output_memory()) {
     return Settle(TookOutputMemory());
   }
-  if (prepared().task() != nullptr && answer.wrong_form()) {
-    return Settle(WrongForm(answer.exit.output));
+  if (const auto cause = answer.wrong_form(); prepared().task() != nullptr && cause) {
+    return Settle(WrongForm(*cause, answer.exit.output));
   }
   if (prepared().task() != nullptr && answer.not_compiled()) {
     return Fail(NotCompiled(answer.exit.output));

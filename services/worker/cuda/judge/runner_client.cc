@@ -172,7 +172,9 @@ bool CudaRunner::Answer::took_output_memory() const {
   return ExitedWith(kTookOutputMemoryExitCode);
 }
 
-bool CudaRunner::Answer::wrong_form() const { return ExitedWith(kWrongFormExitCode); }
+std::optional<WrongResult::Cause> CudaRunner::Answer::wrong_form() const {
+  return ExitedWith(exit.exit_code) ? WrongFormOf(exit.exit_code) : std::nullopt;
+}
 
 bool CudaRunner::Answer::not_compiled() const { return ExitedWith(kNotCompiledExitCode); }
 

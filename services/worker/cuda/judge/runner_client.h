@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/domain/measurement.h"
 #include "common/process/child_process.h"
 #include "common/process/process_clock.h"
 #include "services/worker/core/cancel.h"
@@ -79,7 +80,7 @@ class CudaRunner {
     bool took_output_memory() const;
     // Whether a Python program's results have another form than the reference's, whether its
     // kernels do not compile, and whether they accessed an illegal address. Its own word.
-    bool wrong_form() const;
+    std::optional<WrongResult::Cause> wrong_form() const;
     bool not_compiled() const;
     bool illegal_address() const;
   };

@@ -193,10 +193,10 @@ TEST_CASE("Feedback on a wrong result gives its location", "[measurement]") {
              "success."));
   CHECK_THAT(FeedbackFor(Wrong(WrongResult::Cause::kTimedOutput)),
              Contains("Right in the checks but wrong while being timed"));
-  WrongResult form = Wrong(WrongResult::Cause::kForm);
+  WrongResult form = Wrong(WrongResult::Cause::kDtype);
   form.detail = "output 0 is float64 [2] instead of float32 [2]";
   CHECK_THAT(FeedbackFor(form),
-             Equals("Wrong dtype, shape or kind of an output at cols=129, rows=7 with input "
+             Equals("Wrong dtype of an output at cols=129, rows=7 with input "
                     "distribution 'large': 'output 0 is float64 [2] instead of float32 [2]'."));
   WrongResult other = Wrong(WrongResult::Cause::kValue);
   other.detail = "Work on another stream must be awaited";

@@ -123,7 +123,8 @@ TEST_CASE("flashinfer: a solution may ask for some workloads", "[gateway][flashi
   none["workload_uuids"] = {"nonexistent"};
   const std::string some_id = world.Ok(Post("/evaluate", some))["task_id"];
   const std::string none_id = world.Ok(Post("/evaluate", none))["task_id"];
-  world.evaluator.Answer(testing::OkVerdict());
+  // It is not evaluated.
+  REQUIRE(world.evaluator.submissions.size() == 1);
   world.evaluator.Answer(testing::OkVerdict());
   const json task = world.Ok(Get("/tasks/" + some_id));
   REQUIRE(task["traces"].size() == 1);
@@ -131,6 +132,9 @@ TEST_CASE("flashinfer: a solution may ask for some workloads", "[gateway][flashi
   const json failed = world.Ok(Get("/tasks/" + none_id));
   CHECK(failed["status"] == "failed");
   CHECK(failed["error"] == "No workloads found for definition: small");
+  CHECK(world.Ok(Post("/tasks/batch", {{"task_ids", {none_id, some_id}}, {"timeout", 5}})) ==
+        json::array({failed, task}));
+  CHECK(world.api->Handle(Get("/tasks/failed_")).status == 404);
 }
 
 TEST_CASE("flashinfer: failures have the status of their kind", "[gateway][flashinfer]") {
@@ -140,9 +144,15 @@ TEST_CASE("flashinfer: failures have the status of their kind", "[gateway][flash
   wrong.expected = 2;
   wrong.mismatches = 3;
   wrong.elements = 4;
+  WrongResult shape;
+  shape.cause = WrongResult::Cause::kShape;
+  WrongResult dtype;
+  dtype.cause = WrongResult::Cause::kDtype;
   const std::pair<Verdict, const char*> cases[] = {
       {testing::NotCompiled("no ;"), "COMPILE_ERROR"},
       {testing::Failed(wrong, "wrong at 0"), "INCORRECT_NUMERICAL"},
+      {testing::Failed(shape, "output Y is float32 [1]"), "INCORRECT_SHAPE"},
+      {testing::Failed(dtype, "output Y is float16 [2]"), "INCORRECT_DTYPE"},
       {testing::Failed(Crash(), "signal 11"), "RUNTIME_ERROR"},
       {testing::Failed(Exploit(), "wrote out of bounds"), "RUNTIME_ERROR"},
       {testing::Failed(Timeout(), "timed out"), "TIMEOUT"}};
@@ -201,6 +211,57 @@ TEST_CASE("flashinfer: what is not supported is refused with a reason", "[gatewa
   const HttpReply profile = world.api->Handle(Post("/profile", Native()));
   CHECK(profile.status == 501);
   CHECK_THAT(profile.body["detail"].get<std::string>(), Contains("profiles are not served"));
+}
+
+TEST_CASE("flashinfer: a definition is served as it is, with its workloads",
+          "[gateway][flashinfer]") {
+  std::vector<Served> served = testing::World::DefaultServed();
+  const json definition = {{"name", "scale"},
+                           {"axes", {{"rows", {{"type", "var"}}}}},
+                           {"inputs", {{"x", {{"shape", {"rows"}}, {"dtype", "float32"}}}}},
+                           {"outputs", {{"y", {{"shape", {"rows"}}, {"dtype", "float32"}}}}},
+                           {"reference", "def run(x):\n    return x * 2\n"}};
+  const json workload = {
+      {"axes", {{"rows", 8}}}, {"inputs", {{"x", {{"type", "random"}}}}}, {"uuid", "w-8"}};
+  served[1].name = "scale";
+  served[1].problem =
+      ParseProblem({{"scale.json", definition.dump()}, {"scale.jsonl", workload.dump() + "\n"}})
+          .value();
+  FlashinferWorld world;
+  const Catalogue catalogue(served, Site());
+  DialectContext context = world.context;
+  context.catalogue = &catalogue;
+  const auto api = MakeFlashinfer(context);
+  CHECK(api->Handle(Get("/definitions/scale")).body == definition);
+  CHECK(api->Handle(Get("/definitions/scale/workloads")).body == json::array({workload}));
+  CHECK(api->Handle(Get("/workloads/w-8")).body == workload);
+
+  // Several sources, and an entry point of any name.
+  json solution = SolutionFor("scale", "python", "kernel", "from helper import twice as kernel\n");
+  solution["solution"]["sources"].push_back({{"path", "helper.py"}, {"content", "twice = None\n"}});
+  const HttpReply accepted = api->Handle(Post("/evaluate", solution));
+  INFO(accepted.body);
+  REQUIRE(accepted.status == 200);
+  REQUIRE(world.evaluator.submissions.size() == 1);
+  const json source = json::parse(world.evaluator.submissions[0]->candidate.source);
+  CHECK(source["spec"]["entry_point"] == "main::kernel");
+  CHECK(source["spec"]["destination_passing_style"] == true);
+  CHECK(source["sources"] == solution["solution"]["sources"]);
+  CHECK_FALSE(source.contains("name"));
+}
+
+TEST_CASE("flashinfer: the endpoints are described", "[gateway][flashinfer]") {
+  FlashinferWorld world;
+  const json paths = world.Ok(Get("/openapi.json"))["paths"];
+  for (const json& endpoint : world.Ok(Get("/"))["endpoints"]) {
+    INFO(endpoint);
+    std::string method = endpoint["method"];
+    std::transform(method.begin(), method.end(), method.begin(), ::tolower);
+    CHECK(paths[endpoint["path"].get<std::string>()].contains(method));
+  }
+  const HttpReply docs = world.api->Handle(Get("/docs"));
+  CHECK(docs.status == 200);
+  CHECK_THAT(docs.page, Contains("/tasks/{task_id}"));
 }
 
 TEST_CASE("flashinfer: health names the devices", "[gateway][flashinfer]") {

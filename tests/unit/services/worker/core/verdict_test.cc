@@ -51,21 +51,22 @@ TEST_CASE("A time is an exploit only where the whole call was too short") {
 }
 
 TEST_CASE("The form of a wrong output is the last line that its process printed") {
-  const WrongResult wrong = WrongForm("noise\noutput 0 is a \xff instead of a tensor\n\n");
-  CHECK(wrong.cause == WrongResult::Cause::kForm);
+  const WrongResult wrong =
+      WrongForm(WrongResult::Cause::kShape, "noise\noutput 0 is a \xff instead of a tensor\n\n");
+  CHECK(wrong.cause == WrongResult::Cause::kShape);
   CHECK(wrong.detail == "output 0 is a \xEF\xBF\xBD instead of a tensor");
-  CHECK(WrongForm("").detail.empty());
+  CHECK(WrongForm(WrongResult::Cause::kForm, "").detail.empty());
 }
 
 TEST_CASE("A status that says that a candidate does not compile holds the error") {
   const absl::Status status = NotCompiled(
-      "noise\nTriton does not compile a kernel:\na\n"
-      "Triton does not compile a kernel:\ncandidate.py:3: b\n");
+      "noise\nA kernel does not compile:\na\n"
+      "A kernel does not compile:\ncandidate.py:3: b\n");
   CHECK(absl::IsInvalidArgument(status));
   const auto error = NotCompiledError(status);
   REQUIRE(error);
   CHECK(error->stage == CompileStage::kCompiler);
-  CHECK(error->log == "Triton does not compile a kernel:\ncandidate.py:3: b\n");
+  CHECK(error->log == "A kernel does not compile:\ncandidate.py:3: b\n");
   CHECK(NotCompiledError(NotCompiled("anything"))->log == "anything");
   CHECK_FALSE(NotCompiledError(absl::OkStatus()));
   CHECK_FALSE(NotCompiledError(absl::InvalidArgumentError("another")));

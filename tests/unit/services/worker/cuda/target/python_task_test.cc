@@ -136,15 +136,19 @@ TEST_CASE("Python candidates of a task are judged against its reference on a dev
   const auto raised = crash(ModelNew("        return self.unknown(x)"));
   CHECK(raised.cause == Crash::Cause::kExit);
   CHECK_THAT(raised.output_tail, Catch::Contains("unknown") && Catch::Contains("candidate.py"));
+  auto cause = WrongResult::Cause::kForm;
   const auto form = [&](const std::string& result, const std::string& before = "") {
     const auto other =
         subject.MeasureAs<WrongResult>(ModelNew(absl::StrCat("        return ", result), before));
-    CHECK(other.cause == WrongResult::Cause::kForm);
+    CHECK(other.cause == cause);
     CHECK_FALSE(other.distribution.empty());
     return other.detail;
   };
+  cause = WrongResult::Cause::kDtype;
   CHECK(form("x.double()") == "output 0 is float64 [64, 256] instead of float32 [64, 256]");
+  cause = WrongResult::Cause::kShape;
   CHECK(form("x[:1]") == "output 0 is float32 [1, 256] instead of float32 [64, 256]");
+  cause = WrongResult::Cause::kForm;
   CHECK(form("[x, x]") == "2 outputs instead of 1");
   CHECK(form("{'out': x}") == "output 0 is a dict instead of a tensor");
   CHECK(form("x.to_sparse()") == "output 0 is a sparse_coo tensor instead of a dense one");
@@ -191,7 +195,7 @@ TEST_CASE("A Triton kernel that does not compile is a compile error with its lin
     return error->log;
   };
   const std::string log = refused("        print('noise'); return jit.cache_key(KERNEL)");
-  CHECK_THAT(log, Catch::StartsWith("Triton does not compile a kernel:\ncandidate.py:18: "
+  CHECK_THAT(log, Catch::StartsWith("A kernel does not compile:\ncandidate.py:18: "
                                     "AttributeError: module 'triton.language' has no attribute "
                                     "'exponential'\n    return tl.exponential(a)\n"));
   // Also one that is first called when it is checked.
