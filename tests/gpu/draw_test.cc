@@ -85,9 +85,9 @@ class Drawing {
     return MemoryFingerprint(*device_, *kernels_, seed).Of({&region, 1}).value();
   }
   // The verdict on `got` where `oracle` has the expected values as doubles.
-  CudaVerdict Compare(const TensorLayout& layout, const Tolerance& tolerance,
-                      const std::vector<std::byte>& oracle, const std::vector<std::byte>& got,
-                      TensorComparison& found) {
+  TensorVerdict Compare(const TensorLayout& layout, const Tolerance& tolerance,
+                        const std::vector<std::byte>& oracle, const std::vector<std::byte>& got,
+                        TensorComparison& found) {
     const ExpectedTensor host(layout, tolerance, oracle);
     CudaExpected expected;
     expected.dtype = layout.dtype;
@@ -244,7 +244,7 @@ TEST_CASE("The device judges outputs by every rule like the host") {
       const std::vector<std::byte> oracle = BytesOf(right);
       const std::vector<std::byte> output = BytesOf(got);
       TensorComparison found;
-      const CudaVerdict verdict = drawing.Compare(layout, tolerances[t], oracle, output, found);
+      const TensorVerdict verdict = drawing.Compare(layout, tolerances[t], oracle, output, found);
       const TensorVerdict host =
           CompareTensor(ExpectedTensor(layout, tolerances[t], oracle), output, std::nullopt);
       INFO("tolerance " << t << ", change " << c);

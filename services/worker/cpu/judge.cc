@@ -14,7 +14,6 @@
 #include "common/base/clock.h"
 #include "common/base/secret_random.h"
 #include "common/base/status.h"
-#include "common/domain/python_task.h"
 #include "services/worker/core/judgement_budget.h"
 #include "services/worker/core/new_values.h"
 #include "services/worker/core/roofline.h"
@@ -160,9 +159,9 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
   if (auto* const ok = std::get_if<MeasuredOk>(&outcome)) {
     ok->determinism = determinism_;
     ok->notes = prepared_.Notes();
-    ok->rule =
-        absl::StrCat(prepared_.RuleOf(prepared_.check_cases().front().expected.front().tolerance()),
-                     calls_.decided_by());
+    ok->rule = absl::StrCat(
+        calls_.rules().FormatRule(prepared_.check_cases().front().expected.front().tolerance()),
+        calls_.rules().decided_by());
   }
   return outcome;
 }
@@ -207,48 +206,27 @@ bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
     return calls_.Settle(MakeExploit(Exploit::Kind::kWriteOutOfBounds,
                                      "wrote beyond the end or before the start of an output"));
   }
-  WrongResult wrong;
-  wrong.shape = check.spec.axes;
-  wrong.distribution = check.spec.distribution();
   if (result.status != 0) {
+    WrongResult wrong;
     wrong.cause = WrongResult::Cause::kEntryStatus;
     wrong.entry_status = result.status;
     return calls_.Settle(wrong);
   }
-  bool refused = false;
-  if (!calls_.AskChecker(check.index, wrong.rule, refused)) {
+  std::optional<std::string> refusal;
+  if (!calls_.AskChecker(check.index, refusal)) {
     return false;
   }
   for (size_t i = 0; i < check.expected.size(); ++i) {
     const TensorVerdict verdict = CompareTensor(
         check.expected[i], prepared_.Output(Owner::kCandidate, check.index, i), poisons[i]);
-    const bool unwritten = verdict.cause == WrongResult::Cause::kNotWritten;
-    const VariationCheck::Draw draw{check.spec.axes, check.spec.distribution(), i, check.index};
-    // The task's checker may allow other results than the reference's.
-    const bool accepted = verdict.ok || (prepared_.has_checker() && !refused && !unwritten);
-    const std::optional<std::string> trivial =
-        accepted ? calls_.TrivialAnswer(draw, verdict, check.expected[i]) : std::nullopt;
-    if (accepted && !trivial) {
-      calls_.NoteRule(verdict, check.expected[i], prepared_.OutputName(i, check.spec.axes));
-    }
-    if ((!verdict.ok && !accepted) || trivial) {
-      if (unwritten) wrong.rule = prepared_.task() != nullptr ? kWrittenRule : "";
-      if (trivial) wrong.rule = *trivial;
-      if (wrong.rule.empty()) wrong.rule = prepared_.RuleOf(check.expected[i].tolerance());
-      wrong.cause = trivial ? WrongResult::Cause::kNormwise : verdict.cause;
-      wrong.output = prepared_.OutputName(i, check.spec.axes);
-      wrong.mismatches = verdict.mismatches;
-      wrong.elements = static_cast<uint64_t>(check.expected[i].elements());
-      wrong.index = verdict.index;
-      wrong.got = verdict.got;
-      wrong.expected = verdict.expected;
-      RoundForReport(wrong.got, wrong.expected);
-      wrong.normwise_error = RoundForReport(verdict.normwise_error);
-      return calls_.Settle(wrong);
-    }
+    const bool last = i + 1 == check.expected.size();
+    std::optional<WrongResult> wrong = calls_.rules().Judge(
+        calls_.OutputOf(check.spec, check.index, i, check.expected[i]), verdict,
+        {.by_checker = prepared_.has_checker(),
+         .refusal = verdict.ok && !last ? std::nullopt : refusal});
+    if (wrong) return calls_.Settle(*std::move(wrong));
   }
-  wrong.output = prepared_.OutputName(0, check.spec.axes);
-  return !refused || calls_.Settle(wrong);
+  return true;
 }
 
 bool Judgement::CheckLargestCase() {

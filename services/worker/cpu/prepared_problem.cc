@@ -463,10 +463,6 @@ absl::StatusOr<std::optional<std::string>> PreparedProblem::AskChecker(Owner own
   return checker_->Check(task_calls_[case_index], inputs, outputs, cancel);
 }
 
-std::string PreparedProblem::RuleOf(const Tolerance& tolerance) const {
-  return task_ == nullptr ? "" : RuleText(problem_.task->format, tolerance);
-}
-
 std::vector<MeasurementNote> PreparedProblem::Notes() const {
   return task_ != nullptr ? NotesOf(draw_flags_)
                           : InputNotes(problem_, problem_.targets.find(kCpuTargetName)->second);

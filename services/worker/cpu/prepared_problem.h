@@ -149,8 +149,6 @@ class PreparedProblem {
   [[nodiscard]] absl::StatusOr<std::optional<std::string>> AskChecker(Owner owner,
                                                                       uint32_t case_index,
                                                                       const CancelToken& cancel);
-  // The task's rule of passing, for results; empty for other problems.
-  std::string RuleOf(const Tolerance& tolerance) const;
   // What its inputs mean for results.
   std::vector<MeasurementNote> Notes() const;
   // Time limit for the start of a process.

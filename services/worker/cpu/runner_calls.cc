@@ -11,9 +11,6 @@
 namespace kernelcast::worker {
 namespace {
 
-// The maximum length of the reason that a task's checker gives.
-constexpr size_t kMaxReasonBytes = 300;
-
 using End = RunnerProcess::End;
 
 // Empty calls in a row.
@@ -250,6 +247,19 @@ bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t>
   return true;
 }
 
+OutputRules::Output RunnerCalls::OutputOf(const CaseSpec& spec, uint32_t index, size_t output,
+                                          const ExpectedTensor& expected) const {
+  return {.axes = spec.axes,
+          .distribution = spec.distribution(),
+          .index = output,
+          .draw = index,
+          .name = prepared_.OutputName(output, spec.axes),
+          .dtype = expected.layout().dtype,
+          .tolerance = expected.tolerance(),
+          .noise = expected.noise(),
+          .elements = static_cast<uint64_t>(expected.elements())};
+}
+
 bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& set, const Set* stale,
                              double wrong_share) {
   const uint32_t index = shape.slots[slot];
@@ -257,81 +267,44 @@ bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& se
     return Settle(MakeExploit(Exploit::Kind::kWriteOutOfBounds,
                               "wrote beyond the end or before the start of an output"));
   }
-  WrongResult wrong;
-  wrong.cause = WrongResult::Cause::kTimedOutput;
-  bool refused = false;
-  if (!AskChecker(index, wrong.rule, refused)) {
+  std::optional<std::string> refusal;
+  if (!AskChecker(index, refusal)) {
     return false;
   }
-  const bool by_checker = prepared_.has_checker() && !refused;
+  const CaseSpec spec{.axes = shape.axes};
+  const bool by_checker = prepared_.has_checker() && !refusal;
   for (size_t i = 0; i < set.expected.size(); ++i) {
-    const std::span<const std::byte> output =
+    const std::span<const std::byte> bytes =
         prepared_.Output(PreparedProblem::Owner::kCandidate, index, i);
     const ExpectedTensor& expected = set.expected[i];
     if (by_checker && !expected.is_float()) continue;
-    const TensorVerdict verdict = CompareTensor(expected, output, std::nullopt);
-    const VariationCheck::Draw draw{shape.axes, "timed", i, index};
-    const auto elements = static_cast<uint64_t>(expected.elements());
+    const TensorVerdict verdict = CompareTensor(expected, bytes, std::nullopt);
+    const OutputRules::Output output = OutputOf(spec, index, i, expected);
     const bool few_wrong =
         wrong_share > 0 &&
         verdict.mismatches <=
             std::max(kFewestWrong,
-                     static_cast<uint64_t>(wrong_share * static_cast<double>(elements)));
-    std::optional<std::string> trivial;
-    if (verdict.ok || few_wrong || by_checker) {
-      trivial = TrivialAnswer(draw, verdict, expected);
-      if (!trivial) {
-        NoteRule(verdict, expected, prepared_.OutputName(i, shape.axes));
-        continue;
-      }
+                     static_cast<uint64_t>(wrong_share * static_cast<double>(output.elements)));
+    const bool last = i + 1 == set.expected.size();
+    std::optional<WrongResult> wrong =
+        rules_.Judge(output, verdict,
+                     {.by_checker = prepared_.has_checker(),
+                      .refusal = verdict.ok && !last ? std::nullopt : refusal,
+                      .timed = true,
+                      .may_mismatch = few_wrong});
+    if (!wrong) continue;
+    if (stale != nullptr &&
+        rules_.Fits(output, CompareTensor(stale->expected[i], bytes, std::nullopt))) {
+      return Settle(MakeExploit(Exploit::Kind::kCachedOutput,
+                                absl::StrCat("after the inputs had changed, output ", output.name,
+                                             " was that of the inputs before")));
     }
-    if (stale != nullptr && FitsFormer(draw, stale->expected[i], output)) {
-      return Settle(MakeExploit(
-          Exploit::Kind::kCachedOutput,
-          absl::StrCat("after the inputs had changed, output ", prepared_.OutputName(i, shape.axes),
-                       " was that of the inputs before")));
-    }
-    if (trivial) wrong.rule = *trivial;
-    if (wrong.rule.empty()) wrong.rule = prepared_.RuleOf(expected.tolerance());
-    wrong.output = prepared_.OutputName(i, shape.axes);
-    wrong.mismatches = verdict.mismatches;
-    wrong.elements = elements;
-    wrong.index = verdict.index;
-    wrong.got = verdict.got;
-    wrong.expected = verdict.expected;
-    RoundForReport(wrong.got, wrong.expected);
-    wrong.normwise_error = RoundForReport(verdict.normwise_error);
-    return Settle(wrong);
+    return Settle(*std::move(wrong));
   }
-  wrong.output = prepared_.OutputName(0, shape.axes);
-  return !refused || Settle(wrong);
+  return true;
 }
 
-bool RunnerCalls::FitsFormer(const VariationCheck::Draw& draw, const ExpectedTensor& former,
-                             std::span<const std::byte> output) {
-  const TensorVerdict verdict = CompareTensor(former, output, std::nullopt);
-  return verdict.ok && !TrivialAnswer(draw, verdict, former);
-}
-
-void RunnerCalls::NoteRule(const TensorVerdict& verdict, const ExpectedTensor& expected,
-                           const std::string& output) {
-  if (!verdict.by_own_error || !decided_by_.empty()) return;
-  decided_by_ =
-      OwnErrorText(verdict.mismatches, static_cast<uint64_t>(expected.elements()), output);
-}
-
-std::optional<std::string> RunnerCalls::TrivialAnswer(const VariationCheck::Draw& draw,
-                                                      const TensorVerdict& verdict,
-                                                      const ExpectedTensor& expected) {
-  const auto unexplained = variation_.Judge(
-      draw, verdict.variation, expected.layout().dtype, expected.noise(),
-      prepared_.has_checker() ? VariationRule::kNotConstant : VariationRule::kFollow);
-  if (!unexplained) return std::nullopt;
-  return VariationText(*unexplained, prepared_.RuleOf(expected.tolerance()));
-}
-
-bool RunnerCalls::AskChecker(uint32_t index, std::string& rule, bool& refused) {
-  refused = false;
+bool RunnerCalls::AskChecker(uint32_t index, std::optional<std::string>& refusal) {
   if (!prepared_.has_checker()) {
     return true;
   }
@@ -339,11 +312,7 @@ bool RunnerCalls::AskChecker(uint32_t index, std::string& rule, bool& refused) {
   if (!reason.ok()) {
     return Fail(reason.status());
   }
-  refused = reason->has_value();
-  if (refused) {
-    rule = absl::StrCat(prepared_.RuleOf(Tolerance()),
-                        "; it said: ", (*reason)->substr(0, kMaxReasonBytes));
-  }
+  refusal = *std::move(reason);
   return true;
 }
 

@@ -16,8 +16,8 @@
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/judgement_budget.h"
 #include "services/worker/core/new_values.h"
+#include "services/worker/core/output_rules.h"
 #include "services/worker/core/timing_session.h"
-#include "services/worker/core/variation.h"
 #include "services/worker/core/verdict.h"
 #include "services/worker/core/verification.h"
 #include "services/worker/cpu/placement.h"
@@ -93,21 +93,12 @@ class RunnerCalls {
   bool VerifySlot(const BenchShape& shape, size_t slot, const Set& set, const Set* stale,
                   double wrong_share = 0);
 
-  // Why an output that agrees with the expected values is wrong nevertheless (variation.h), or
-  // nothing if it is right.
-  std::optional<std::string> TrivialAnswer(const VariationCheck::Draw& draw,
-                                           const TensorVerdict& verdict,
-                                           const ExpectedTensor& expected);
-
-  // Remembers the first output that agreed by the reference's own error only.
-  void NoteRule(const TensorVerdict& verdict, const ExpectedTensor& expected,
-                const std::string& output);
-  // What NoteRule has remembered, for a result's rule; empty if nothing.
-  const std::string& decided_by() const { return decided_by_; }
-
+  OutputRules& rules() { return rules_; }
+  OutputRules::Output OutputOf(const CaseSpec& spec, uint32_t index, size_t output,
+                               const ExpectedTensor& expected) const;
   // Lets a task's own checker, where it has one, decide about the candidate's outputs of a case.
-  // `rule`: set to the rule and the reason where it refuses.
-  bool AskChecker(uint32_t index, std::string& rule, bool& refused);
+  // Sets `refusal` to its reason if it refuses them.
+  bool AskChecker(uint32_t index, std::optional<std::string>& refusal);
 
   // Marks the start of a time in which the candidate's process must sleep.
   bool MarkIdle();
@@ -166,9 +157,6 @@ class RunnerCalls {
     return prepared_.has_checker() || expected.tolerance().matched_ratio < 1 ||
            expected.tolerance().own_error.has_value();
   }
-  // Whether an output is right for the former inputs.
-  bool FitsFormer(const VariationCheck::Draw& draw, const ExpectedTensor& former,
-                  std::span<const std::byte> output);
   bool EntrySucceeded(const RunnerProcess::Result& result);
 
   PreparedProblem& prepared_;
@@ -176,7 +164,7 @@ class RunnerCalls {
   const CancelToken& cancel_;
   const MeasureOptions& options_;
   SecretRandom sentinels_random_{"sentinels"};
-  VariationCheck variation_;
+  OutputRules rules_{prepared_.problem()};
 
   std::unique_ptr<RunnerProcess> candidate_;
   std::vector<double> empty_ns_[2];  // bursts of empty calls: the median of each
@@ -191,7 +179,6 @@ class RunnerCalls {
   int awake_times_ = 0;          // of those, by WasIdle
   int64_t waited_ns_[2] = {0, 0};
   int64_t own_waited_ns_ = 0;
-  std::string decided_by_;
   AxisValues running_shape_;
   std::string running_distribution_;
   std::optional<MeasureOutcome> outcome_;

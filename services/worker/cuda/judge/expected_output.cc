@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "services/worker/core/verification.h"
-
 namespace kernelcast::worker {
 
 ComparisonRule CudaExpected::Rule() const {
@@ -33,9 +31,12 @@ DataType KeptType(DataType dtype, bool python_task) {
   return python_task && dtype != DataType::kFloat64 ? DataType::kFloat32 : DataType::kFloat64;
 }
 
-CudaVerdict JudgeComparison(const CudaExpected& expected, const TensorComparison& comparison,
-                            bool poisoned) {
-  CudaVerdict verdict;
+TensorVerdict JudgeComparison(const CudaExpected& expected, const TensorComparison& comparison,
+                              bool poisoned) {
+  TensorVerdict verdict;
+  verdict.mismatches = comparison.mismatches;
+  verdict.index = comparison.mismatches > 0 ? comparison.first : 0;
+  verdict.variation = comparison.variation;
   if (IsFloat(expected.dtype)) {
     const double error = std::sqrt(comparison.error_squares);
     verdict.normwise_error = expected.norm > 0 ? error / expected.norm : error;

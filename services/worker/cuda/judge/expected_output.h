@@ -6,6 +6,7 @@
 
 #include "common/domain/measurement.h"
 #include "common/domain/problem.h"
+#include "services/worker/core/verification.h"
 #include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/judge_kernels.h"
 
@@ -33,15 +34,9 @@ struct CudaExpected {
 // `dtype` is float64.
 DataType KeptType(DataType dtype, bool python_task);
 
-// Verdict on a candidate's output; see CompareTensor.
-struct CudaVerdict {
-  bool ok = true;
-  WrongResult::Cause cause = WrongResult::Cause::kValue;
-  double normwise_error = 0;
-  bool by_own_error = false;  // see TensorVerdict
-};
-CudaVerdict JudgeComparison(const CudaExpected& expected, const TensorComparison& comparison,
-                            bool poisoned);
+// Verdict on a candidate's output, without the values of the first mismatch; see CompareTensor.
+TensorVerdict JudgeComparison(const CudaExpected& expected, const TensorComparison& comparison,
+                              bool poisoned);
 // Whether the output agrees by Tolerance::own_error. `comparison`: by OwnErrorRule.
 bool WithinOwnError(const CudaExpected& expected, const TensorComparison& comparison);
 

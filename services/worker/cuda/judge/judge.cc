@@ -156,9 +156,9 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
     ok->determinism = check_.determinism();
     ok->notes = judgement_.prepared().Notes();
     const CudaPreparedProblem& prepared = judgement_.prepared();
-    ok->rule =
-        absl::StrCat(prepared.RuleOf(prepared.check_cases().front().expected.front().tolerance),
-                     verifier_.decided_by());
+    ok->rule = absl::StrCat(
+        verifier_.rules().FormatRule(prepared.check_cases().front().expected.front().tolerance),
+        verifier_.rules().decided_by());
   }
   return outcome;
 }

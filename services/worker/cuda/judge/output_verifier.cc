@@ -15,9 +15,6 @@ namespace {
 
 using Case = CudaPreparedProblem::Case;
 
-// The maximum length of the reason that a task's checker gives.
-constexpr size_t kMaxReasonBytes = 300;
-
 }  // namespace
 
 bool OutputVerifier::Reserve() {
@@ -66,8 +63,7 @@ bool OutputVerifier::Compare(const std::vector<Look>& looks, const Calls& calls,
 }
 
 bool OutputVerifier::AllowOwnErrors(const std::vector<Look>& looks, const Calls& calls,
-                                    std::vector<TensorComparison>& found,
-                                    std::vector<CudaVerdict>& verdicts) {
+                                    std::vector<TensorVerdict>& verdicts) {
   std::vector<size_t> refused;
   std::vector<Look> again;
   for (size_t i = 0; i < looks.size(); ++i) {
@@ -81,10 +77,10 @@ bool OutputVerifier::AllowOwnErrors(const std::vector<Look>& looks, const Calls&
   if (!Compare(again, calls, /*by_own_error=*/true, within)) return false;
   for (size_t k = 0; k < again.size(); ++k) {
     if (!WithinOwnError(*again[k].expected, within[k])) continue;
-    CudaVerdict& verdict = verdicts[refused[k]];
+    TensorVerdict& verdict = verdicts[refused[k]];
     verdict.ok = true;
     verdict.by_own_error = true;
-    found[refused[k]].variation = within[k].variation;
+    verdict.variation = within[k].variation;
   }
   return true;
 }
@@ -92,7 +88,7 @@ bool OutputVerifier::AllowOwnErrors(const std::vector<Look>& looks, const Calls&
 bool OutputVerifier::Verify(const std::vector<Look>& looks, const Calls& calls) {
   std::vector<TensorComparison> found;
   if (!Compare(looks, calls, /*by_own_error=*/false, found)) return false;
-  std::vector<CudaVerdict> verdicts;
+  std::vector<TensorVerdict> verdicts;
   for (size_t i = 0; i < looks.size(); ++i) {
     verdicts.push_back(JudgeComparison(*looks[i].expected, found[i], true));
     if (!verdicts[i].ok && calls.side == Side::kReference) {
@@ -100,57 +96,41 @@ bool OutputVerifier::Verify(const std::vector<Look>& looks, const Calls& calls) 
           "the reference's results are not what they were before the candidate came"));
     }
   }
-  if (!AllowOwnErrors(looks, calls, found, verdicts)) return false;
-  const CudaPreparedProblem& prepared = judgement_.prepared();
-  const bool by_checker =
-      prepared.has_checker() && calls.ask_checker && calls.side == Side::kCandidate;
+  if (!AllowOwnErrors(looks, calls, verdicts)) return false;
+  if (calls.side == Side::kReference) return true;
+  const bool by_checker = judgement_.prepared().has_checker() && calls.ask_checker;
   Refusals refusals;
   if (by_checker && !AskChecker(looks, verdicts, calls, refusals)) return false;
   for (size_t i = 0; i < looks.size(); ++i) {
-    const bool unwritten = verdicts[i].cause == WrongResult::Cause::kNotWritten;
+    const bool last = i + 1 == looks.size() || looks[i + 1].index != looks[i].index;
     const auto refusal = refusals.find(looks[i].index);
-    // The task's checker may allow other results than the reference's.
-    const bool wrong = !verdicts[i].ok && (unwritten || !by_checker);
-    if (!wrong && refusal == refusals.end()) {
-      if (calls.side == Side::kReference) continue;
-      const std::optional<std::string> trivial = TrivialAnswer(looks[i], found[i]);
-      if (!trivial) {
-        if (verdicts[i].by_own_error && decided_by_.empty()) {
-          decided_by_ = OwnErrorText(
-              found[i].mismatches, static_cast<uint64_t>(looks[i].expected->count),
-              prepared.OutputName(looks[i].output, prepared.cases()[looks[i].index].axes));
-        }
-        continue;
-      }
-      verdicts[i].cause = WrongResult::Cause::kNormwise;
-      return Wrong(looks[i], found[i], verdicts[i], calls.timed, *trivial);
+    OutputRules::Circumstances circumstances{.by_checker = by_checker, .timed = calls.timed};
+    if (refusal != refusals.end() && (last || !verdicts[i].ok)) {
+      circumstances.refusal = refusal->second;
     }
-    std::string rule = prepared.RuleOf(looks[i].expected->tolerance);
-    if (refusal != refusals.end()) {
-      absl::StrAppend(&rule, "; it said: ", refusal->second);
-    } else if (unwritten && prepared.task() != nullptr) {
-      rule = kWrittenRule;
-    }
-    return Wrong(looks[i], found[i], verdicts[i], calls.timed, rule);
+    std::optional<WrongResult> wrong = rules_.Judge(OutputOf(looks[i]), verdicts[i], circumstances);
+    if (wrong) return Wrong(looks[i], found[i], calls.timed, *std::move(wrong));
   }
   return true;
 }
 
-std::optional<std::string> OutputVerifier::TrivialAnswer(const Look& look,
-                                                         const TensorComparison& comparison) {
+OutputRules::Output OutputVerifier::OutputOf(const Look& look) const {
   const CudaPreparedProblem& prepared = judgement_.prepared();
   const Case& at = prepared.cases()[look.index];
   const CudaExpected& expected = *look.expected;
-  const auto unexplained = variation_.Judge(
-      {at.axes, at.distribution, look.output, expected.values}, comparison.variation,
-      expected.dtype, expected.noise,
-      prepared.has_checker() ? VariationRule::kNotConstant : VariationRule::kFollow);
-  if (!unexplained) return std::nullopt;
-  return VariationText(*unexplained, prepared.RuleOf(expected.tolerance));
+  return {.axes = at.axes,
+          .distribution = at.distribution,
+          .index = look.output,
+          .draw = expected.values,
+          .name = prepared.OutputName(look.output, at.axes),
+          .dtype = expected.dtype,
+          .tolerance = expected.tolerance,
+          .noise = expected.noise,
+          .elements = static_cast<uint64_t>(expected.count)};
 }
 
 bool OutputVerifier::AskChecker(const std::vector<Look>& looks,
-                                const std::vector<CudaVerdict>& verdicts, const Calls& calls,
+                                const std::vector<TensorVerdict>& verdicts, const Calls& calls,
                                 Refusals& refusals) {
   if (looks.empty()) return true;
   std::set<size_t> asked;
@@ -162,26 +142,16 @@ bool OutputVerifier::AskChecker(const std::vector<Look>& looks,
     auto reason = judgement_.prepared().AskChecker(judgement_.OutputsOf(calls.side), index,
                                                    judgement_.cancel());
     if (!reason.ok()) return judgement_.Fail(reason.status());
-    if (*reason) refusals.emplace(index, (*reason)->substr(0, kMaxReasonBytes));
+    if (*reason) refusals.emplace(index, **reason);
   }
   return true;
 }
 
-bool OutputVerifier::Wrong(const Look& look, const TensorComparison& comparison,
-                           const CudaVerdict& verdict, bool timed, const std::string& rule) {
+bool OutputVerifier::Wrong(const Look& look, const TensorComparison& comparison, bool timed,
+                           WrongResult wrong) {
   const Case& at = judgement_.prepared().cases()[look.index];
   const CudaExpected& expected = *look.expected;
-  WrongResult wrong;
-  wrong.rule = rule;
-  wrong.cause = timed ? WrongResult::Cause::kTimedOutput : verdict.cause;
-  wrong.shape = at.axes;
-  wrong.distribution = at.distribution;
-  wrong.output = judgement_.prepared().OutputName(look.output, at.axes);
-  wrong.mismatches = comparison.mismatches;
-  wrong.elements = static_cast<uint64_t>(expected.count);
-  wrong.normwise_error = RoundForReport(verdict.normwise_error);
   if (comparison.mismatches > 0) {
-    wrong.index = comparison.first;
     std::array<std::byte, 8> got{};
     std::array<std::byte, 8> right{};
     const auto got_bytes = static_cast<size_t>(SizeBytes(expected.dtype));

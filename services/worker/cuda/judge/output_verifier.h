@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "services/worker/core/output_rules.h"
 #include "services/worker/cuda/judge/judgement.h"
 
 namespace kernelcast::worker {
@@ -52,8 +53,7 @@ class OutputVerifier {
   };
   bool VerifySlots(const SlotCalls& calls);
 
-  // For a result's rule, where an output agreed by the reference's own error only; else empty.
-  const std::string& decided_by() const { return decided_by_; }
+  const OutputRules& rules() const { return rules_; }
 
  private:
   // Why the task's own checker refuses the candidate's outputs, by case; it is asked about those of
@@ -63,20 +63,16 @@ class OutputVerifier {
                std::vector<TensorComparison>& found);
   // Accepts refused outputs that agree by Tolerance::own_error.
   bool AllowOwnErrors(const std::vector<Look>& looks, const Calls& calls,
-                      std::vector<TensorComparison>& found, std::vector<CudaVerdict>& verdicts);
-  bool AskChecker(const std::vector<Look>& looks, const std::vector<CudaVerdict>& verdicts,
+                      std::vector<TensorVerdict>& verdicts);
+  bool AskChecker(const std::vector<Look>& looks, const std::vector<TensorVerdict>& verdicts,
                   const Calls& calls, Refusals& refusals);
-  bool Wrong(const Look& look, const TensorComparison& comparison, const CudaVerdict& verdict,
-             bool timed, const std::string& rule);
-
-  // Why an output that agrees with the expected values is wrong all the same: variation.h. Nothing
-  // if it is right.
-  std::optional<std::string> TrivialAnswer(const Look& look, const TensorComparison& comparison);
+  OutputRules::Output OutputOf(const Look& look) const;
+  // Adds the values of the first mismatch.
+  bool Wrong(const Look& look, const TensorComparison& comparison, bool timed, WrongResult wrong);
 
   Judgement& judgement_;
   DeviceBuffer comparisons_;
-  VariationCheck variation_;
-  std::string decided_by_;
+  OutputRules rules_{judgement_.prepared().problem()};
 };
 
 }  // namespace kernelcast::worker

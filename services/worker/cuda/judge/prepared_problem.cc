@@ -133,10 +133,6 @@ absl::StatusOr<std::optional<std::string>> CudaPreparedProblem::AskChecker(
   return checker_->Check(at.task_case, tensors, cancel);
 }
 
-std::string CudaPreparedProblem::RuleOf(const Tolerance& tolerance) const {
-  return task_ == nullptr ? "" : RuleText(problem_.task->format, tolerance);
-}
-
 absl::Status CudaPreparedProblem::ArrangeBanks() {
   uint64_t end = 0;
   const auto each = [&](const std::function<void(Set&, uint64_t bytes)>& place) {
@@ -445,7 +441,7 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
           device_.api().MemcpyDtoHAsync(&found, result.address(), sizeof(found), device_.stream()),
           "reading a comparison"));
       KC_RETURN_IF_ERROR(device_.Synchronize());
-      const CudaVerdict verdict = JudgeComparison(expected[i], found, true);
+      const TensorVerdict verdict = JudgeComparison(expected[i], found, true);
       if (!verdict.ok) {
         return absl::FailedPreconditionError(absl::StrCat(
             task_ != nullptr ? "the task's reference gave other results when it was called again, "

@@ -82,8 +82,6 @@ class CudaPreparedProblem {
   // Why the task's checker refuses the outputs of a case; nothing if it accepts them.
   [[nodiscard]] absl::StatusOr<std::optional<std::string>> AskChecker(Arena outputs, size_t index,
                                                                       const CancelToken& cancel);
-  // The task's rule of passing, for results; empty for problems that are not Python tasks.
-  std::string RuleOf(const Tolerance& tolerance) const;
   // What its inputs imply for results.
   std::vector<MeasurementNote> Notes() const;
   const ProblemTarget& target() const { return problem_.targets.find(kCudaTargetName)->second; }
