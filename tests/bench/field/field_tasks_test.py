@@ -182,7 +182,7 @@ class SummaryTest(unittest.TestCase):
 
 
 class RunTest(unittest.TestCase):
-    """With a stand-in for kernelcast and without PyTorch: the truth's process ends at once."""
+    """With a stand-in for kernelcast and without PyTorch: processes of truths end at once."""
 
     def setUp(self):
         self.folder = Folder()

@@ -15,7 +15,7 @@ import time
 
 OUTCOMES = ("ok", "wrong_result", "crash", "timeout", "exploit", "environment_unstable")
 # Of a judge or a truth that had too little memory.
-NO_MEMORY = re.compile(r"out of memory|allocate memory|memory_limit|memory limit|bytes of memory, and the reference needs", re.IGNORECASE)
+NO_MEMORY = re.compile(r"out of memory|allocate memory|memory_limit|memory limit|bytes of memory, and the reference needs|bytes of device memory|of the device's \d+, \d+ are free", re.IGNORECASE)
 
 
 def end_with_parent():
@@ -156,19 +156,28 @@ def verdict_of(line):
     return made
 
 
-def evaluate(services, task, sources, target, deadline, stopped=lambda: False):
-    """The verdicts on sources {kind: path}. Those without one are missing; then `why` says more."""
-    command = [services.program, "evaluate", task.path, "--candidates", os.path.dirname(next(iter(sources.values()))),
-               "--mode", "measure", "--json", "--quiet", "--target", target, "--orchestrator", services.orchestrator]
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
-                                   preexec_fn=end_with_parent)
-        lines, verdicts, why = Lines(process), {}, None
+class Evaluation:
+    """`kernelcast evaluate` of a task's candidates {kind: path}, which are in one folder."""
+
+    def __init__(self, services, task, paths, target):
+        command = [services.program, "evaluate", task.path, "--candidates", os.path.dirname(next(iter(paths.values()))),
+                   "--mode", "measure", "--json", "--quiet", "--target", target, "--orchestrator", services.orchestrator]
+        self.paths = paths
+        self.errors = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.errors,
+                                        preexec_fn=end_with_parent)
+        self.lines = Lines(self.process)
+
+    def wait_for_first(self, deadline, stopped):
+        """Returns at the first verdict, or when the time is over. Then all candidates have been compiled, or nearly."""
+        while not self.lines.selector.select(0.2) and time.monotonic() < deadline and not stopped():
+            pass
+
+    def finish(self, deadline, stopped=lambda: False):
+        """The verdicts by kind. Some may be missing; then the second result says why."""
+        verdicts, why = {}, None
         try:
-            while True:
-                text = lines.next(deadline, stopped)
-                if text is None:
-                    break
+            while (text := self.lines.next(deadline, stopped)) is not None:
                 line = json.loads(text)
                 if "name" in line:
                     verdicts[line["name"]] = verdict_of(line)
@@ -176,18 +185,20 @@ def evaluate(services, task, sources, target, deadline, stopped=lambda: False):
                     why = line["error"].get("message", "")
             late = time.monotonic() >= deadline
         finally:
-            kill(process)
-        errors.seek(0)
-        said = errors.read().decode(errors="replace").strip()
-    if len(verdicts) < len(sources) and why is None:
-        why = "took too long" if late else said[-600:] or f"kernelcast evaluate ended with {process.returncode}"
-    return verdicts, why
+            kill(self.process)
+            self.errors.seek(0)
+            said = self.errors.read().decode(errors="replace").strip()
+            self.errors.close()
+        if len(verdicts) < len(self.paths) and why is None:
+            why = "took too long" if late else said[-600:] or f"kernelcast evaluate ended with {self.process.returncode}"
+        return verdicts, why
 
 
 class Truth:
     """The process that knows which candidates are wrong. Starts again after it has died."""
 
-    def __init__(self, python, target):
+    def __init__(self, python, target, memory_share):
+        self.memory_share = memory_share
         self.command = [python, "-B", os.path.join(os.path.dirname(os.path.abspath(__file__)), "truth.py"), target]
         self.lock = threading.Lock()
         self.start()
@@ -200,7 +211,7 @@ class Truth:
 
     def ask(self, task, sources, limit_s, alone, stopped=lambda: False):
         request = {"form": task.form, "path": task.path, "candidates": sources, "cases": task.cases, "files": task.files,
-                   "limit_s": limit_s, "alone": alone, "memory_share": 0.95 if alone else 0.25}
+                   "limit_s": limit_s, "alone": alone, "memory_share": 0.95 if alone else self.memory_share}
         with self.lock:
             start = time.monotonic()
             line = None

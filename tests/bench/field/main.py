@@ -5,7 +5,7 @@ task is judged with its reference as a candidate, and with generated ones: zeros
 the last tile missing, inputs rounded to float16, and the answer of the previous call. Which of them are wrong is found
 without Kernelcast (field/truth.py).
 
-Each task is a line of the state file. A call skips the tasks that have one, and ends after --seconds. Exit codes: 0 the
+Each task is a line of the state file, and its truth a line of FILE.truth. A call skips the tasks that have one, and ends after --seconds. Exit codes: 0 the
 goals hold for the tasks in the state file, 1 they do not, 2 bad usage, 3 the services did not start.
 """
 
@@ -39,7 +39,12 @@ def arguments_of(given):
     parser.add_argument("--python", default=os.environ.get("KERNELCAST_PYTHON") or shutil.which("python3") or sys.executable,
                         help="interpreter with PyTorch, for the judge and the truth [KERNELCAST_PYTHON or python3]")
     parser.add_argument("--kernelcast", default="kernelcast", metavar="PROGRAM", help="[%(default)s in PATH]")
-    parser.add_argument("--at-once", type=int, default=2, metavar="N", help="tasks in work [%(default)s]")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N",
+                        help="tasks in the worker's queue: a second one loads while one is measured, and may alternate with it [%(default)s]")
+    parser.add_argument("--truths-at-once", type=int, default=2, metavar="N", help="processes that find truths [%(default)s]")
+    parser.add_argument("--batch", type=int, default=60, metavar="N",
+                        help="tasks whose truths are found before the services start [%(default)s]")
+    parser.add_argument("--only-truths", action="store_true", help="find truths, which FILE.truth keeps, and judge nothing")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN",
                         help="tasks whose name contains this or matches it as a shell pattern; may be repeated")
     parser.add_argument("--kinds", default=",".join(tasks.KINDS), help="candidates, also further ones of tasks in the state [%(default)s]")
@@ -93,106 +98,162 @@ def merged(earlier, line):
     return both
 
 
-class Run:
-    def __init__(self, arguments, found):
-        self.arguments = arguments
-        self.start = time.monotonic()
-        self.left = iter(found)
-        self.lock = threading.Lock()
-        self.stop = threading.Event()
-        self.gate = judge.Gate()
-        self.done = self.lost = 0
-        self.total = len(found)
-        self.error = None
-        self.ended = threading.Barrier(max(1, arguments.at_once))
-        # PyTorch is imported while the services start.
-        self.truth = judge.Truth(arguments.python, arguments.target)
-        try:
-            self.services = judge.Services(arguments.target, arguments.python, arguments.kernelcast)
-        except BaseException:
-            self.truth.close()
-            raise
+class Lanes:
+    """Threads that take tasks from a list until it is empty or the time is over."""
 
-    def late(self):
-        return self.stop.is_set() or time.monotonic() - self.start >= self.arguments.seconds
+    def __init__(self, items, count, done):
+        self.left, self.done = iter(items), done
+        self.lock = threading.Lock()
+        self.ended = threading.Barrier(count)
+        self.error = None
 
     def next(self):
         with self.lock:
-            if self.stop.is_set() or time.monotonic() - self.start >= self.arguments.seconds - self.arguments.reserve:
-                return None
-            return next(self.left, None)
+            return None if self.error or self.done() else next(self.left, None)
 
-    def judge_once(self, task, sources, alone):
-        truth_limit = self.arguments.truth_seconds
-        start = time.monotonic()
-        with self.gate.use(alone):
-            truth = self.truth.ask(task, {k: v for k, v in sources.items() if k != "reference"}, truth_limit, alone, self.late)
-        truth_wall_s = time.monotonic() - start
-        if truth.get("out_of_memory") and not alone:
-            return truth, {}, None, truth_wall_s, 0.0
-        for kind, one in truth.get("candidates", {}).items():
-            if "skipped" in one and kind in sources:
-                os.remove(sources.pop(kind))
-        start = time.monotonic()
-        with self.gate.use(alone):
-            verdicts, why = judge.evaluate(self.services, task, sources, self.arguments.target,
-                                           time.monotonic() + self.arguments.task_seconds, self.late)
-        return truth, verdicts, why, truth_wall_s, time.monotonic() - start
+    def work(self, function):
+        try:
+            while (item := self.next()) is not None:
+                function(item)
+        except Exception as error:
+            self.error = error
+        # A process that a thread started ends with the thread.
+        self.ended.wait()
 
-    def judge(self, task, kinds):
-        """The line of a task with these candidates, or None if the call ended before it was known."""
+    def run(self, function):
+        threads = [threading.Thread(target=self.work, args=(function,)) for _ in range(self.ended.parties)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self.error is not None:
+            raise self.error
+
+
+class Run:
+    """A call. Truths come first, without Kernelcast's services, because both may need the whole memory of the device."""
+
+    def __init__(self, arguments, state, truths):
+        self.arguments = arguments
+        self.state, self.truths = state, truths
+        self.start = time.monotonic()
+        self.lock = threading.Lock()
+        self.stop = threading.Event()
+        self.total = self.done = self.lost = 0
+        self.spent = {"truth": 0.0, "start": 0.0, "judge": 0.0}
+
+    def late(self, reserve=0.0):
+        return self.stop.is_set() or time.monotonic() - self.start >= self.arguments.seconds - reserve
+
+    def write(self, path, line):
+        with open(path, "a+b") as file:
+            # A killed run may have left the start of a line.
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+            cut = file.read() not in (b"", b"\n")
+            file.write((b"\n" if cut else b"") + json.dumps(line).encode() + b"\n")
+
+    def known(self, task, kinds):
+        known = self.truths.get(task.name)
+        return known is not None and all(kind == "reference" or kind in known["kinds"] for kind in kinds)
+
+    def candidates(self, task, kinds, folder):
+        paths = {kind: os.path.join(folder, f"{kind}.py") for kind in kinds}
+        for kind, path in paths.items():
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(task.candidate(kind))
+        return paths
+
+    def find_truths(self, batch):
+        """For the tasks of the batch that have none."""
+        wanted = [(task, kinds) for task, kinds, _ in batch if not self.known(task, kinds) and not task.other_machine]
+        if not wanted or self.late(self.arguments.reserve):
+            return
         start = time.monotonic()
-        truth, verdicts, why, alone = {}, {}, None, False
+        gate = judge.Gate()
+        count = max(1, min(self.arguments.truths_at_once, len(wanted)))
+        idle = [judge.Truth(self.arguments.python, self.arguments.target, 0.9 / count) for _ in range(count)]
+        every = list(idle)
+
+        def find(item):
+            task, kinds = item
+            kinds = [kind for kind in kinds if kind != "reference"]
+            with tempfile.TemporaryDirectory(prefix="field-candidates-") as folder:
+                paths = self.candidates(task, kinds, folder)
+                for alone in (False, True) if count > 1 else (True,):
+                    with gate.use(alone):
+                        with self.lock:
+                            truth = idle.pop()
+                        try:
+                            found = truth.ask(task, paths, self.arguments.truth_seconds, alone, self.late)
+                        finally:
+                            with self.lock:
+                                idle.append(truth)
+                    if not found.get("out_of_memory"):
+                        break
+            if self.late():
+                return
+            line = {"task": task.name, "kinds": kinds, "date": time.strftime("%Y-%m-%d"), "target": self.arguments.target, **found}
+            with self.lock:
+                self.truths[task.name] = line
+                self.write(self.arguments.state + ".truth", line)
+
+        try:
+            Lanes(wanted, count, lambda: self.late(self.arguments.reserve)).run(find)
+        finally:
+            for truth in every:
+                truth.close()
+        self.spent["truth"] += time.monotonic() - start
+
+    def evaluate(self, services, gate, queue, task, kinds):
+        """Verdicts, why some are missing, whether memory was short, whether it was alone, and seconds."""
         for alone in (False, True) if self.arguments.at_once > 1 else (True,):
             with tempfile.TemporaryDirectory(prefix="field-candidates-") as folder:
-                sources = {}
-                for kind in kinds:
-                    sources[kind] = os.path.join(folder, f"{kind}.py")
-                    with open(sources[kind], "w", encoding="utf-8") as file:
-                        file.write(task.candidate(kind))
-                truth, verdicts, why, truth_wall_s, judge_s = self.judge_once(task, sources, alone)
-            if self.late():
-                return None
+                paths = self.candidates(task, kinds, folder)
+                with gate.use(alone):
+                    start = time.monotonic()
+                    # All candidates of a task are in the worker's queue before the next task's: changing the task costs
+                    # the worker another process.
+                    with queue:
+                        running = judge.Evaluation(services, task, paths, self.arguments.target)
+                        running.wait_for_first(start + self.arguments.task_seconds, self.late)
+                    verdicts, why = running.finish(start + self.arguments.task_seconds, self.late)
+                    seconds = time.monotonic() - start
             no_memory = any(judge.NO_MEMORY.search(text) for text in [why or ""] + [
                 one.get("detail", "") + one.get("cause", "") for one in verdicts.values()])
             # Others may have had the memory.
-            if not no_memory and not truth.get("out_of_memory"):
+            if not no_memory or self.late():
                 break
-        missing = [kind for kind in sources if verdicts.get(kind, {}).get("outcome", "not_judged") == "not_judged"]
-        for kind in sources:
-            verdicts.setdefault(kind, {"outcome": "not_judged"})
-        for kind, one in truth.get("candidates", {}).items():
-            if "skipped" in one:
-                verdicts[kind] = one
-            else:
-                figures = {name: value for name, value in one.items() if name != "class"}
-                verdicts[kind] |= {"truth": one["class"], "truth_figures": figures}
-        for kind in sources:
-            if kind != "reference" and "truth" not in verdicts[kind]:
-                verdicts[kind] |= {"truth": "unknown", "truth_figures": {"why": truth.get("error", "")}}
-        details = [verdicts[kind].get("detail", "") for kind in missing]
-        devices = [one["device"] for one in verdicts.values() if one.get("device")]
-        for one in verdicts.values():
-            one.pop("device", None)
+        return verdicts, why, no_memory, alone, seconds
+
+    def judge(self, services, gate, queue, task, kinds):
+        """The line of a task with these candidates, or None if the call ended before it was known."""
+        truth = self.truths.get(task.name, {"error": "this task is for another machine"})
+        of_kind = truth.get("candidates", {})
+        asked = [kind for kind in kinds if "skipped" not in of_kind.get(kind, ())]
+        verdicts, why, no_memory, alone, seconds = self.evaluate(services, gate, queue, task, asked)
+        if self.late():
+            return None
+        missing = [kind for kind in asked if verdicts.get(kind, {}).get("outcome", "not_judged") == "not_judged"]
+        details = [verdicts.get(kind, {}).get("detail", "") for kind in missing]
+        devices = [one.pop("device") for one in verdicts.values() if one.get("device")]
+        for kind in kinds:
+            one = verdicts.setdefault(kind, {"outcome": "not_judged"})
+            if kind not in asked:
+                verdicts[kind] = of_kind[kind]
+            elif kind != "reference":
+                figures = {name: value for name, value in of_kind.get(kind, {}).items() if name != "class"}
+                one |= {"truth": of_kind.get(kind, {}).get("class", "unknown"), "truth_figures": figures}
         return {
             "bench": "field_tasks", "task": task.name, "group": task.group, "commit": self.arguments.commit,
             "date": time.strftime("%Y-%m-%d"), "target": self.arguments.target, "device": devices[0] if devices else "",
             "other_machine": task.other_machine, "judged": not missing,
             "not_judged": (why or next(filter(None, details), "no verdict")) if missing else "",
             "out_of_memory": no_memory, "alone": alone, "truth": truth.get("truth") or f"unknown: {truth.get('error', '')}",
-            "seconds": round(time.monotonic() - start, 3), "judge_seconds": round(judge_s, 3),
-            "truth_seconds": round(truth.get("seconds", 0.0), 3), "truth_wall_seconds": round(truth_wall_s, 3),
+            "seconds": round(seconds, 3), "truth_seconds": round(truth.get("seconds", 0.0), 3),
             "preparation_seconds": round(sum(one.get("preparation_seconds", 0.0) for one in verdicts.values()), 3),
             "device_seconds": round(sum(one.get("device_seconds", 0.0) for one in verdicts.values()), 3),
-            "truth_memory_bytes": truth.get("memory_bytes", 0), "candidates": verdicts,
+            "candidates": verdicts,
         }
-
-    def write(self, line):
-        with open(self.arguments.state, "a+b") as file:
-            # A killed run may have left the start of a line.
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
-            cut = file.read() not in (b"", b"\n")
-            file.write((b"\n" if cut else b"") + json.dumps(line).encode() + b"\n")
 
     def tell(self, line):
         outcomes = " ".join(f"{kind}={one.get('outcome', 'skipped')}" for kind, one in line["candidates"].items())
@@ -201,41 +262,45 @@ class Run:
         print(f"{self.done}/{self.total} {time.monotonic() - self.start:.0f} s {line['task']}: {line['seconds']:.1f} s {why}"
               f"{outcomes}{' FALSE ACCEPTS: ' + ', '.join(bad) if bad else ''}", flush=True)
 
-    def judge_all(self):
-        while (following := self.next()) is not None:
-            task, kinds, earlier = following
-            line = self.judge(task, kinds)
+    def judge_batch(self, batch):
+        ready = [item for item in batch if self.known(*item[:2]) or item[0].other_machine]
+        if not ready or self.late(self.arguments.reserve):
+            return
+        start = time.monotonic()
+        services = judge.Services(self.arguments.target, self.arguments.python, self.arguments.kernelcast)
+        self.spent["start"] += time.monotonic() - start
+        start = time.monotonic()
+        gate, queue = judge.Gate(), threading.Lock()
+
+        def judge_one(item):
+            task, kinds, earlier = item
+            line = self.judge(services, gate, queue, task, kinds)
             with self.lock:
                 if line is None:
                     self.lost += 1
                     return
-                self.done += 1
                 line = merged(earlier, line) if earlier else line
-                self.write(line)
+                self.done += 1
+                self.write(self.arguments.state, line)
                 self.tell(line)
 
-    def work(self):
         try:
-            self.judge_all()
-        except Exception as error:
-            self.error = error
-            self.stop.set()
-        # A process that a thread started ends with the thread.
-        self.ended.wait()
+            Lanes(ready, max(1, min(self.arguments.at_once, len(ready))), lambda: self.late(self.arguments.reserve)).run(judge_one)
+        finally:
+            services.close()
+        self.spent["judge"] += time.monotonic() - start
 
-    def run(self):
-        threads = [threading.Thread(target=self.work) for _ in range(self.ended.parties)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if self.error is not None:
-            raise self.error
-
-    def close(self):
-        self.stop.set()
-        self.truth.close()
-        self.services.close()
+    def run(self, todo):
+        self.total = len(todo)
+        if self.arguments.again or self.arguments.retry:
+            for task, _, earlier in todo:
+                if earlier is None and (self.arguments.again or "error" in self.truths.get(task.name, ())):
+                    self.truths.pop(task.name, None)
+        for first in range(0, len(todo), self.arguments.batch):
+            batch = todo[first : first + self.arguments.batch]
+            self.find_truths(batch)
+            if not self.arguments.only_truths:
+                self.judge_batch(batch)
 
 
 def main(given=None):
@@ -259,20 +324,17 @@ def main(given=None):
         if shutil.which(arguments.kernelcast) is None:
             print(f"field_tasks: there is no program {arguments.kernelcast}", file=sys.stderr)
             return 2
+        run = Run(arguments, state, summary.read_state(arguments.state + ".truth"))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: run.stop.set())
         try:
-            run = Run(arguments, todo)
+            run.run(todo)
         except RuntimeError as error:
             print(f"field_tasks: {error}", file=sys.stderr)
             return 3
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: run.stop.set())
-        begun = time.monotonic() - run.start
-        try:
-            run.run()
-        finally:
-            run.close()
-        print(f"started in {begun:.1f} s; judged {run.done} tasks in {time.monotonic() - run.start:.0f} s; "
-              f"{run.lost} lost at the end of the call", flush=True)
+        took = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in run.spent.items())
+        print(f"judged {run.done} tasks in {time.monotonic() - run.start:.0f} s ({took}); {run.lost} lost at the end of the call",
+              flush=True)
         state = summary.read_state(arguments.state)
     text, met = summary.text_of(state, len(found))
     print("\n" + text, end="")
