@@ -177,7 +177,8 @@ class SummaryTest(unittest.TestCase):
 
     def test_the_last_line_of_a_task_counts_and_a_cut_one_does_not(self):
         folder = Folder()
-        path = folder.write("state", json.dumps(line_of("a", judged=False)) + "\n" + json.dumps(line_of("a")) + "\n" + '{"task": "b')
+        lines = [json.dumps(line_of("a", judged=False)), json.dumps(line_of("a")), '{"task": "b']
+        path = folder.write("state", "\n".join(lines))
         self.assertEqual(summary.read_state(path), {"a": line_of("a")})
 
 
@@ -240,7 +241,8 @@ class TruthTest(unittest.TestCase):
         import truth
 
         task = tasks.find([folder.path])[0]
-        sources = {kind: folder.write(f"candidates/{kind}.py", changed.get(kind) or task.candidate(kind)) for kind in tasks.KINDS}
+        sources = {kind: folder.write(f"candidates/{kind}.py", changed.get(kind) or task.candidate(kind))
+                   for kind in tasks.KINDS}
         made = truth.answer({"form": task.form, "path": task.path, "candidates": sources, "cases": task.cases,
                              "files": task.files, "limit_s": 60, "alone": True}, "cpu")
         self.assertNotIn("error", made)

@@ -15,7 +15,9 @@ import time
 
 OUTCOMES = ("ok", "wrong_result", "crash", "timeout", "exploit", "environment_unstable")
 # Of a judge or a truth that had too little memory.
-NO_MEMORY = re.compile(r"out of memory|allocate memory|memory_limit|memory limit|bytes of memory, and the reference needs|bytes of device memory|of the device's \d+, \d+ are free", re.IGNORECASE)
+NO_MEMORY = re.compile(
+    r"out of memory|allocate memory|memory.limit|bytes of memory, and the reference needs|bytes of device memory",
+    re.IGNORECASE)
 
 
 def end_with_parent():
@@ -143,7 +145,8 @@ def verdict_of(line):
     measured = evaluation.get("measured", {})
     outcome = next((name for name in OUTCOMES if name in measured), "not_judged")
     made = {"outcome": outcome, "device_seconds": seconds_of(measured.get("device_time")),
-            "preparation_seconds": seconds_of(measured.get("preparation_time")), "device": measured.get("device", {}).get("model")}
+            "preparation_seconds": seconds_of(measured.get("preparation_time")),
+            "device": measured.get("device", {}).get("model")}
     if outcome == "ok":
         ok = measured["ok"]
         made["speedup"] = ok["speedup"]["value"]

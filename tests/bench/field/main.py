@@ -5,8 +5,9 @@ task is judged with its reference as a candidate, and with generated ones: zeros
 the last tile missing, inputs rounded to float16, and the answer of the previous call. Which of them are wrong is found
 without Kernelcast (field/truth.py).
 
-Each task is a line of the state file, and its truth a line of FILE.truth. A call skips the tasks that have one, and ends after --seconds. Exit codes: 0 the
-goals hold for the tasks in the state file, 1 they do not, 2 bad usage, 3 the services did not start.
+Each task is a line of the state file, and its truth a line of FILE.truth. A call skips the
+tasks that have one, and ends after --seconds. Exit codes: 0 the goals hold for the tasks in the state file, 1 they do
+not, 2 bad usage, 3 the services did not start.
 """
 
 import argparse
@@ -27,12 +28,14 @@ import tasks
 
 
 def arguments_of(given):
-    parser = argparse.ArgumentParser(prog="field_tasks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="field_tasks", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", metavar="DIR")
     parser.add_argument("--state", default="field_tasks.jsonl", metavar="FILE", help="results so far [%(default)s]")
     parser.add_argument("--summary", metavar="FILE", help="also write the table here")
     parser.add_argument("--seconds", type=float, default=540, help="time of this call [%(default)g]")
-    parser.add_argument("--reserve", type=float, default=30, metavar="S", help="begin no task in the last S seconds [%(default)g]")
+    parser.add_argument("--reserve", type=float, default=30, metavar="S",
+                        help="begin no task in the last S seconds [%(default)g]")
     parser.add_argument("--task-seconds", type=float, default=240, metavar="S", help="limit of one task [%(default)g]")
     parser.add_argument("--truth-seconds", type=float, default=90, metavar="S", help="limit of one task's truth [%(default)g]")
     parser.add_argument("--target", choices=("cuda", "cpu"), default="cuda")
@@ -40,14 +43,16 @@ def arguments_of(given):
                         help="interpreter with PyTorch, for the judge and the truth [KERNELCAST_PYTHON or python3]")
     parser.add_argument("--kernelcast", default="kernelcast", metavar="PROGRAM", help="[%(default)s in PATH]")
     parser.add_argument("--at-once", type=int, default=1, metavar="N",
-                        help="tasks in the worker's queue: a second one loads while one is measured, and may alternate with it [%(default)s]")
+                        help="tasks in the worker's queue: a second one loads while one is measured, and may alternate "
+                             "with it [%(default)s]")
     parser.add_argument("--truths-at-once", type=int, default=2, metavar="N", help="processes that find truths [%(default)s]")
     parser.add_argument("--batch", type=int, default=60, metavar="N",
                         help="tasks whose truths are found before the services start [%(default)s]")
     parser.add_argument("--only-truths", action="store_true", help="find truths, which FILE.truth keeps, and judge nothing")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN",
                         help="tasks whose name contains this or matches it as a shell pattern; may be repeated")
-    parser.add_argument("--kinds", default=",".join(tasks.KINDS), help="candidates, also further ones of tasks in the state [%(default)s]")
+    parser.add_argument("--kinds", default=",".join(tasks.KINDS),
+                        help="candidates, also further ones of tasks in the state [%(default)s]")
     parser.add_argument("--level4", action="store_true", help="also level 4 of KernelBench, which needs the models' files")
     parser.add_argument("--order", choices=("name", "random"), default="name")
     parser.add_argument("--seed", type=int, default=1, help="of the random order [%(default)s]")
@@ -90,7 +95,8 @@ def plan(found, state, arguments):
 
 def merged(earlier, line):
     """A line for all candidates of two lines."""
-    both = dict(line, judged=earlier["judged"] and line["judged"], out_of_memory=earlier["out_of_memory"] or line["out_of_memory"],
+    both = dict(line, judged=earlier["judged"] and line["judged"],
+                out_of_memory=earlier["out_of_memory"] or line["out_of_memory"],
                 candidates={**earlier["candidates"], **line["candidates"]})
     for name in line:
         if name.endswith("seconds"):
@@ -153,8 +159,8 @@ class Run:
             file.write((b"\n" if cut else b"") + json.dumps(line).encode() + b"\n")
 
     def known(self, task, kinds):
-        known = self.truths.get(task.name)
-        return known is not None and all(kind == "reference" or kind in known["kinds"] for kind in kinds)
+        known = self.truths.get(task.name, {}).get("kinds", ())
+        return all(kind == "reference" or kind in known for kind in kinds)
 
     def candidates(self, task, kinds, folder):
         paths = {kind: os.path.join(folder, f"{kind}.py") for kind in kinds}
@@ -192,7 +198,8 @@ class Run:
                         break
             if self.late():
                 return
-            line = {"task": task.name, "kinds": kinds, "date": time.strftime("%Y-%m-%d"), "target": self.arguments.target, **found}
+            line = {"task": task.name, "kinds": kinds, "date": time.strftime("%Y-%m-%d"),
+                    "target": self.arguments.target, **found}
             with self.lock:
                 self.truths[task.name] = line
                 self.write(self.arguments.state + ".truth", line)
@@ -227,7 +234,7 @@ class Run:
 
     def judge(self, services, gate, queue, task, kinds):
         """The line of a task with these candidates, or None if the call ended before it was known."""
-        truth = self.truths.get(task.name, {"error": "this task is for another machine"})
+        truth = self.truths.get(task.name, {"error": "not asked for"})
         of_kind = truth.get("candidates", {})
         asked = [kind for kind in kinds if "skipped" not in of_kind.get(kind, ())]
         verdicts, why, no_memory, alone, seconds = self.evaluate(services, gate, queue, task, asked)
@@ -285,7 +292,8 @@ class Run:
                 self.tell(line)
 
         try:
-            Lanes(ready, max(1, min(self.arguments.at_once, len(ready))), lambda: self.late(self.arguments.reserve)).run(judge_one)
+            count = max(1, min(self.arguments.at_once, len(ready)))
+            Lanes(ready, count, lambda: self.late(self.arguments.reserve)).run(judge_one)
         finally:
             services.close()
         self.spent["judge"] += time.monotonic() - start
@@ -333,8 +341,8 @@ def main(given=None):
             print(f"field_tasks: {error}", file=sys.stderr)
             return 3
         took = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in run.spent.items())
-        print(f"judged {run.done} tasks in {time.monotonic() - run.start:.0f} s ({took}); {run.lost} lost at the end of the call",
-              flush=True)
+        print(f"judged {run.done} tasks in {time.monotonic() - run.start:.0f} s ({took}); {run.lost} lost at the end of "
+              "the call", flush=True)
         state = summary.read_state(arguments.state)
     text, met = summary.text_of(state, len(found))
     print("\n" + text, end="")

@@ -114,9 +114,8 @@ def text_of(lines, found=None):
 
     def figures(line, kind):
         one = line["candidates"][kind]
-        kept = {name: one["truth_figures"][name] for name in ("rule", "case", "breaks", "elements", "max_used", "max_error", "max_own",
-                                                              "unexplained", "why") if one["truth_figures"].get(name) is not None}
-        return json.dumps(kept)
+        names = ("rule", "case", "breaks", "elements", "max_used", "max_error", "max_own", "unexplained", "why")
+        return json.dumps({name: one["truth_figures"][name] for name in names if one["truth_figures"].get(name) is not None})
 
     section("False accepts", [f"{line['task']} {kind}: {figures(line, kind)}" for line in lines if line["judged"]
                               for kind in accepted(line, "wrong")])
@@ -134,5 +133,6 @@ def text_of(lines, found=None):
             [f"{line['task']} {kind}: {figures(line, kind)} {line['candidates'][kind].get('detail', '')[:200]}"
              for line in lines for kind in refused(line, "right")])
     section("Truth without float64, or none", [f"{line['task']}: {line['truth']}" for line in lines
-                                               if line["judged"] and not line["truth"].startswith(("float64", "the task's"))])
+                                               if line["judged"] and generated(line)
+                                               and not line["truth"].startswith(("float64", "the task's"))])
     return "\n".join(out) + "\n", goals_met(total)
