@@ -7,16 +7,6 @@
 #include "tests/support/triton_examples.h"
 
 namespace kernelcast::testing {
-namespace {
-
-worker::MeasureOptions TaskOptions() {
-  worker::MeasureOptions options = worker::CudaMeasureOptions();
-  options.python_load_limit_ns = 50'000'000'000;
-  return options;
-}
-
-}  // namespace
-
 std::optional<std::string> NoTasks() {
   if (TritonPythonOfTests().empty()) {
     return "no interpreter with PyTorch: set KERNELCAST_PYTHON";
@@ -27,7 +17,7 @@ std::optional<std::string> NoTasks() {
 
 Problem MakeTask(const std::string& source) { return ParseProblem({{"task.py", source}}).value(); }
 
-TaskFixture::TaskFixture(Problem problem) : gpu_(std::move(problem), TaskOptions()) {}
+TaskFixture::TaskFixture(Problem problem) : gpu_(std::move(problem), worker::CudaMeasureOptions()) {}
 
 Candidate TaskFixture::MakeCandidate(const std::string& source) const {
   Candidate candidate = ReferenceCandidate(gpu_.problem(), kCudaTargetName).value();

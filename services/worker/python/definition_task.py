@@ -195,6 +195,11 @@ def built(solution, entry, binding):
         if path.endswith(NATIVE_SOURCES):
             files.append(path)
     in_cuda = [file for file in files if file.endswith(".cu")]
+    if in_cuda:
+        # No program may be started that asks the driver. Architectures from 9.0 on have instructions of their own ("a").
+        major, minor = torch.cuda.get_device_capability()
+        architecture = f"{major}.{minor}{'a' if major >= 9 else ''}"
+        os.environ.update(TORCH_CUDA_ARCH_LIST=architecture, TVM_FFI_CUDA_ARCH_LIST=architecture)
     options = solution["spec"].get("compile_options") or {}
     if binding == "torch":
         from torch.utils import cpp_extension
