@@ -18,6 +18,8 @@ COMPILING = {("triton.runtime.jit", "cache_key"), ("triton.compiler.compiler", "
 BUILDING = {("torch.utils.cpp_extension", "_run_ninja_build"), ("tvm_ffi.cpp.extension", "build_ninja")}
 # What a compiler says about a place in a source: "main.cpp:3:5: error: ..." or "kernel.cu(3): error: ...".
 SOURCE_ERROR = re.compile(r"^\S+\.(?:cu|cuh|c|cc|cpp|cxx|h|hpp)(?::\d+|\(\d+\)).*\berror\b", re.MULTILINE)
+# What Triton says where the system has ended ptxas.
+KILLED = re.compile(r"failed with error code -\d")
 # In verdict.cc too.
 HEADING = "A kernel does not compile:"
 # These errors come from the host. They are not the source's fault.
@@ -33,7 +35,7 @@ def kernel_errors():
 def is_kernel_error(error, kinds):
     """Whether a kernel does not compile. Triton compiles a kernel when it first runs, and extensions are built then."""
     if isinstance(error, kinds):
-        return True
+        return not KILLED.search(str(error))
     if not isinstance(error, Exception) or isinstance(error, NOT_THE_SOURCE):
         return False
     frames = {(frame.f_globals.get("__name__"), frame.f_code.co_name) for frame, _ in traceback.walk_tb(error.__traceback__)}

@@ -124,6 +124,32 @@ class KernelErrorsTest(unittest.TestCase):
         self.check(self.text(), "candidate.py:20: PTXASError: ", "too much shared data", "\n    kernel.warmup(")
         self.check(self.text(function="need_resources"), "candidate.py:32: OutOfResources: ", "shared memory")
 
+    def test_a_compiler_that_the_system_ended_is_not_the_sources_fault(self):
+        error = triton.runtime.errors.PTXASError("`ptxas` failed with error code -9: ``")
+        self.assertFalse(ERRORS["is_kernel_error"](error, ERRORS["kernel_errors"]()))
+
+    def test_extensions_that_do_not_build_name_the_place(self):
+        """As PyTorch reports what ninja printed."""
+        built = {"__name__": "torch.utils.cpp_extension"}
+        exec("def _run_ninja_build(text):\n    raise RuntimeError(text)\n", built)
+        for text, expected in (
+            ("Error building extension 'k':\n/scratch/x/main.cu(4): error: identifier \"two\" is undefined\n", True),
+            ("Error building extension 'k':\nmain.cpp:3:5: error: expected ';'\n", True),
+            ("Error building extension 'k':\nnvcc fatal: Could not open output file\n", False),
+            ("Error building extension 'k':\nc++: fatal error: Killed signal terminated program cc1plus\n", False),
+        ):
+            with self.subTest(text):
+                try:
+                    built["_run_ninja_build"](text)
+                except RuntimeError as error:
+                    self.assertEqual(bool(ERRORS["is_kernel_error"](error, ())), expected)
+                    if expected:
+                        self.assertEqual(ERRORS["kernel_error_text"](error), f"{ERRORS['HEADING']}\n{text}")
+        try:
+            raise RuntimeError("main.cpp:3:5: error: not a build")
+        except RuntimeError as error:
+            self.assertFalse(ERRORS["is_kernel_error"](error, ()))
+
     def test_other_errors_are_not_the_compilers(self):
         for function, kind in (("forget_an_argument", TypeError), ("fail_on_the_host", AttributeError)):
             with self.subTest(function=function):
