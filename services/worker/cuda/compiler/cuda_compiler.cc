@@ -142,7 +142,8 @@ std::optional<std::string> CudaToolchain::ArchitectureOf(int major, int minor) c
 absl::StatusOr<std::unique_ptr<CudaCompiler>> CudaCompiler::Make(CudaCompilerOptions options,
                                                                  CompileCache& cache) {
   std::unique_ptr<CudaCompiler> compiler(new CudaCompiler(std::move(options), cache));
-  auto headers = HeaderArchive::Read(compiler->options_.process.toolkit.include_directory);
+  auto headers = HeaderArchive::Read(compiler->options_.process.toolkit.include_directory,
+                                     compiler->options_.headers);
   if (!headers.ok()) {
     return absl::UnavailableError(headers.status().message());
   }
@@ -154,6 +155,9 @@ absl::StatusOr<std::unique_ptr<CudaCompiler>> CudaCompiler::Make(CudaCompilerOpt
   toolchain.description = absl::StrCat("NVRTC ", hello.version);
   for (const char* flag : kBaseFlags) {
     absl::StrAppend(&toolchain.description, flag == kBaseFlags[0] ? "; " : " ", flag);
+  }
+  for (const std::string& flag : compiler->options_.flags) {
+    absl::StrAppend(&toolchain.description, " ", flag);
   }
   absl::StrAppend(&toolchain.description, "; ", compiler->headers_->hash().substr(0, 8));
   for (const uint64_t number : hello.architectures) {
@@ -291,6 +295,7 @@ compiler_wire::CompileRequest CudaCompiler::RequestOf(const std::string& source,
   request.source = source;
   request.options.push_back(absl::StrCat("-arch=", architecture));
   request.options.insert(request.options.end(), std::begin(kBaseFlags), std::end(kBaseFlags));
+  request.options.insert(request.options.end(), options_.flags.begin(), options_.flags.end());
   request.options.insert(request.options.end(), flags.begin(), flags.end());
   request.headers = headers_->Reach(IncludedFiles(source));
   return request;

@@ -24,6 +24,10 @@ namespace kernelcast::worker {
 
 struct CudaCompilerOptions {
   CompilerProcessOptions process;
+  // Headers that sources can include besides those of the toolkit.
+  std::vector<HeaderFolder> headers = {};
+  // Flags of every compilation. Candidates cannot change them.
+  std::vector<std::string> flags = {};
   // Maximum number of concurrent compiles, each in its own process. Further callers wait.
   int max_processes = 1;
   // A process is replaced after this many compiles.

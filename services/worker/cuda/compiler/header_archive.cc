@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -49,41 +50,71 @@ std::string ForDevices(std::string_view cub) {
   return text;
 }
 
+// Whether a header of a package includes a file, which `included` is set to: quoted, in angle
+// brackets, or by CUTLASS's macro for headers of CCCL.
+bool IncludesFile(std::string_view line, IncludedFile& included) {
+  const auto skip_blanks = [&line] {
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+  };
+  const auto skip = [&line, &skip_blanks](std::string_view word) {
+    if (!line.starts_with(word)) return false;
+    line.remove_prefix(word.size());
+    skip_blanks();
+    return true;
+  };
+  skip_blanks();
+  if (!skip("#") || !skip("include")) return false;
+  const bool is_macro = skip("CUDA_STD_HEADER(");
+  const char first = is_macro || line.empty() ? '(' : line.front();
+  if (!is_macro) line.remove_prefix(std::min<size_t>(1, line.size()));
+  const size_t end = line.find(first == '<' ? '>' : first == '"' ? '"' : ')');
+  if (end == std::string_view::npos) return false;
+  included = {absl::StrCat(is_macro ? "cuda/std/" : "", std::string(line.substr(0, end))),
+              first == '"'};
+  return is_macro || first == '<' || first == '"';
+}
+
+// Rewrites the includes of a package's header so that each file of the package has one name. NVRTC
+// knows headers only by the names in directives. It would read a file with #pragma once again under
+// a second name, and find another package's file for a name without a folder.
+std::string WithFullNames(const std::string& name, std::string_view text,
+                          const std::map<std::string, std::string>& package) {
+  std::string rewritten;
+  for (const auto part : absl::StrSplit(AbslView(text), '\n')) {
+    const std::string_view line(part.data(), part.size());
+    IncludedFile included;
+    if (!IncludesFile(line, included)) {
+      absl::StrAppend(&rewritten, part, "\n");
+      continue;
+    }
+    const std::string beside =
+        (fs::path(name).parent_path() / included.name).lexically_normal().generic_string();
+    const bool is_beside = included.quoted && package.contains(beside);
+    absl::StrAppend(&rewritten, "#include <", is_beside ? beside : included.name, ">\n");
+  }
+  return rewritten;
+}
+
 absl::Status Unavailable(const char* what) {
   return absl::UnavailableError(
       absl::StrCat("cannot ", what, " the memory of the CUDA headers: ", std::strerror(errno)));
 }
 
-// Adds the toolkit's files below `root`, by their relative path. If the root is a system folder,
-// folders of other packages are skipped.
-void Collect(const fs::path& root, bool only_known, std::map<std::string, std::string>& texts) {
-  static constexpr std::string_view kFolders[] = {
-      "crt", "cooperative_groups", "cuda", "cub", "nv", "thrust"};
-  static constexpr std::string_view kFiles[] = {
-      "cu",      "mma.h",       "vector_",   "device_",
-      "driver_", "host_",       "math_",     "sm_",
-      "texture", "surface",     "library_",  "builtin_types",
-      "channel", "common_func", "fatbinary", "cooperative_groups.h"};
-  const auto known = [&](std::string_view name, auto& prefixes) {
-    return std::any_of(std::begin(prefixes), std::end(prefixes), [&](std::string_view prefix) {
-      return name.substr(0, prefix.size()) == prefix;
-    });
-  };
+// Adds the files below `root` for which `wanted` is true, by their relative path.
+// `wanted_folder` says which of its folders to read.
+void Collect(const fs::path& root, const std::function<bool(std::string_view)>& wanted_folder,
+             const std::function<bool(std::string_view)>& wanted,
+             std::map<std::string, std::string>& texts) {
   std::error_code error;
   auto entry = fs::recursive_directory_iterator(root, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().lexically_relative(root).generic_string();
     std::error_code ignored;
     if (entry->is_directory(ignored)) {
-      const bool wanted = entry.depth() > 0 || std::find(std::begin(kFolders), std::end(kFolders),
-                                                         name) != std::end(kFolders);
-      if (!wanted) {
-        entry.disable_recursion_pending();
-      }
+      if (entry.depth() == 0 && !wanted_folder(name)) entry.disable_recursion_pending();
       continue;
     }
-    if (!entry->is_regular_file(ignored) || IsForHosts(name) || texts.count(name) > 0 ||
-        (only_known && entry.depth() == 0 && !known(name, kFiles)) ||
+    if (!entry->is_regular_file(ignored) || texts.contains(name) || !wanted(name) ||
         entry->file_size(ignored) > kMaxHeaderBytes) {
       continue;
     }
@@ -95,14 +126,38 @@ void Collect(const fs::path& root, bool only_known, std::map<std::string, std::s
   }
 }
 
+// Adds the toolkit's files below `root`. If the root is a system folder, folders and files of other
+// packages are skipped.
+void CollectToolkit(const fs::path& root, bool only_known,
+                    std::map<std::string, std::string>& texts) {
+  static constexpr std::string_view kFolders[] = {
+      "crt", "cooperative_groups", "cuda", "cub", "nv", "thrust"};
+  static constexpr std::string_view kFiles[] = {
+      "cu",      "mma.h",       "vector_",   "device_",
+      "driver_", "host_",       "math_",     "sm_",
+      "texture", "surface",     "library_",  "builtin_types",
+      "channel", "common_func", "fatbinary", "cooperative_groups.h"};
+  const auto is_folder = [](std::string_view name) {
+    return std::find(std::begin(kFolders), std::end(kFolders), name) != std::end(kFolders);
+  };
+  const auto is_file = [only_known](std::string_view name) {
+    const bool is_known =
+        !only_known || name.find('/') != std::string_view::npos ||
+        std::any_of(std::begin(kFiles), std::end(kFiles),
+                    [&](std::string_view prefix) { return name.starts_with(prefix); });
+    return is_known && !IsForHosts(name);
+  };
+  Collect(root, is_folder, is_file, texts);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HeaderArchive>> HeaderArchive::Read(
-    const std::string& include_directory) {
+    const std::string& include_directory, std::span<const HeaderFolder> packages) {
   std::map<std::string, std::string> texts;
   const fs::path root(include_directory);
-  Collect(root, true, texts);
-  Collect(root / "cccl", false, texts);
+  CollectToolkit(root, true, texts);
+  CollectToolkit(root / "cccl", false, texts);
   if (texts.count("cuda_fp16.h") == 0) {
     return absl::NotFoundError(absl::StrCat("no cuda_fp16.h in ", include_directory));
   }
@@ -111,6 +166,19 @@ absl::StatusOr<std::unique_ptr<HeaderArchive>> HeaderArchive::Read(
   }
   for (const StandardHeader& header : StandardHeaders()) {
     texts[header.name] = header.text;
+  }
+  std::map<std::string, std::string> added;
+  for (const HeaderFolder& package : packages) {
+    const size_t before = added.size();
+    Collect(
+        package.root, [&](std::string_view name) { return name == package.name; },
+        [](std::string_view name) { return name.find('/') != std::string_view::npos; }, added);
+    if (added.size() == before) {
+      return absl::NotFoundError(absl::StrCat("no headers in ", package.root, "/", package.name));
+    }
+  }
+  for (const auto& [name, text] : added) {
+    texts.emplace(name, WithFullNames(name, text, added));
   }
 
   std::unique_ptr<HeaderArchive> archive(new HeaderArchive());

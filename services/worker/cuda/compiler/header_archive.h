@@ -18,15 +18,22 @@
 
 namespace kernelcast::worker {
 
+// A folder of headers of another package, such as "cutlass" in "/usr/lib/cutlass/include". The
+// folder's name is part of the headers' names.
+struct HeaderFolder {
+  std::string root;
+  std::string name;
+};
+
 // The toolkit's device headers in one block of memory that compilers map, so that they need not
 // open files. Also contains the parts of a few standard headers that device code needs, for sources
 // written for nvcc. Thread-safe.
 class HeaderArchive {
  public:
-  // Reads the headers below a toolkit's include folder. NOT_FOUND: there are none. UNAVAILABLE: out
-  // of memory or descriptors.
+  // Reads the headers below a toolkit's include folder, and those of packages. NOT_FOUND: a folder
+  // has none. UNAVAILABLE: out of memory or descriptors.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<HeaderArchive>> Read(
-      const std::string& include_directory);
+      const std::string& include_directory, std::span<const HeaderFolder> packages = {});
   ~HeaderArchive();
   HeaderArchive(const HeaderArchive&) = delete;
   HeaderArchive& operator=(const HeaderArchive&) = delete;

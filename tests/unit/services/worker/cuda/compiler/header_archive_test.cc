@@ -142,5 +142,36 @@ TEST_CASE("No name reached from the real toolkit's headers is ambiguous") {
   CHECK(std::count(names.begin(), names.end(), "mma.hpp") == 1);
 }
 
+TEST_CASE("A header of a package has one name") {
+  const Toolkit toolkit;
+  const TemporaryFolder package("package");
+  Write(package, "tiles/a.h",
+        "#pragma once\n  # include \"b.h\"  // next to it\n#include <mma.h>\n");
+  Write(package, "tiles/b.h", "#include CUDA_STD_HEADER(x)\nint b;\n");
+  Write(package, "tiles/parts/c.h", "#include \"../b.h\"\n#include \"tiles/a.h\"\n");
+  // The package has a file of a name that the toolkit has.
+  Write(package, "tiles/parts/mma.h", "#include \"mma.h\"\n");
+  Write(package, "others/d.h", "not wanted\n");
+  const HeaderFolder folder{package.path().string(), "tiles"};
+  auto archive = HeaderArchive::Read(toolkit.folder().path().string(), {&folder, 1});
+  REQUIRE(archive.ok());
+  CHECK((*archive)->Text("tiles/a.h") ==
+        "#pragma once\n#include <tiles/b.h>\n#include <mma.h>\n\n");
+  CHECK((*archive)->Text("tiles/b.h") == "#include <cuda/std/x>\nint b;\n\n");
+  CHECK((*archive)->Text("tiles/parts/c.h") == "#include <tiles/b.h>\n#include <tiles/a.h>\n\n");
+  CHECK((*archive)->Text("tiles/parts/mma.h") == "#include <tiles/parts/mma.h>\n\n");
+  CHECK((*archive)->Text("mma.h") == "#include \"crt/mma.h\"\n");
+  CHECK(!(*archive)->Has("others/d.h"));
+  CHECK((*archive)->hash() != toolkit.Read()->hash());
+  const std::vector<IncludedFile> included = {{"tiles/parts/c.h", false}};
+  CHECK(Names((*archive)->Reach(included)) ==
+        std::vector<std::string>{"crt/mma.h", "mma.h", "mma.hpp", "tiles/a.h", "tiles/b.h",
+                                 "tiles/parts/c.h"});
+
+  const HeaderFolder missing{package.path().string(), "missing"};
+  const auto none = HeaderArchive::Read(toolkit.folder().path().string(), {&missing, 1});
+  CHECK(absl::IsNotFound(none.status()));
+}
+
 }  // namespace
 }  // namespace kernelcast::worker
