@@ -413,26 +413,27 @@ install_python() {
   fi
 }
 
-# Installs flashinfer-bench into a virtual environment in this checkout, with PyTorch from Debian.
-install_flashinfer() {
-  local left_out="the test of the gateway with flashinfer-bench is skipped"
+# Installs wheels into a virtual environment in this checkout, with PyTorch from Debian:
+# install_beside_torch NAME PACKAGE SIZE LEFT_OUT, with the wheels of scripts/NAME_wheels.txt.
+install_beside_torch() {
+  local name=$1 package=$2 size=$3 left_out=$4
   local python=/usr/bin/python3 wheel
-  cmp -s scripts/flashinfer_wheels.txt "$tools/flashinfer/wheels.txt" && return
+  cmp -s "scripts/${name}_wheels.txt" "$tools/$name/wheels.txt" && return
   if [[ $(uname -m) != x86_64 || $("$python" -c 'import sys; print(*sys.version_info[:2])') != "3 11" ]]; then
-    say "flashinfer-bench is downloaded for x86-64 and Debian's Python 3.11 only: $left_out"
+    say "$package is downloaded for x86-64 and Debian's Python 3.11 only: $left_out"
     return
   fi
-  local staging=$tools/flashinfer.$$
-  rm -rf "$tools"/flashinfer.[0-9]*
-  if download_wheels flashinfer "$staging/wheels" \
-    "taking flashinfer-bench's wheels (7 MB, scripts/flashinfer_wheels.txt)" "$left_out"; then
+  local staging=$tools/$name.$$
+  rm -rf "$tools/$name".[0-9]*
+  if download_wheels "$name" "$staging/wheels" \
+    "taking ${package}'s wheels ($size, scripts/${name}_wheels.txt)" "$left_out"; then
     "$python" -m venv --without-pip --system-site-packages "$staging/home"
     for wheel in "$staging"/wheels/*.whl; do
       python3 -m zipfile -e "$wheel" "$staging/home/lib/python3.11/site-packages"
     done
-    cp scripts/flashinfer_wheels.txt "$staging/home/wheels.txt"
-    rm -rf "$tools/flashinfer"
-    mv "$staging/home" "$tools/flashinfer"
+    cp "scripts/${name}_wheels.txt" "$staging/home/wheels.txt"
+    rm -rf "${tools:?}/$name"
+    mv "$staging/home" "$tools/$name"
   fi
   rm -rf "$staging"
 }
@@ -476,7 +477,8 @@ if ((with_tests)); then
   install_otlp
   install_python
   install_triton
-  install_flashinfer
+  install_beside_torch flashinfer flashinfer-bench "7 MB" \
+    "the test of the gateway with flashinfer-bench is skipped"
   install_api_tool
   install_kubernetes_tools
 fi

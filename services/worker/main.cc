@@ -304,9 +304,10 @@ absl::StatusOr<int> Main(int argc, char** argv) {
   app.add_option("--cuda-architecture", flags.cuda_architecture,
                  "Architecture that the cuda target compiles for, such as sm_80 [the device's, or "
                  "sm_90a without a device]");
-  app.add_option("--python", flags.python,
-                 "Python interpreter that has PyTorch, for tasks in Python, or Triton, "
-                 "for candidates of kind device_triton [none]");
+  app.add_option(
+      "--python", flags.python,
+      "Python interpreter that has PyTorch, for tasks in Python, or compilers of kernels "
+      "in Python, such as Triton [none]");
   app.add_option(
          "--gpus", flags.gpus,
          "GPUs to measure on: \"all\", \"none\", or a list of numbers or UUIDs, among those "

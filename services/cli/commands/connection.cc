@@ -36,8 +36,8 @@ void AddStateFlags(CLI::App& app, ConnectionFlags& flags) {
       ->type_name("FILE.jsonl");
   app.add_option(
          "--python", flags.python,
-         "Python interpreter with PyTorch or Triton for a worker started by this command, for "
-         "tasks in Python and candidates of kind device_triton")
+         "Python interpreter for a worker started by this command, with PyTorch for tasks in "
+         "Python or compilers of kernels in Python, such as Triton")
       ->envname("KERNELCAST_PYTHON")
       ->type_name("FILE");
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Mapping, get_args
 
 from kernelcast import errors
 from kernelcast._types import (Candidate, Estimator, Evaluation, Forecast, Kind, Launch, Measurement, Mode, Problem,
@@ -17,11 +17,7 @@ MODES: Mapping[Mode, Any] = {
     "forecast": orchestrator_pb2.EVALUATE_MODE_FORECAST,
 }
 KINDS: Mapping[Kind, Any] = {
-    "host_native": kernel_pb2.CANDIDATE_KIND_HOST_NATIVE,
-    "device_cuda": kernel_pb2.CANDIDATE_KIND_DEVICE_CUDA,
-    "device_triton": kernel_pb2.CANDIDATE_KIND_DEVICE_TRITON,
-    "python": kernel_pb2.CANDIDATE_KIND_PYTHON,
-}
+    kind: kernel_pb2.CandidateKind.Value(f"CANDIDATE_KIND_{kind.upper()}") for kind in get_args(Kind)}
 _RULES = ("compile_error", "wrong_result", "crash", "timeout", "exploit", "not_faster")
 _Spec = orchestrator_pb2.KernelRewardSpec
 SHAPES: Mapping[Shape, Any] = {
