@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "tests/support/triton_examples.h"
+#include "tests/support/kernel_examples.h"
 
 namespace kernelcast::testing {
 namespace {
@@ -20,7 +20,7 @@ worker::CudaTargetOptions Options(const std::string& cache_directory) {
   options.compile_processes = 2;
   options.worker_id = "worker-under-test";
   options.untrusted_uid = 65534;
-  options.python = TritonPythonOfTests();
+  options.python = PythonOfTests("triton");
   options.include_directories = CandidateHeaders();
   return options;
 }

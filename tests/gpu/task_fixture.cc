@@ -4,11 +4,11 @@
 
 #include "common/base/clock.h"
 #include "services/worker/core/verdict.h"
-#include "tests/support/triton_examples.h"
+#include "tests/support/kernel_examples.h"
 
 namespace kernelcast::testing {
 std::optional<std::string> NoTasks() {
-  if (TritonPythonOfTests().empty()) {
+  if (PythonOfTests("triton").empty()) {
     return "no interpreter with PyTorch: set KERNELCAST_PYTHON";
   }
   if (auto reason = NoGpu()) return reason;

@@ -13,14 +13,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/gpu/gpu_fixture.h"
-#include "tests/support/triton_examples.h"
+#include "tests/support/kernel_examples.h"
 
 namespace kernelcast::testing {
 namespace {
 
 // The reason to skip, if any.
 std::optional<std::string> NoTriton() {
-  if (TritonPythonOfTests().empty()) {
+  if (PythonOfTests("triton").empty()) {
     return "no interpreter with Triton: set KERNELCAST_PYTHON or run scripts/setup.sh";
   }
   return NoGpu();
@@ -33,8 +33,8 @@ std::optional<std::string> NoTriton() {
     return;                                        \
   }
 
-TritonExample FindExample(const std::string& problem, const std::string& name) {
-  for (TritonExample& example : ReadTritonExamples(SourcePath("examples/triton"))) {
+KernelExample FindExample(const std::string& problem, const std::string& name) {
+  for (KernelExample& example : ReadKernelExamples(SourcePath("examples/triton"))) {
     if (example.problem == problem && example.candidate.name == name) return std::move(example);
   }
   throw std::runtime_error(absl::StrCat("no example ", problem, "/", name));
@@ -43,7 +43,7 @@ TritonExample FindExample(const std::string& problem, const std::string& name) {
 TEST_CASE("The Triton examples are correct") {
   KERNELCAST_NEEDS_TRITON();
   std::map<std::string, std::unique_ptr<GpuFixture>> fixtures;
-  for (const TritonExample& example : ReadTritonExamples(SourcePath("examples/triton"))) {
+  for (const KernelExample& example : ReadKernelExamples(SourcePath("examples/triton"))) {
     std::unique_ptr<GpuFixture>& fixture = fixtures[example.problem];
     if (fixture == nullptr) {
       // One at a time: each has its own runners and memory.
@@ -181,7 +181,7 @@ TEST_CASE("Wrong Triton kernels get the verdict of their mistake, and the worker
   KERNELCAST_NEEDS_TRITON();
   worker::MeasureOptions options = worker::CudaMeasureOptions();
   for (const Mistake& mistake : Mistakes()) {
-    TritonExample example = FindExample(mistake.problem, mistake.example);
+    KernelExample example = FindExample(mistake.problem, mistake.example);
     Candidate& candidate = example.candidate;
     const size_t at = candidate.source.find(mistake.from);
     REQUIRE(at != std::string::npos);

@@ -27,8 +27,8 @@
 #include "nlohmann/json.hpp"
 #include "tests/bench/gpu/python_bench.h"
 #include "tests/support/gated_silu_candidates.h"
+#include "tests/support/kernel_examples.h"
 #include "tests/support/task_examples.h"
-#include "tests/support/triton_examples.h"
 
 namespace kernelcast::testing {
 namespace {
@@ -41,7 +41,7 @@ constexpr size_t kInOneProcess = 30;
 constexpr size_t kInProcessesOfTheirOwn = 6;
 
 struct Flags {
-  std::string python = TritonPythonOfTests();
+  std::string python = PythonOfTests("triton");
   std::string kernelbench;
   std::string json;
   int count = 100;
@@ -160,8 +160,8 @@ absl::Status JudgeWithKernelBench(const Flags& flags, const Pool& pool, std::ofs
 // Kernels of about 50 us: rows in blocks of different sizes.
 Pool TritonKernels(const Problem& problem, int count) {
   Pool pool{"Triton as device code", &problem, {}};
-  const std::vector<TritonExample> examples = ReadTritonExamples(SourcePath("examples/triton"));
-  const auto base = std::ranges::find_if(examples, [](const TritonExample& example) {
+  const std::vector<KernelExample> examples = ReadKernelExamples(SourcePath("examples/triton"));
+  const auto base = std::ranges::find_if(examples, [](const KernelExample& example) {
     return example.problem == "rmsnorm" && example.candidate.name == "two_passes";
   });
   for (const char* block : {"256", "512", "1024", "2048", "4096"}) {

@@ -40,8 +40,8 @@
 #include "tests/bench/gpu/python_bench.h"
 #include "tests/bench/gpu/variation.h"
 #include "tests/support/gated_silu_candidates.h"
+#include "tests/support/kernel_examples.h"
 #include "tests/support/task_examples.h"
-#include "tests/support/triton_examples.h"
 
 namespace kernelcast::testing {
 namespace {
@@ -59,7 +59,7 @@ constexpr int kProcesses = 14;
 constexpr int kCompileJobs = 4;
 
 struct Flags {
-  std::string python = TritonPythonOfTests();
+  std::string python = PythonOfTests("triton");
   std::string only;
   std::string json;
   std::string kernelbench;

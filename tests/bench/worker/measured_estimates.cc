@@ -18,9 +18,9 @@
 #include "services/worker/core/statistics.h"
 #include "services/worker/cuda/target/cuda_target.h"
 #include "tests/bench/worker/estimate_ranks.h"
+#include "tests/support/kernel_examples.h"
 #include "tests/support/services.h"
 #include "tests/support/task_examples.h"
-#include "tests/support/triton_examples.h"
 
 namespace kernelcast::testing {
 namespace {
@@ -38,7 +38,7 @@ struct Example {
 std::vector<Example> ReadExamples(const MeasuredEstimatesOptions& options) {
   std::vector<Example> examples;
   std::map<std::string, std::shared_ptr<const Problem>> problems;
-  for (TritonExample& triton : ReadTritonExamples(options.triton_folder)) {
+  for (KernelExample& triton : ReadKernelExamples(options.triton_folder)) {
     std::shared_ptr<const Problem>& problem = problems[triton.problem];
     if (problem == nullptr) {
       problem = std::make_shared<const Problem>(ReadExampleProblem(triton.problem));

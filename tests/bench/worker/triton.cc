@@ -25,15 +25,15 @@
 #include "common/base/clock.h"
 #include "services/worker/cuda/target/cuda_target.h"
 #include "tests/bench/worker/measured_estimates.h"
+#include "tests/support/kernel_examples.h"
 #include "tests/support/services.h"
-#include "tests/support/triton_examples.h"
 
 namespace kernelcast::testing {
 namespace {
 
 struct Flags {
   std::string folder = SourcePath("examples/triton");
-  std::string python = TritonPythonOfTests();
+  std::string python = PythonOfTests("triton");
   std::vector<std::string> architectures = {"sm_80", "sm_90a"};
   std::string only;
   std::string measure;
@@ -78,7 +78,7 @@ std::string NotCovered(const CompileFacts& facts) {
   return "";
 }
 
-void Coverage(const Flags& flags, const std::vector<TritonExample>& examples,
+void Coverage(const Flags& flags, const std::vector<KernelExample>& examples,
               const std::map<std::string, Problem>& problems) {
   for (const std::string& architecture : flags.architectures) {
     const TemporaryFolder folder("triton");
@@ -90,7 +90,7 @@ void Coverage(const Flags& flags, const std::vector<TritonExample>& examples,
     int compiled = 0;
     int covered = 0;
     int findings = 0;
-    for (const TritonExample& example : examples) {
+    for (const KernelExample& example : examples) {
       const std::string name = absl::StrCat(example.problem, "/", example.candidate.name);
       if (name.find(flags.only) == std::string::npos) continue;
       const int64_t start_ns = Clock::Real().MonotonicNs();
@@ -131,7 +131,7 @@ void Coverage(const Flags& flags, const std::vector<TritonExample>& examples,
   }
 }
 
-void Throughput(const Flags& flags, const std::vector<TritonExample>& examples,
+void Throughput(const Flags& flags, const std::vector<KernelExample>& examples,
                 const std::map<std::string, Problem>& problems) {
   const TemporaryFolder folder("triton");
   const auto target = MakeTarget(flags, flags.architectures.back(), folder.path());
@@ -139,9 +139,9 @@ void Throughput(const Flags& flags, const std::vector<TritonExample>& examples,
     std::printf("%s\n", target.status().ToString().c_str());
     return;
   }
-  std::vector<TritonExample> all;
+  std::vector<KernelExample> all;
   for (int copy = 0; copy < flags.copies; ++copy) {
-    for (TritonExample example : examples) {
+    for (KernelExample example : examples) {
       absl::StrAppend(&example.candidate.source, "# ", copy, "\n");
       all.push_back(std::move(example));
     }
@@ -191,9 +191,9 @@ int MeasureOrCompare(const Flags& flags) {
 
 int Run(const Flags& flags) {
   if (!flags.measure.empty() || !flags.compare.empty()) return MeasureOrCompare(flags);
-  const std::vector<TritonExample> examples = ReadTritonExamples(flags.folder);
+  const std::vector<KernelExample> examples = ReadKernelExamples(flags.folder);
   std::map<std::string, Problem> problems;
-  for (const TritonExample& example : examples) {
+  for (const KernelExample& example : examples) {
     if (!problems.contains(example.problem)) {
       problems.emplace(example.problem, ReadExampleProblem(example.problem));
     }

@@ -1,4 +1,4 @@
-#include "services/worker/cuda/triton/triton_compiler.h"
+#include "services/worker/cuda/language/triton/triton_compiler.h"
 
 #include <sys/stat.h>
 
@@ -19,6 +19,7 @@
 #include "common/domain/problem.h"
 #include "services/worker/cuda/api/cuda_toolkit.h"
 #include "services/worker/cuda/compiler/cubin.h"
+#include "services/worker/cuda/language/device_code.h"
 #include "tests/support/services.h"
 
 namespace kernelcast::testing::triton_compiler_test {
@@ -29,7 +30,7 @@ using worker::CancelToken;
 using worker::CompileCache;
 using worker::CompileResult;
 using worker::CompileSuccess;
-using worker::DecodeTritonArtifact;
+using worker::DecodeDeviceArtifact;
 using worker::FindCudaToolkit;
 using worker::TritonCompiler;
 using worker::TritonCompilerOptions;
@@ -60,6 +61,8 @@ def softmax(x, y, cols, BLOCK: tl.constexpr):
         value = tl.load(x + row * cols + start + offsets, mask=inside, other=-float("inf"))
         tl.store(y + row * cols + start + offsets, tl.exp(value - row_largest) / row_total, mask=inside)
 )";
+
+const worker::CompileGpu kGpu{.name = "", .architecture = "sm_90a"};
 
 std::string Python() { return KERNELCAST_SOURCE_DIR "/.setup/triton/bin/python"; }
 
@@ -126,8 +129,9 @@ class Fixture {
   }
 
   CompileResult Compile(const Candidate& candidate, const std::string& architecture = "sm_90a") {
-    auto result = compiler_->Compile(problem_, problem_.targets.at("cuda"), candidate, architecture,
-                                     CancelToken());
+    const worker::CompileGpu gpu{.name = "", .architecture = architecture};
+    auto result =
+        compiler_->Compile({problem_, problem_.targets.at("cuda"), candidate, gpu}, CancelToken());
     INFO(result.status().ToString());
     REQUIRE(result.ok());
     return *std::move(result);
@@ -174,7 +178,7 @@ TEST_CASE("A Triton kernel compiles for each architecture, and again from the ca
     CHECK(Contains(made.ptx, absl::StrCat(".target ", architecture, "\n")));
     CHECK(Fact(made.facts, "launch_block_threads") == 256);
     CHECK(Fact(made.facts, "registers") > 0);
-    const auto artifact = DecodeTritonArtifact(made.artifact.content);
+    const auto artifact = DecodeDeviceArtifact(made.artifact.content);
     REQUIRE(artifact.ok());
     const auto cubin = worker::ReadCubin(artifact->cubin);
     REQUIRE(cubin.ok());
@@ -423,16 +427,16 @@ TEST_CASE("A source cannot change how others are compiled", "[integration]") {
 std::string Forging(const std::string& kernels) {
   return Importing(absl::StrCat(
       "def enc(*fields):\n"
-      "  out = b''.join(struct.pack('<Q', f) if isinstance(f, int) else struct.pack('<Q', len(f)) "
-      "+ f.encode() for f in fields)\n"
-      "  return struct.pack('<Q', len(out)) + out\n"
+      "  return b''.join(struct.pack('<Q', f) if isinstance(f, int) else struct.pack('<Q', len(f)) "
+      "+ (f if isinstance(f, bytes) else f.encode()) for f in fields)\n"
       "KERNEL = '.version 8.7\\n.target sm_90a\\n.address_size 64\\n"
       ".visible .entry softmax(\\n.param .u64 softmax_param_0,\\n.param .u64 softmax_param_1,\\n"
       ".param .u32 softmax_param_2\\n)\\n.reqntid 128\\n{\\nret;\\n}\\n'\n"
       "kernels = ",
       kernels,
       "\n"
-      "reply = enc(0, '', len(kernels), *[field for kernel in kernels for field in kernel])\n"
+      "fields = enc(len(kernels), *[field for kernel in kernels for field in kernel])\n"
+      "reply = enc(enc(0, '', fields))\n"
       "while reply: reply = reply[os.write(3, reply):]\n"
       "os._exit(0)"));
 }
@@ -482,9 +486,9 @@ TEST_CASE("Several sources compile at the same time", "[integration]") {
     std::vector<std::jthread> threads;
     for (size_t i = 0; i < results.size(); ++i) {
       threads.emplace_back([&, i] {
+        const Candidate candidate = fixture.SoftmaxCandidate(absl::StrCat(kSoftmax, "# ", i, "\n"));
         auto made = fixture.compiler().Compile(
-            fixture.problem(), fixture.problem().targets.at("cuda"),
-            fixture.SoftmaxCandidate(absl::StrCat(kSoftmax, "# ", i, "\n")), "sm_90a",
+            {fixture.problem(), fixture.problem().targets.at("cuda"), candidate, kGpu},
             CancelToken());
         if (made.ok()) results[i] = *std::move(made);
       });
@@ -502,9 +506,9 @@ TEST_CASE("A stopped compilation ends soon", "[integration]") {
   Fixture fixture;
   const int64_t start_ns = Clock::Real().MonotonicNs();
   const CancelToken cancel(start_ns + 500'000'000);
+  const Candidate candidate = fixture.SoftmaxCandidate(Importing("time.sleep(1000)"));
   const auto made = fixture.compiler().Compile(
-      fixture.problem(), fixture.problem().targets.at("cuda"),
-      fixture.SoftmaxCandidate(Importing("time.sleep(1000)")), "sm_90a", cancel);
+      {fixture.problem(), fixture.problem().targets.at("cuda"), candidate, kGpu}, cancel);
   CHECK(absl::IsDeadlineExceeded(made.status()));
   CHECK(Clock::Real().MonotonicNs() - start_ns < 30'000'000'000);
 }

@@ -45,6 +45,8 @@ class Encoder {
     bytes_ += text;
     return *this;
   }
+  // Returns the fields without their size.
+  std::string TakeFields() { return std::move(bytes_); }
   // Returns the frame.
   std::string Take() {
     const uint64_t size = bytes_.size();

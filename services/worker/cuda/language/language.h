@@ -1,14 +1,25 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CUDA_LANGUAGE_LANGUAGE_H_
 #define KERNELCAST_SERVICES_WORKER_CUDA_LANGUAGE_LANGUAGE_H_
 
+#include <functional>
+#include <future>
+#include <memory>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/domain/candidate.h"
 #include "common/domain/problem.h"
+#include "services/worker/artifacts/compile_cache.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/target.h"
+#include "services/worker/cuda/api/cuda_toolkit.h"
+#include "services/worker/cuda/compiler/cuda_compiler.h"
 #include "services/worker/cuda/judge/cuda_program.h"
+#include "services/worker/native/compiler_step.h"
+#include "services/worker/python/interpreter.h"
 #include "services/worker/python/task_programs.h"
 
 namespace kernelcast::worker {
@@ -30,7 +41,7 @@ struct CompileJob {
 };
 
 // Compiles candidates for GPUs that are written in one language, and loads their artefacts. Each
-// language has a folder here and a row in CudaCompilers. Thread-safe.
+// language has a folder here and a row in AllLanguages. Thread-safe.
 class Language {
  public:
   virtual ~Language() = default;
@@ -54,6 +65,33 @@ class Language {
                                                          const Artifact& artifact,
                                                          const PythonTaskPrograms* task) const = 0;
 };
+
+// What languages are opened with. The cache and the compiler must outlive them.
+struct LanguageSetup {
+  std::string python;  // interpreter for kernels and tasks in Python; empty: none
+  std::string host_compiler;
+  std::vector<std::string> include_directories;  // contain kernelcast/candidate.h
+  std::string work_directory;
+  CudaToolkit toolkit;
+  CompilerSandbox sandbox;
+  CompileCache& cache;
+  CudaCompiler& nvrtc;
+  CudaCompilerOptions nvrtc_options;  // of `nvrtc`, for compilers with other headers
+  // The interpreter, if it has PyTorch.
+  std::shared_future<absl::StatusOr<PythonInterpreter>> torch;
+  // Returns another language. UNIMPLEMENTED: it is missing. For use in Compile.
+  std::function<absl::StatusOr<Language*>(CandidateKind)> find;
+};
+
+// A language of the cuda target.
+struct LanguageRow {
+  CandidateKind kind;
+  std::string_view candidates;  // name of its candidates in messages
+  // UNAVAILABLE: this machine lacks its compiler; says what is missing.
+  absl::StatusOr<std::unique_ptr<Language>> (*open)(const LanguageSetup& setup);
+};
+
+std::span<const LanguageRow> AllLanguages();
 
 }  // namespace kernelcast::worker
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <future>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -11,12 +12,6 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "services/worker/artifacts/artifact_cache.h"
-#include "services/worker/cuda/language/cuda/cuda_language.h"
-#include "services/worker/cuda/language/cuda_host/cuda_host_language.h"
-#include "services/worker/cuda/language/pytorch/pytorch_language.h"
-#include "services/worker/cuda/language/triton/triton_language.h"
-#include "services/worker/cuda/nvcc/nvcc_compiler.h"
-#include "services/worker/cuda/triton/triton_compiler.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -57,41 +52,31 @@ absl::StatusOr<std::unique_ptr<CudaCompilers>> CudaCompilers::Open(
   KC_ASSIGN_OR_RETURN(auto artifacts,
                       ArtifactCache::Open(options.cache_directory, options.max_cache_bytes));
   made->cache_ = std::make_unique<CompileCache>(std::move(artifacts));
-  CudaCompilerOptions nvrtc;
-  nvrtc.process.program = absl::StrCat(options.program_folder, "/kernelcast-cuda-compiler");
-  nvrtc.process.toolkit = made->toolkit_;
-  nvrtc.process.uid = options.untrusted_uid;
-  nvrtc.max_processes = options.compile_processes;
-  KC_ASSIGN_OR_RETURN(made->nvrtc_, CudaCompiler::Make(std::move(nvrtc), *made->cache_));
-  absl::StatusOr<std::unique_ptr<Language>> triton;
-  absl::StatusOr<std::unique_ptr<Language>> host;
-  absl::StatusOr<std::unique_ptr<PytorchLanguage>> python;
+  KC_ASSIGN_OR_RETURN(made->nvrtc_, CudaCompiler::Make(made->NvrtcOptions(), *made->cache_));
+  const LanguageSetup setup = made->Setup();
   {
-    const std::jthread probes_triton([&] { triton = made->ProbeTriton(); });
-    const std::jthread probes_python([&] { python = made->ProbePython(); });
-    host = made->ProbeNvcc();
-  }
-  if (python.ok()) {
-    (*python)->SetTriton(triton.ok() ? triton->get() : nullptr,
-                         std::string(triton.status().message()));
-  }
-  const auto add = [&](CandidateKind kind, const char* what,
-                       absl::StatusOr<std::unique_ptr<Language>> language) {
-    Row& row = made->languages_.emplace_back(Row{kind, what, KindInfoOf(kind).takes_tasks});
-    if (language.ok()) {
-      row.language = *std::move(language);
-      return;
+    std::vector<std::jthread> opening;
+    for (const LanguageRow& language : AllLanguages()) made->languages_.push_back({language});
+    for (Row& row : made->languages_) {
+      opening.emplace_back([&setup, &row] {
+        auto language = row.open(setup);
+        if (language.ok()) row.language = *std::move(language);
+        row.missing_reason = std::string(language.status().message());
+      });
     }
-    row.missing_reason = std::string(language.status().message());
-    const bool wanted = KindInfoOf(kind).is_python && !options.python.empty();
-    Log(wanted ? LogLevel::kWarning : LogLevel::kInfo, absl::StrCat("no ", what),
+  }
+  for (const Row& row : made->languages_) {
+    const std::string candidates(row.candidates);
+    if (row.language != nullptr) {
+      Log(LogLevel::kInfo, absl::StrCat("takes ", candidates),
+          {{"toolchain", row.language->toolchain()}});
+      continue;
+    }
+    const bool wanted = KindInfoOf(row.kind).is_python && !options.python.empty();
+    Log(wanted ? LogLevel::kWarning : LogLevel::kInfo, absl::StrCat("no ", candidates),
         {{"reason", row.missing_reason}});
-  };
-  add(CandidateKind::kDeviceCuda, "device candidates",
-      std::make_unique<CudaLanguage>(*made->nvrtc_));
-  add(CandidateKind::kDeviceTriton, "Triton candidates", std::move(triton));
-  add(CandidateKind::kHostNative, "host-launched candidates", std::move(host));
-  add(CandidateKind::kPython, "PyTorch tasks", std::move(python));
+  }
+  made->MakeZygote(setup.torch.get());
   return made;
 }
 
@@ -102,68 +87,56 @@ void CudaCompilers::Fill(TargetInfo& info) const {
     if (row.language != nullptr) {
       info.candidate_kinds.push_back(row.kind);
     } else {
-      info.missing_tools.push_back(absl::StrCat("no ", row.candidates, ": ", row.missing_reason));
+      info.missing_tools.push_back(
+          absl::StrCat("no ", std::string(row.candidates), ": ", row.missing_reason));
     }
   }
 }
 
-CompilerSandbox CudaCompilers::Sandbox() const {
+CudaCompilerOptions CudaCompilers::NvrtcOptions() const {
+  CudaCompilerOptions nvrtc;
+  nvrtc.process.program = absl::StrCat(options_.program_folder, "/kernelcast-cuda-compiler");
+  nvrtc.process.toolkit = toolkit_;
+  nvrtc.process.uid = options_.untrusted_uid;
+  nvrtc.max_processes = options_.compile_processes;
+  return nvrtc;
+}
+
+LanguageSetup CudaCompilers::Setup() {
   CompilerSandbox sandbox;
   sandbox.program = CompilerSandboxBeside(absl::StrCat(options_.program_folder, "/", kRunner));
   sandbox.uid = options_.untrusted_uid;
-  return sandbox;
-}
-
-absl::StatusOr<std::unique_ptr<Language>> CudaCompilers::ProbeNvcc() const {
-  NvccOptions options;
-  options.toolkit = toolkit_;
-  options.host_compiler = options_.host_compiler;
-  options.work_directory = options_.cache_directory;
-  options.include_directories = options_.include_directories;
-  options.sandbox = Sandbox();
-  KC_ASSIGN_OR_RETURN(auto compiler, NvccCompiler::Make(std::move(options), *cache_));
-  return std::make_unique<CudaHostLanguage>(std::move(compiler));
-}
-
-absl::StatusOr<std::unique_ptr<Language>> CudaCompilers::ProbeTriton() const {
-  TritonCompilerOptions options;
-  options.python = options_.python;
-  options.toolkit = toolkit_;
-  options.work_directory = options_.cache_directory;
-  options.sandbox = Sandbox();
-  KC_ASSIGN_OR_RETURN(auto compiler, TritonCompiler::Make(std::move(options), *cache_));
-  Log(LogLevel::kInfo, "compiles Triton candidates", {{"toolchain", compiler->description()}});
-  return std::make_unique<TritonLanguage>(std::move(compiler), *nvrtc_);
-}
-
-absl::StatusOr<std::unique_ptr<PytorchLanguage>> CudaCompilers::ProbePython() {
-  const auto missing = [&](absl::Status status) {
-    no_python_reason_ = std::string(status.message());
-    return status;
+  const auto probe = [python = options_.python]() -> absl::StatusOr<PythonInterpreter> {
+    if (!python.empty()) return ProbeTorch(python);
+    return absl::UnavailableError("no Python interpreter with PyTorch is configured (--python)");
   };
-  if (options_.python.empty()) {
-    return missing(
-        absl::UnavailableError("no Python interpreter with PyTorch is configured (--python)"));
+  return {.python = options_.python,
+          .host_compiler = options_.host_compiler,
+          .include_directories = options_.include_directories,
+          .work_directory = options_.cache_directory,
+          .toolkit = toolkit_,
+          .sandbox = sandbox,
+          .cache = *cache_,
+          .nvrtc = *nvrtc_,
+          .nvrtc_options = NvrtcOptions(),
+          .torch = std::async(std::launch::async, probe).share(),
+          .find = [this](CandidateKind kind) { return Find(kind); }};
+}
+
+void CudaCompilers::MakeZygote(const absl::StatusOr<PythonInterpreter>& python) {
+  if (!python.ok()) {
+    no_python_reason_ = std::string(python.status().message());
+    return;
   }
-  const auto python = ProbeTorch(options_.python);
-  if (!python.ok()) return missing(python.status());
   if (python->cuda_version.empty() && options_.python_device == "cuda") {
     no_python_reason_ = "its PyTorch is made without CUDA";
-  } else {
-    MakeZygote(*python);
+    return;
   }
-  auto language =
-      std::make_unique<PytorchLanguage>(*python, Sandbox(), options_.cache_directory, *cache_);
-  Log(LogLevel::kInfo, "takes PyTorch tasks", {{"toolchain", language->toolchain()}});
-  return language;
-}
-
-void CudaCompilers::MakeZygote(const PythonInterpreter& python) {
   PythonZygote::Options options;
-  options.python = python;
+  options.python = *python;
   options.device = options_.python_device;
   options.library = absl::StrCat(options_.program_folder, "/", kPythonLibrary);
-  options.environment = PythonEnvironment(toolkit_, python);
+  options.environment = PythonEnvironment(toolkit_, *python);
   // Compilers at run time need the system's tools, headers and libraries.
   options.read_only = {"/usr",
                        "/bin",
@@ -173,19 +146,21 @@ void CudaCompilers::MakeZygote(const PythonInterpreter& python) {
                        "/etc/alternatives",
                        "/etc/ld.so.cache",
                        toolkit_.home,
-                       python.tools};
+                       python->tools};
   zygote_ = std::make_shared<PythonZygote>(std::move(options));
 }
 
 void CudaCompilers::RequireDevicePython(TargetInfo& info) {
   if (zygote_ != nullptr) return;
   for (Row& row : languages_) {
-    if (!row.takes_tasks || row.language == nullptr) continue;
+    if (!KindInfoOf(row.kind).takes_tasks || row.language == nullptr) continue;
     row.language.reset();
     row.missing_reason = no_python_reason_;
     std::erase(info.candidate_kinds, row.kind);
-    info.missing_tools.push_back(absl::StrCat("no ", row.candidates, ": ", row.missing_reason));
-    Log(LogLevel::kInfo, absl::StrCat("no ", row.candidates), {{"reason", row.missing_reason}});
+    info.missing_tools.push_back(
+        absl::StrCat("no ", std::string(row.candidates), ": ", row.missing_reason));
+    Log(LogLevel::kInfo, absl::StrCat("no ", std::string(row.candidates)),
+        {{"reason", row.missing_reason}});
   }
 }
 
@@ -196,7 +171,7 @@ const CudaCompilers::Row* CudaCompilers::FindRow(CandidateKind kind) const {
 
 absl::Status CudaCompilers::CheckKind(const Problem& problem, const Candidate& candidate) const {
   const Row* const row = FindRow(candidate.kind);
-  const bool takes_tasks = row != nullptr && row->takes_tasks;
+  const bool takes_tasks = row != nullptr && KindInfoOf(row->kind).takes_tasks;
   if (takes_tasks != problem.task.has_value()) {
     return absl::InvalidArgumentError(absl::StrCat("kind: the problem takes ",
                                                    takes_tasks ? "no candidates" : "candidates",
@@ -212,14 +187,14 @@ absl::Status CudaCompilers::CheckKind(const Problem& problem, const Candidate& c
   return absl::OkStatus();
 }
 
-absl::StatusOr<Language*> CudaCompilers::Find(const Candidate& candidate) const {
-  const Row* const row = FindRow(candidate.kind);
+absl::StatusOr<Language*> CudaCompilers::Find(CandidateKind kind) const {
+  const Row* const row = FindRow(kind);
   if (row == nullptr) {
     return absl::InvalidArgumentError("kind: is not one that the cuda target takes");
   }
   if (row->language == nullptr) {
     return absl::UnimplementedError(
-        absl::StrCat("no ", row->candidates, ": ", row->missing_reason));
+        absl::StrCat("no ", std::string(row->candidates), ": ", row->missing_reason));
   }
   return row->language.get();
 }
@@ -228,7 +203,7 @@ absl::StatusOr<CompileResult> CudaCompilers::Compile(const Problem& problem,
                                                      const Candidate& candidate,
                                                      const CompileGpu& gpu,
                                                      const CancelToken& cancel) {
-  KC_ASSIGN_OR_RETURN(Language* const language, Find(candidate));
+  KC_ASSIGN_OR_RETURN(Language* const language, Find(candidate.kind));
   const auto target = problem.targets.find(kCudaTargetName);
   if (target == problem.targets.end()) {
     return absl::FailedPreconditionError(

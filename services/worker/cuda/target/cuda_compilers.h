@@ -22,8 +22,6 @@
 
 namespace kernelcast::worker {
 
-class PytorchLanguage;
-
 // The languages of the cuda target. A language is missing if this machine lacks its compiler. They
 // share a toolkit and a cache. Thread-safe.
 class CudaCompilers {
@@ -49,9 +47,9 @@ class CudaCompilers {
                                                       const CompileGpu& gpu,
                                                       const CancelToken& cancel);
 
-  // Returns the language of a candidate. INVALID_ARGUMENT: the target does not take its kind.
+  // Returns the language of a kind of candidates. INVALID_ARGUMENT: the target does not take it.
   // UNIMPLEMENTED: its compiler is missing.
-  [[nodiscard]] absl::StatusOr<Language*> Find(const Candidate& candidate) const;
+  [[nodiscard]] absl::StatusOr<Language*> Find(CandidateKind kind) const;
 
   // Returns the artefact if it is in the cache.
   std::optional<Artifact> FindArtifact(const std::string& artifact_id) {
@@ -65,10 +63,7 @@ class CudaCompilers {
   const std::string& no_python_reason() const { return no_python_reason_; }
 
  private:
-  struct Row {
-    CandidateKind kind;
-    std::string candidates;  // name in messages
-    bool takes_tasks;
+  struct Row : LanguageRow {
     std::unique_ptr<Language> language = nullptr;  // null: missing, for the reason
     std::string missing_reason = {};
   };
@@ -77,12 +72,9 @@ class CudaCompilers {
       : options_(options), toolkit_(std::move(toolkit)) {}
 
   const Row* FindRow(CandidateKind kind) const;
-  CompilerSandbox Sandbox() const;
-  // Return the language. UNAVAILABLE: says what is missing.
-  absl::StatusOr<std::unique_ptr<Language>> ProbeNvcc() const;
-  absl::StatusOr<std::unique_ptr<Language>> ProbeTriton() const;
-  absl::StatusOr<std::unique_ptr<PytorchLanguage>> ProbePython();
-  void MakeZygote(const PythonInterpreter& python);
+  CudaCompilerOptions NvrtcOptions() const;
+  LanguageSetup Setup();
+  void MakeZygote(const absl::StatusOr<PythonInterpreter>& python);
 
   // Constant after Open and RequireDevicePython.
   const CudaTargetOptions& options_;

@@ -361,7 +361,7 @@ absl::StatusOr<Artifact> CudaTarget::Resolve(const Candidate& candidate, const A
   for (const auto& device : devices_) {
     if (device->architecture == sent.architecture) info.architecture = sent.architecture;
   }
-  KC_ASSIGN_OR_RETURN(const Language* const language, compilers_->Find(candidate));
+  KC_ASSIGN_OR_RETURN(const Language* const language, compilers_->Find(candidate.kind));
   const std::string artifact_id = language->ArtifactId(candidate, info.architecture);
   info.toolchain = language->toolchain();
   KC_RETURN_IF_ERROR(CheckSent(info, artifact_id, sent));
@@ -493,7 +493,7 @@ absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(Device& device, const Measur
   if (problem.task) {
     KC_ASSIGN_OR_RETURN(programs.task, TaskOf(device, problem, cancel));
   }
-  KC_ASSIGN_OR_RETURN(const Language* const language, compilers_->Find(candidate));
+  KC_ASSIGN_OR_RETURN(const Language* const language, compilers_->Find(candidate.kind));
   KC_ASSIGN_OR_RETURN(programs.candidate, language->Load(candidate, artifact, programs.task.get()));
   return programs;
 }

@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CUDA_LANGUAGE_CUDA_CUDA_LANGUAGE_H_
 #define KERNELCAST_SERVICES_WORKER_CUDA_LANGUAGE_CUDA_CUDA_LANGUAGE_H_
 
+#include <memory>
 #include <string>
 
 #include "services/worker/cuda/compiler/cuda_compiler.h"
@@ -11,6 +12,9 @@ namespace kernelcast::worker {
 // CUDA device code with its launches, compiled by NVRTC.
 class CudaLanguage final : public Language {
  public:
+  static absl::StatusOr<std::unique_ptr<Language>> Open(const LanguageSetup& setup) {
+    return std::make_unique<CudaLanguage>(setup.nvrtc);
+  }
   // `compiler` must outlive this.
   explicit CudaLanguage(CudaCompiler& compiler) : compiler_(compiler) {}
 

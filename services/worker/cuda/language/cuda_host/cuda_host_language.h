@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/status.h"
 #include "services/worker/cuda/language/language.h"
 #include "services/worker/cuda/nvcc/nvcc_compiler.h"
 
@@ -13,6 +14,16 @@ namespace kernelcast::worker {
 // CUDA host code that launches its kernels itself, compiled by nvcc to a shared object.
 class CudaHostLanguage final : public Language {
  public:
+  static absl::StatusOr<std::unique_ptr<Language>> Open(const LanguageSetup& setup) {
+    NvccOptions options;
+    options.toolkit = setup.toolkit;
+    options.host_compiler = setup.host_compiler;
+    options.work_directory = setup.work_directory;
+    options.include_directories = setup.include_directories;
+    options.sandbox = setup.sandbox;
+    KC_ASSIGN_OR_RETURN(auto compiler, NvccCompiler::Make(std::move(options), setup.cache));
+    return std::make_unique<CudaHostLanguage>(std::move(compiler));
+  }
   explicit CudaHostLanguage(std::unique_ptr<NvccCompiler> compiler)
       : compiler_(std::move(compiler)) {}
 

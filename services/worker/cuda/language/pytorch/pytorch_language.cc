@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
+#include "services/worker/cuda/language/device_code.h"
 #include "services/worker/cuda/language/pytorch/recorded_program.h"
-#include "services/worker/cuda/triton/triton_compiler.h"
 #include "services/worker/virtual_gpu/estimate/gpu_model.h"
 
 namespace kernelcast::worker {
@@ -33,6 +33,12 @@ size_t CaseToRecord(const Problem& problem) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<Language>> PytorchLanguage::Open(const LanguageSetup& setup) {
+  KC_ASSIGN_OR_RETURN(const PythonInterpreter python, setup.torch.get());
+  return std::make_unique<PytorchLanguage>(python, setup.sandbox, setup.work_directory, setup.cache,
+                                           setup.find);
+}
 
 absl::StatusOr<CompileResult> PytorchLanguage::Compile(const CompileJob& job,
                                                        const CancelToken& cancel) {
@@ -108,14 +114,12 @@ absl::Status PytorchLanguage::AddRecorded(const CompileJob& job, const CancelTok
   if (!recording.launches.empty()) {
     const auto program = MakeRecordedProgram(recording);
     if (!program.ok()) return not_simulated(std::string(program.status().message()));
-    if (triton_ == nullptr) {
-      return not_simulated(
-          absl::StrCat("its Triton kernels cannot be compiled: ", no_triton_reason_));
-    }
+    const auto triton = find_(program->candidate.kind);
+    if (!triton.ok()) return not_simulated(std::string(triton.status().message()));
     const CompileJob kernels{program->problem,
                              program->problem.targets.at(std::string(kCudaTargetName)),
                              program->candidate, job.gpu};
-    KC_ASSIGN_OR_RETURN(CompileResult compiled, triton_->Compile(kernels, cancel));
+    KC_ASSIGN_OR_RETURN(CompileResult compiled, (*triton)->Compile(kernels, cancel));
     if (const auto* error = std::get_if<CompileError>(&compiled.result)) {
       return not_simulated(absl::StrCat("its Triton kernels do not compile: ",
                                         std::string(TruncateUtf8(error->log, kMaxReasonBytes))));

@@ -1,7 +1,9 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CUDA_LANGUAGE_PYTORCH_PYTORCH_LANGUAGE_H_
 #define KERNELCAST_SERVICES_WORKER_CUDA_LANGUAGE_PYTORCH_PYTORCH_LANGUAGE_H_
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -22,19 +24,15 @@ namespace kernelcast::worker {
 // of their Triton kernels are recorded and simulated.
 class PytorchLanguage final : public Language {
  public:
-  // `cache` must outlive this. Creates folders in `work_directory`.
+  static absl::StatusOr<std::unique_ptr<Language>> Open(const LanguageSetup& setup);
+  // As members of LanguageSetup. Creates folders in `work_directory`.
   PytorchLanguage(const PythonInterpreter& python, const CompilerSandbox& sandbox,
-                  const std::string& work_directory, CompileCache& cache)
+                  const std::string& work_directory, CompileCache& cache,
+                  std::function<absl::StatusOr<Language*>(CandidateKind)> find)
       : cache_(cache),
         compiler_(python, sandbox, work_directory),
-        recorder_(python, sandbox, work_directory) {}
-
-  // Sets the compiler for Triton kernels of recorded candidates, which must outlive this. Null:
-  // they are not simulated, because of `missing_reason`. Call it before Compile.
-  void SetTriton(Language* triton, std::string missing_reason) {
-    triton_ = triton;
-    no_triton_reason_ = std::move(missing_reason);
-  }
+        recorder_(python, sandbox, work_directory),
+        find_(std::move(find)) {}
 
   const std::string& toolchain() const override { return compiler_.toolchain(); }
   std::string ArtifactId(const Candidate& candidate, const std::string&) const override {
@@ -57,8 +55,7 @@ class PytorchLanguage final : public Language {
   CompileCache& cache_;
   PythonCompiler compiler_;
   LaunchRecorder recorder_;
-  Language* triton_ = nullptr;
-  std::string no_triton_reason_;
+  const std::function<absl::StatusOr<Language*>(CandidateKind)> find_;
 
   std::mutex mutex_;
   // Protected by mutex_. By problem.

@@ -7,13 +7,14 @@
 
 #include "services/worker/cuda/compiler/cuda_compiler.h"
 #include "services/worker/cuda/language/language.h"
-#include "services/worker/cuda/triton/triton_compiler.h"
+#include "services/worker/cuda/language/triton/triton_compiler.h"
 
 namespace kernelcast::worker {
 
 // Triton kernels with their launches. They run as device code, without Python.
 class TritonLanguage final : public Language {
  public:
+  static absl::StatusOr<std::unique_ptr<Language>> Open(const LanguageSetup& setup);
   // `simulator` must outlive this.
   TritonLanguage(std::unique_ptr<TritonCompiler> compiler, CudaCompiler& simulator)
       : compiler_(std::move(compiler)), simulator_(simulator) {}

@@ -1,4 +1,4 @@
-#include "services/worker/cuda/triton/triton_plan.h"
+#include "services/worker/cuda/language/triton/triton_plan.h"
 
 #include <catch2/catch.hpp>
 #include <string>

@@ -1,5 +1,5 @@
-#ifndef KERNELCAST_TESTS_SUPPORT_TRITON_EXAMPLES_H_
-#define KERNELCAST_TESTS_SUPPORT_TRITON_EXAMPLES_H_
+#ifndef KERNELCAST_TESTS_SUPPORT_KERNEL_EXAMPLES_H_
+#define KERNELCAST_TESTS_SUPPORT_KERNEL_EXAMPLES_H_
 
 #include <string>
 #include <vector>
@@ -9,22 +9,22 @@
 
 namespace kernelcast::testing {
 
-struct TritonExample {
+struct KernelExample {
   std::string problem;  // name of the folder
   Candidate candidate;
 };
 
 // The candidates of a folder such as examples/triton, which has a folder per problem of
 // examples/problems; sorted. Throws std::runtime_error if one cannot be read.
-std::vector<TritonExample> ReadTritonExamples(const std::string& folder);
+std::vector<KernelExample> ReadKernelExamples(const std::string& folder);
 
 // A problem of examples/problems. Throws as above.
 Problem ReadExampleProblem(const std::string& name);
 
-// The interpreter with Triton that scripts/setup.sh installs, or that KERNELCAST_PYTHON names. ""
-// if there is none.
-std::string TritonPythonOfTests();
+// The interpreter with a compiler that scripts/setup.sh installs to .setup/`compiler`, or that
+// KERNELCAST_PYTHON names. "": there is none.
+std::string PythonOfTests(const std::string& compiler);
 
 }  // namespace kernelcast::testing
 
-#endif  // KERNELCAST_TESTS_SUPPORT_TRITON_EXAMPLES_H_
+#endif  // KERNELCAST_TESTS_SUPPORT_KERNEL_EXAMPLES_H_

@@ -1,4 +1,4 @@
-#include "services/worker/cuda/triton/ptx_module.h"
+#include "services/worker/cuda/language/triton/ptx_module.h"
 
 #include <catch2/catch.hpp>
 #include <string>

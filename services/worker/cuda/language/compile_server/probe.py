@@ -1,4 +1,4 @@
-"""Prints what an interpreter needs to import and run Triton, one fact per line."""
+"""Prints what an interpreter needs to import and run a compiler, one fact per line. Follows the program of a language."""
 
 import importlib
 import importlib.metadata
@@ -8,10 +8,9 @@ import sysconfig
 
 if sys.version_info < (3, 10):
     sys.exit("Python 3.10 or later is needed")
-import triton
-import triton.compiler
+import_compiler()
 
-# Some releases of Triton do not import these, and compile_server.py does. They load shared libraries.
+# compile_server.py imports these. They load shared libraries.
 for module in ("ctypes", "select", "socket", "struct", "resource"):
     importlib.import_module(module)
 
@@ -34,7 +33,7 @@ def show_distributions(name):
         packages.append(str(importlib.metadata.distribution(distribution)._path))
 
 
-# Triton, and what it imported from outside the standard library.
+# The compiler, and what it imported from outside the standard library.
 for name, module in sorted(sys.modules.items()):
     file = getattr(module, "__file__", None)
     if not file or "." in name or name.startswith("_") or name in ("sitecustomize", "usercustomize"):
@@ -45,20 +44,25 @@ for name, module in sorted(sys.modules.items()):
     packages.append(path)
     show_distributions(name)
 
-# Shared libraries, under each of their names.
+# Shared libraries, under each of their names. A link may be in the folder of another library.
 with open("/proc/self/maps") as maps:
     fields = [line.split(maxsplit=5) for line in maps]
 mapped = {field[5].strip() for field in fields if len(field) == 6}
-for path in sorted(path for path in mapped if path.startswith("/") and os.path.isfile(path)):
-    folder = os.path.dirname(path)
-    links = [os.path.join(folder, name) for name in os.listdir(folder)]
-    names = [path] + [link for link in links if os.path.islink(link) and os.path.realpath(link) == path]
-    shown += names
+libraries = sorted(path for path in mapped if path.startswith("/") and os.path.isfile(path))
+names = {path: [path] for path in libraries}
+for folder in sorted({os.path.dirname(path) for path in libraries}):
+    for entry in os.scandir(folder):
+        if entry.is_symlink():
+            names.get(os.path.realpath(entry.path), []).append(entry.path)
+for name in (name for path in libraries for name in names[path]):
+    shown.append(name)
     # Where /lib is a link to /usr/lib, the loader uses the shorter path.
-    shown += [name[4:] for name in names if name.startswith("/usr/lib") and os.path.exists(name[4:])]
+    if name.startswith("/usr/lib") and os.path.exists(name[4:]):
+        shown.append(name[4:])
 
+shown += FILES
 print("program", os.path.realpath(sys.executable))
-print("version", triton.__version__)
+print("version", sys.modules[PACKAGE].__version__)
 print("python", "%d.%d.%d" % sys.version_info[:3])
 for path in packages:
     print("package", path)

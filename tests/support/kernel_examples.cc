@@ -1,4 +1,4 @@
-#include "tests/support/triton_examples.h"
+#include "tests/support/kernel_examples.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -38,15 +38,15 @@ Problem ReadExampleProblem(const std::string& name) {
   return *std::move(problem);
 }
 
-std::vector<TritonExample> ReadTritonExamples(const std::string& folder) {
+std::vector<KernelExample> ReadKernelExamples(const std::string& folder) {
   std::vector<fs::path> sources;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
     if (entry.path().extension() == ".py") sources.push_back(entry.path());
   }
   std::sort(sources.begin(), sources.end());
-  std::vector<TritonExample> examples;
+  std::vector<KernelExample> examples;
   for (const fs::path& source : sources) {
-    TritonExample& example = examples.emplace_back();
+    KernelExample& example = examples.emplace_back();
     example.problem = source.parent_path().filename().string();
     Candidate& candidate = example.candidate;
     candidate.problem_id = ReadExampleProblem(example.problem).problem_id;
@@ -64,9 +64,9 @@ std::vector<TritonExample> ReadTritonExamples(const std::string& folder) {
   return examples;
 }
 
-std::string TritonPythonOfTests() {
+std::string PythonOfTests(const std::string& compiler) {
   if (const char* named = std::getenv("KERNELCAST_PYTHON"); named != nullptr) return named;
-  const std::string python = SourcePath(".setup/triton/bin/python");
+  const std::string python = SourcePath(".setup/" + compiler + "/bin/python");
   std::error_code ignored;
   return fs::exists(python, ignored) ? python : "";
 }

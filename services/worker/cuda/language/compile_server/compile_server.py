@@ -1,10 +1,11 @@
-"""Compiles Triton kernels to PTX for the worker. Not meant to be started by hand.
+"""Compiles kernels in Python for the worker. Not meant to be started by hand. The program of a language follows this
+one, with PACKAGE, import_compiler(), compile_request() and describe(); compile_server.h describes them.
 
-    PYTHON -I -S compile_server.py PATH...    packages, modules and *.dist-info to import from
+    PYTHON -I -S -c PROGRAM PATH...    packages, modules and *.dist-info to import from
 
-Triton is imported once. For each request on descriptor 3 this process forks a child, which restricts
+The compiler is imported once. For each request on descriptor 3 this process forks a child, which restricts
 itself further, runs the candidate's source and answers the worker directly. A child is never trusted:
-this process reads nothing from it. triton_server.h describes the protocol.
+this process reads nothing from it.
 """
 
 import ctypes
@@ -26,7 +27,6 @@ import warnings
 CONTROL = 3
 SOURCE_NAME = "candidate.py"
 COMPILED, REFUSED, ADMISSION, OUT_OF_MEMORY, BROKEN = range(5)
-DIVISIBLE_BY_16, EQUAL_TO_1 = 1, 2
 STACK_BYTES = 64 << 20
 MAX_LOG_CHARACTERS = 64 << 10
 
@@ -63,17 +63,7 @@ class GivenPackages(importlib.metadata.DistributionFinder):
 
 
 class Refused(Exception):
-    """The launch does not fit the source."""
-
-
-def import_triton():
-    global JITFunction, ASTSource, GPUTarget, ir, make_backend, triton
-    warnings.simplefilter("ignore")
-    import triton
-    from triton._C.libtriton import ir
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource, make_backend
-    from triton.runtime.jit import JITFunction
+    """The source does not fit the problem or its launches."""
 
 
 class Reader:
@@ -95,7 +85,7 @@ class Reader:
         return self.text().decode("utf-8")
 
 
-def encoded(*fields):
+def packed(*fields):
     out = []
     for field in fields:
         if isinstance(field, int):
@@ -103,25 +93,11 @@ def encoded(*fields):
         else:
             text = field.encode("utf-8", "replace") if isinstance(field, str) else field
             out.append(struct.pack("<Q", len(text)) + text)
-    content = b"".join(out)
-    return struct.pack("<Q", len(content)) + content
+    return b"".join(out)
 
 
-def constexpr_value(kind, text):
-    if kind == "int":
-        return int(text)
-    if kind == "float":
-        return float(text)
-    if kind == "bool":
-        return text == "true"
-    if kind == "none":
-        return None
-    if kind == "dtype":
-        value = getattr(triton.language, text, None)
-        if not isinstance(value, triton.language.dtype):
-            raise Refused(f"'tl.{text}' is not a type")
-        return value
-    return text
+def framed(*fields):
+    return packed(packed(*fields))
 
 
 def load(source):
@@ -134,124 +110,28 @@ def load(source):
     return module
 
 
-def find_kernel(module, name):
-    found = module.__dict__.get(name)
-    while found is not None and not isinstance(found, JITFunction):
-        # The launch gives the configuration, so @triton.autotune and @triton.heuristics do nothing.
-        found = getattr(found, "fn", None)
-    if found is None:
-        names = sorted(n for n, v in module.__dict__.items() if hasattr(v, "fn") and not n.startswith("_"))
-        known = ", ".join(names) if names else "none"
-        raise Refused(f"no @triton.jit function '{name}' in the source; there are: {known}")
-    return found
-
-
-def compile_variant(module, variant, arch, ptx_version):
-    name, num_warps, num_stages, arguments, constexprs = variant
-    kernel = find_kernel(module, name)
-    parameters = kernel.params
-    signature, constants, attributes = {}, {}, {}
-    given = dict(constexprs)
-    runtime = [parameter for parameter in parameters if not parameter.is_constexpr]
-    if len(runtime) != len(arguments):
-        names = ", ".join(parameter.name for parameter in runtime)
-        raise Refused(
-            f"kernel '{name}' takes {len(runtime)} arguments that are not constexpr ({names}), "
-            f"and the launch has {len(arguments)}"
-        )
-    unused = [given_name for given_name in given if given_name not in [p.name for p in parameters if p.is_constexpr]]
-    if unused:
-        raise Refused(f"kernel '{name}' has no constexpr parameter '{unused[0]}'")
-    left = iter(arguments)
-    for index, parameter in enumerate(parameters):
-        if parameter.is_constexpr:
-            if parameter.name in given:
-                kind, text = given[parameter.name]
-                constants[(index,)] = constexpr_value(kind, text)
-            elif parameter.has_default:
-                constants[(index,)] = parameter.default
-            else:
-                raise Refused(
-                    f"constexpr '{parameter.name}' of kernel '{name}' has no value; set it in the "
-                    "launch's constexprs (configurations of @triton.autotune are not tried)"
-                )
-            signature[parameter.name] = "constexpr"
-            continue
-        kind, flags = next(left)
-        if flags & EQUAL_TO_1:
-            signature[parameter.name] = "constexpr"
-            constants[(index,)] = 1
-            continue
-        signature[parameter.name] = kind
-        if flags & DIVISIBLE_BY_16:
-            attributes[(index,)] = [["tt.divisibility", 16]]
-    target = GPUTarget("cuda", arch, 32)
-    backend = make_backend(target)
-    wanted = {"enable_fp_fusion": True, "ptx_version": ptx_version}
-    if num_warps:
-        wanted["num_warps"] = num_warps
-    if num_stages:
-        wanted["num_stages"] = num_stages
-    options = backend.parse_options(wanted)
-    source = ASTSource(kernel, signature, constants, attributes)
-    context = ir.context()
-    ir.load_dialects(context)
-    backend.load_dialects(context)
-    stages = {}
-    backend.add_stages(stages, options, source.language)
-    made = source.make_ir(
-        target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
-    )
-    metadata = {"target": target, **options.__dict__}
-    for stage in ("ttir", "ttgir", "llir", "ptx"):
-        made = stages[stage](made, metadata)
-    return (
-        made,
-        int(metadata.get("shared") or 0),
-        int(metadata.get("num_warps") or 0),
-        int(metadata.get("global_scratch_size") or 0),
-        int(metadata.get("num_ctas") or 1),
-    )
-
-
 def log_of(error):
-    if isinstance(error, Refused):
-        return str(error)
-    if isinstance(error, triton.CompilationError):
-        texts = []
-        while error is not None:
-            texts.append(str(error))
-            error = error.__cause__
-        return "\n".join(texts)
+    described = describe(error)
+    if described is not None:
+        return described
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename == SOURCE_NAME]
     lines = traceback.format_list(own) + traceback.format_exception_only(type(error), error)
     text = "".join(lines)
     if isinstance(error, ModuleNotFoundError):
-        text += "A device_triton source can import triton and Python's standard library only.\n"
+        text += f"A device_{PACKAGE} source can import {PACKAGE} and Python's standard library only.\n"
     return text
 
 
 def answer(request):
-    arch, ptx_version, source = request.number(), request.number(), request.string()
-    variants = []
-    for _ in range(request.number()):
-        name, num_warps, num_stages = request.string(), request.number(), request.number()
-        arguments = [(request.string(), request.number()) for _ in range(request.number())]
-        constexprs = [(request.string(), (request.string(), request.string())) for _ in range(request.number())]
-        variants.append((name, num_warps, num_stages, arguments, constexprs))
     try:
-        module = load(source)
-        fields = [COMPILED, "", len(variants)]
-        for variant in variants:
-            fields += compile_variant(module, variant, arch, ptx_version)
-        return encoded(*fields)
+        return framed(COMPILED, "", packed(*compile_request(request)))
     except MemoryError:
-        return encoded(OUT_OF_MEMORY, "", 0)
+        return framed(OUT_OF_MEMORY, "", "")
     except Refused as error:
-        return encoded(ADMISSION, log_of(error), 0)
+        return framed(ADMISSION, str(error), "")
     except BaseException as error:
-        return encoded(REFUSED, log_of(error)[:MAX_LOG_CHARACTERS], 0)
+        return framed(REFUSED, log_of(error)[:MAX_LOG_CHARACTERS], "")
 
 
 class FilterProgram(ctypes.Structure):
@@ -280,6 +160,7 @@ def serve_one(reply_fd, output_fd):
     request = Reader(read_exactly(CONTROL, size))
     memory_bytes, cpu_seconds, output_bytes = request.number(), request.number(), request.number()
     instructions = request.text()
+    request = Reader(request.text())
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
     resource.setrlimit(resource.RLIMIT_FSIZE, (output_bytes, output_bytes))
@@ -289,7 +170,7 @@ def serve_one(reply_fd, output_fd):
         buffer = ctypes.create_string_buffer(instructions, len(instructions))
         program = FilterProgram(len(instructions) // 8, ctypes.cast(buffer, ctypes.c_void_p))
         if libc.syscall(SYS_SECCOMP, SECCOMP_SET_MODE_FILTER, 0, ctypes.byref(program)) != 0:
-            os.write(CONTROL, encoded(BROKEN, f"seccomp: error {ctypes.get_errno()}", 0))
+            os.write(CONTROL, framed(BROKEN, f"seccomp: error {ctypes.get_errno()}", ""))
             os._exit(1)
     reply = answer(request)
     while reply:
@@ -300,7 +181,7 @@ def serve_one(reply_fd, output_fd):
 def serve():
     # All parameters, because the sandbox does not let Python ask for them; and writes instead of sends.
     control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=CONTROL)
-    os.write(CONTROL, encoded("", triton.__version__, "%d.%d.%d" % sys.version_info[:3]))
+    os.write(CONTROL, framed(""))
     poll = select.poll()
     poll.register(CONTROL, select.POLLIN)
     children = {}
@@ -333,15 +214,13 @@ def main():
     sys.dont_write_bytecode = True
     sys.meta_path.append(GivenPackages(sys.argv[1:]))
     try:
-        import_triton()
+        warnings.simplefilter("ignore")
+        import_compiler()
     except BaseException as error:
-        os.write(CONTROL, encoded(f"cannot import triton: {error!r}", "", ""))
+        os.write(CONTROL, framed(f"cannot import {PACKAGE}: {error!r}"))
         os._exit(1)
     # Keeps the children's pages shared with this process.
     gc.collect()
     gc.freeze()
     serve()
     os._exit(0)
-
-
-main()

@@ -1,4 +1,4 @@
-#include "services/worker/cuda/triton/triton_server.h"
+#include "services/worker/cuda/language/compile_server/compile_server.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,16 +26,55 @@ extern "C" {
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/clock.h"
+#include "common/base/descriptor.h"
 #include "common/base/file.h"
+#include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
+#include "common/process/child_process.h"
 #include "common/process/send_descriptors.h"
+#include "services/worker/cuda/compiler/wire.h"
 #include "services/worker/sandbox/interpreter_filter.h"
 #include "services/worker/sandbox/system_call_filter.h"
 
 namespace kernelcast::worker {
+
+extern const char* const kCompileServerProgram;
+extern const char* const kCompilerProbeProgram;
+
 namespace {
 
+using compiler_wire::Decoder;
+using compiler_wire::Encoder;
+
+// What a child answers with, as in compile_server.py.
+enum class Answer : uint64_t {
+  kCompiled = 0,
+  kRefused = 1,    // the source does not run or compile
+  kAdmission = 2,  // it does not fit the problem or the launches
+  kOutOfMemory = 3,
+  kBroken = 4,  // the child could not restrict itself
+};
+
+struct Reply {
+  Answer answer = Answer::kBroken;
+  std::string log;
+  std::string fields;
+
+  static std::optional<Reply> Decode(std::string_view content) {
+    Decoder decoder(content);
+    Reply reply;
+    const uint64_t answer = decoder.Number();
+    reply.log = SanitizeUtf8(decoder.Text());
+    reply.fields = decoder.Text();
+    if (!decoder.done() || answer > static_cast<uint64_t>(Answer::kBroken)) return std::nullopt;
+    reply.answer = static_cast<Answer>(answer);
+    return reply;
+  }
+};
+
+constexpr int kAttempts = 2;
+constexpr size_t kMaxLogBytes = 64 << 10;
 constexpr int kControlFd = 3;  // in the server, and the socket in its children
 // Maximum delay until a stopped token is noticed.
 constexpr int kLookMs = 5;
@@ -174,14 +213,51 @@ bool KilledByMachine(pid_t pid, int64_t max_cpu_seconds) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TritonServer>> TritonServer::Start(TritonServerOptions options,
-                                                                  const CancelToken& cancel) {
-  options.sandbox.read_only = options.python.read_only;
-  std::unique_ptr<TritonServer> server(new TritonServer(std::move(options)));
-  const TritonServerOptions& made = server->options_;
-  server->filter_ = ChildFilter();
-  KC_ASSIGN_OR_RETURN(WorkFolder folder, WorkFolder::Make(made.work_directory, made.sandbox.uid));
+// A process that has imported the compiler, and forks. Thread-safe.
+class CompileServer::Process {
+ public:
+  // UNAVAILABLE: it cannot be started, or cannot import the compiler.
+  static absl::StatusOr<std::shared_ptr<Process>> Start(const CompileServerOptions& options,
+                                                        const CancelToken& cancel);
+
+  bool Alive() {
+    const std::lock_guard lock(mutex_);
+    return !process_->Poll();
+  }
+
+  // As CompileServer::Compile. UNAVAILABLE: try again.
+  absl::StatusOr<CompileServer::Outcome> Compile(std::string_view fields,
+                                                 const CancelToken& cancel);
+
+ private:
+  explicit Process(const CompileServerOptions& options)
+      : options_(options), filter_(ChildFilter()) {}
+
+  absl::Status Ended() const {
+    return absl::UnavailableError(absl::StrCat("the ", options_.compiler, " compiler has ended"));
+  }
+  // Has the process fork a child that uses the two descriptors. Sets `pid` and returns a descriptor
+  // of the child.
+  absl::StatusOr<int> Fork(int socket_fd, int output_fd, pid_t& pid);
+
+  const CompileServerOptions& options_;  // of the server, which owns this
+  const std::string filter_;
+  std::unique_ptr<WorkFolder> folder_;  // constant after Start
+
+  std::mutex mutex_;
+  // Protected by mutex_.
+  std::unique_ptr<ChildProcess> process_;
+  Descriptor control_;
+};
+
+absl::StatusOr<std::shared_ptr<CompileServer::Process>> CompileServer::Process::Start(
+    const CompileServerOptions& options, const CancelToken& cancel) {
+  std::shared_ptr<Process> server(new Process(options));
+  const CompilerSandbox& sandbox = options.sandbox;
+  const PythonInterpreter& python = options.python;
+  KC_ASSIGN_OR_RETURN(WorkFolder folder, WorkFolder::Make(options.work_directory, sandbox.uid));
   server->folder_ = std::make_unique<WorkFolder>(std::move(folder));
+  const std::string& path = server->folder_->path();
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
     return absl::UnavailableError(absl::StrCat("cannot make a socket: ", std::strerror(errno)));
@@ -189,45 +265,40 @@ absl::StatusOr<std::unique_ptr<TritonServer>> TritonServer::Start(TritonServerOp
   server->control_.reset(fds[0]);
   const Descriptor theirs(fds[1]);
   ChildOptions child;
-  child.argv = {made.sandbox.program, absl::StrCat(made.sandbox.uid), server->folder_->path()};
-  child.argv.insert(child.argv.end(), made.sandbox.read_only.begin(), made.sandbox.read_only.end());
-  child.argv.insert(child.argv.end(), {"--", made.python.program, "-I", "-S", "-W", "ignore", "-c",
-                                       kTritonCompileServer});
-  child.argv.insert(child.argv.end(), made.python.packages.begin(), made.python.packages.end());
-  child.environment = {"LC_ALL=C.UTF-8", absl::StrCat("HOME=", server->folder_->path()),
-                       absl::StrCat("TRITON_CACHE_DIR=", server->folder_->path(), "/cache")};
-  child.working_directory = server->folder_->path();
+  child.argv = {sandbox.program, absl::StrCat(sandbox.uid), path};
+  child.argv.insert(child.argv.end(), python.read_only.begin(), python.read_only.end());
+  child.argv.insert(child.argv.end(),
+                    {"--", python.program, "-I", "-S", "-W", "ignore", "-c",
+                     absl::StrCat(kCompileServerProgram, options.program, "\nmain()\n")});
+  child.argv.insert(child.argv.end(), python.packages.begin(), python.packages.end());
+  child.environment = {"LC_ALL=C.UTF-8", absl::StrCat("HOME=", path), absl::StrCat("TMPDIR=", path),
+                       absl::StrCat("TRITON_CACHE_DIR=", path, "/cache")};
+  child.working_directory = path;
   child.descriptors = {{theirs.get(), kControlFd}};
   child.kept_output_bytes = kKeptOutputBytes;
   KC_ASSIGN_OR_RETURN(server->process_, ChildProcess::Spawn(child));
   setpriority(PRIO_PROCESS, static_cast<id_t>(server->process_->pid()), kCompileNice);
 
   const Descriptor pid_fd(pidfd_open(server->process_->pid(), 0));
-  const int64_t deadline_ns = Clock::Real().MonotonicNs() + made.start_timeout_ns;
+  const int64_t deadline_ns = Clock::Real().MonotonicNs() + options.start_timeout_ns;
   std::string content;
   bool too_large = false;
   const Wait wait = ReceiveFrame(server->control_.get(), kMaxHelloBytes, pid_fd.get(), deadline_ns,
                                  cancel, content, too_large);
   if (wait == Wait::kStopped) return cancel.Check();
-  const auto hello = TritonHello::Decode(content);
-  if (wait != Wait::kReady || too_large || !hello) {
+  Decoder decoder(content);
+  const std::string error(decoder.Text());
+  if (wait != Wait::kReady || too_large || !decoder.done()) {
     const ChildExit exit = server->process_->Wait(wait == Wait::kEnded ? kNsPerSecond : 0);
-    return absl::UnavailableError(
-        absl::StrCat("the Triton compiler ", wait == Wait::kLate ? "does not start" : "ended: ",
-                     SanitizeUtf8(TruncateUtf8Front(exit.output, kKeptOutputBytes))));
+    return absl::UnavailableError(absl::StrCat(
+        "the ", options.compiler, " compiler ", wait == Wait::kLate ? "does not start" : "ended: ",
+        SanitizeUtf8(TruncateUtf8Front(exit.output, kKeptOutputBytes))));
   }
-  if (!hello->error.empty()) return absl::UnavailableError(hello->error);
+  if (!error.empty()) return absl::UnavailableError(error);
   return server;
 }
 
-TritonServer::~TritonServer() = default;
-
-bool TritonServer::Alive() {
-  const std::lock_guard lock(mutex_);
-  return !process_->Poll();
-}
-
-absl::StatusOr<int> TritonServer::Fork(int socket_fd, int output_fd, pid_t& pid) {
+absl::StatusOr<int> CompileServer::Process::Fork(int socket_fd, int output_fd, pid_t& pid) {
   const std::lock_guard lock(mutex_);
   char byte = 1;
   const iovec data{&byte, 1};
@@ -241,32 +312,29 @@ absl::StatusOr<int> TritonServer::Fork(int socket_fd, int output_fd, pid_t& pid)
                  never) != Wait::kReady ||
       answer <= 1 || answer > INT32_MAX) {
     process_->Kill();
-    return absl::UnavailableError("the Triton compiler has ended");
+    return Ended();
   }
   pid = static_cast<pid_t>(answer);
   const int pid_fd = pidfd_open(pid, 0);
   if (pid_fd < 0) {
     process_->Kill();
     return absl::UnavailableError(
-        absl::StrCat("cannot watch the Triton compiler: ", std::strerror(errno)));
+        absl::StrCat("cannot watch the ", options_.compiler, " compiler: ", std::strerror(errno)));
   }
   return pid_fd;
 }
 
-absl::StatusOr<TritonServer::Compilation> TritonServer::Compile(TritonRequest request,
-                                                                const CancelToken& cancel) {
+absl::StatusOr<CompileServer::Outcome> CompileServer::Process::Compile(std::string_view fields,
+                                                                       const CancelToken& cancel) {
   KC_RETURN_IF_ERROR(cancel.Check());
-  request.max_memory_bytes = static_cast<uint64_t>(options_.max_memory_bytes);
-  request.max_cpu_seconds = static_cast<uint64_t>(options_.timeout_ns / kNsPerSecond + 1);
-  request.max_output_bytes = static_cast<uint64_t>(options_.max_output_bytes);
-  request.filter = filter_;
+  const int64_t max_cpu_seconds = options_.timeout_ns / kNsPerSecond + 1;
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
     return absl::UnavailableError(absl::StrCat("cannot make a socket: ", std::strerror(errno)));
   }
   const Descriptor ours(fds[0]);
   Descriptor theirs(fds[1]);
-  const Descriptor output(memfd_create("triton-output", MFD_CLOEXEC));
+  const Descriptor output(memfd_create("compiler-output", MFD_CLOEXEC));
   if (output.get() < 0) {
     return absl::UnavailableError(absl::StrCat("cannot make a file: ", std::strerror(errno)));
   }
@@ -278,45 +346,97 @@ absl::StatusOr<TritonServer::Compilation> TritonServer::Compile(TritonRequest re
   const int64_t deadline_ns = Clock::Real().MonotonicNs() + options_.timeout_ns;
   std::string content;
   bool too_large = false;
-  Wait wait = SendAll(ours.get(), request.Encode(), pid_fd, deadline_ns, cancel);
+  Encoder request;
+  request.Number(static_cast<uint64_t>(options_.max_memory_bytes))
+      .Number(static_cast<uint64_t>(max_cpu_seconds))
+      .Number(static_cast<uint64_t>(options_.max_output_bytes))
+      .Text(filter_)
+      .Text(fields);
+  Wait wait = SendAll(ours.get(), request.Take(), pid_fd, deadline_ns, cancel);
   if (wait == Wait::kReady) {
     wait = ReceiveFrame(ours.get(), options_.max_reply_bytes, pid_fd, deadline_ns, cancel, content,
                         too_large);
   }
   if (wait == Wait::kStopped) return cancel.Check();
-  Compilation compilation;
-  std::optional<TritonReply> reply;
-  if (wait == Wait::kReady && !too_large) reply = TritonReply::Decode(content);
-  if (reply && reply->code == TritonCode::kBroken) {
-    return absl::UnavailableError(
-        absl::StrCat("the Triton compiler cannot enter its sandbox: ", reply->log));
-  }
-  if (reply && reply->code != TritonCode::kOutOfMemory) {
-    compilation.reply = *std::move(reply);
-    compilation.reply.log = SanitizeUtf8(compilation.reply.log);
-    // MLIR and LLVM print their errors.
-    if (compilation.reply.code == TritonCode::kRefused) {
-      const std::string printed = OutputOf(output.get());
-      if (!printed.empty()) absl::StrAppend(&compilation.reply.log, "\n", printed);
+  const auto refused = [](CompileStage stage, std::string_view log) {
+    return Outcome(CompileError{stage, std::string(TruncateUtf8(log, kMaxLogBytes))});
+  };
+  std::optional<Reply> reply;
+  if (wait == Wait::kReady && !too_large) reply = Reply::Decode(content);
+  if (reply) {
+    switch (reply->answer) {
+      case Answer::kCompiled: return Outcome(std::move(reply->fields));
+      case Answer::kAdmission: return refused(CompileStage::kAdmission, reply->log);
+      case Answer::kRefused: {
+        // MLIR, LLVM and TVM print their errors.
+        const std::string printed = OutputOf(output.get());
+        if (!printed.empty()) absl::StrAppend(&reply->log, "\n", printed);
+        return refused(CompileStage::kCompiler, reply->log);
+      }
+      case Answer::kOutOfMemory:
+        return refused(CompileStage::kLimit, "stopped: the compiler exceeded its memory limit");
+      case Answer::kBroken:
+        return absl::UnavailableError(absl::StrCat(
+            "the ", options_.compiler, " compiler cannot enter its sandbox: ", reply->log));
     }
-    return compilation;
   }
-  if (!Alive()) return absl::UnavailableError("the Triton compiler has ended");
-  // The server reaps the child once this socket is closed.
-  if (wait == Wait::kEnded && KilledByMachine(pid, static_cast<int64_t>(request.max_cpu_seconds))) {
-    return absl::UnavailableError("the Triton compiler was killed");
+  if (!Alive()) return Ended();
+  // The process reaps the child once this socket is closed.
+  if (wait == Wait::kEnded && KilledByMachine(pid, max_cpu_seconds)) {
+    return absl::UnavailableError(absl::StrCat("the ", options_.compiler, " compiler was killed"));
   }
-  compilation.limit = true;
-  compilation.reply.code = TritonCode::kRefused;
-  compilation.reply.log =
-      too_large ? std::string("stopped: the compiler's output is too large")
-      : reply   ? std::string("stopped: the compiler exceeded its memory limit")
-      : wait == Wait::kLate
-          ? absl::StrCat("stopped: the compiler ran for more than ",
-                         options_.timeout_ns / kNsPerSecond, " s")
-          : absl::StrCat("the compiler crashed or exceeded its memory or time limit\n",
-                         OutputOf(output.get()));
-  return compilation;
+  return refused(CompileStage::kLimit,
+                 too_large ? std::string("stopped: the compiler's output is too large")
+                 : wait == Wait::kLate
+                     ? absl::StrCat("stopped: the compiler ran for more than ",
+                                    options_.timeout_ns / kNsPerSecond, " s")
+                     : absl::StrCat("the compiler crashed or exceeded its memory or time limit\n",
+                                    OutputOf(output.get())));
+}
+
+CompileServer::CompileServer(CompileServerOptions options) : options_(std::move(options)) {}
+CompileServer::~CompileServer() = default;
+
+absl::StatusOr<std::unique_ptr<CompileServer>> CompileServer::Start(CompileServerOptions options,
+                                                                    const std::string& python,
+                                                                    const CancelToken& cancel) {
+  if (python.empty()) {
+    return absl::UnavailableError(
+        absl::StrCat("no Python interpreter with ", options.compiler, " is configured (--python)"));
+  }
+  std::string package = options.compiler;
+  absl::AsciiStrToLower(&package);
+  const std::string probe = absl::StrCat(options.program, "\n", kCompilerProbeProgram);
+  auto found = ProbeInterpreter(python, probe.c_str(), package);
+  if (!found.ok()) return absl::UnavailableError(found.status().message());
+  options.python = *std::move(found);
+  std::unique_ptr<CompileServer> server(new CompileServer(std::move(options)));
+  KC_RETURN_IF_ERROR(server->Running(cancel).status());
+  return server;
+}
+
+absl::StatusOr<std::shared_ptr<CompileServer::Process>> CompileServer::Running(
+    const CancelToken& cancel) {
+  // Others wait for the one that starts it.
+  const std::lock_guard lock(mutex_);
+  if (process_ != nullptr && process_->Alive()) return process_;
+  if (process_ != nullptr) {
+    Log(LogLevel::kWarning, "a compiler has ended; restarting it",
+        {{"compiler", options_.compiler}});
+  }
+  KC_ASSIGN_OR_RETURN(process_, Process::Start(options_, cancel));
+  return process_;
+}
+
+absl::StatusOr<CompileServer::Outcome> CompileServer::Compile(std::string_view fields,
+                                                              const CancelToken& cancel) {
+  absl::StatusOr<Outcome> outcome;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    KC_ASSIGN_OR_RETURN(const std::shared_ptr<Process> process, Running(cancel));
+    outcome = process->Compile(fields, cancel);
+    if (!absl::IsUnavailable(outcome.status())) break;
+  }
+  return outcome;
 }
 
 }  // namespace kernelcast::worker

@@ -1,6 +1,8 @@
-#include "services/worker/cuda/triton/triton_wire.h"
+#include "services/worker/cuda/language/triton/triton_wire.h"
 
 #include <utility>
+
+#include "services/worker/cuda/compiler/wire.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -8,7 +10,7 @@ namespace {
 using compiler_wire::Decoder;
 using compiler_wire::Encoder;
 
-// As in compile_server.py.
+// As in triton_program.py.
 constexpr uint64_t kDivisibleBy16 = 1;
 constexpr uint64_t kEqualTo1 = 2;
 
@@ -26,18 +28,8 @@ std::string_view KindText(TritonConstant::Kind kind) {
 
 }  // namespace
 
-std::optional<TritonHello> TritonHello::Decode(std::string_view content) {
-  Decoder decoder(content);
-  TritonHello hello;
-  hello.error = decoder.Text();
-  hello.triton_version = decoder.Text();
-  hello.python_version = decoder.Text();
-  return decoder.done() ? std::optional(std::move(hello)) : std::nullopt;
-}
-
 std::string TritonRequest::Encode() const {
   Encoder encoder;
-  encoder.Number(max_memory_bytes).Number(max_cpu_seconds).Number(max_output_bytes).Text(filter);
   encoder.Number(architecture).Number(ptx_version).Text(source).Number(variants.size());
   for (const TritonVariant& variant : variants) {
     encoder.Text(variant.kernel).Number(static_cast<uint64_t>(variant.num_warps));
@@ -52,14 +44,12 @@ std::string TritonRequest::Encode() const {
       encoder.Text(constant.name).Text(KindText(constant.kind)).Text(constant.value);
     }
   }
-  return encoder.Take();
+  return encoder.TakeFields();
 }
 
-std::optional<TritonReply> TritonReply::Decode(std::string_view content) {
-  Decoder decoder(content);
+std::optional<TritonReply> TritonReply::Decode(std::string_view fields) {
+  Decoder decoder(fields);
   TritonReply reply;
-  const uint64_t code = decoder.Number();
-  reply.log = decoder.Text();
   for (uint64_t left = decoder.Count(); left > 0 && left <= kMaxTritonVariants; --left) {
     Kernel& kernel = reply.kernels.emplace_back();
     kernel.ptx = decoder.Text();
@@ -68,9 +58,7 @@ std::optional<TritonReply> TritonReply::Decode(std::string_view content) {
     kernel.scratch_bytes = decoder.Number();
     kernel.num_ctas = decoder.Number();
   }
-  if (!decoder.done() || code > static_cast<uint64_t>(TritonCode::kBroken)) return std::nullopt;
-  reply.code = static_cast<TritonCode>(code);
-  return reply;
+  return decoder.done() ? std::optional(std::move(reply)) : std::nullopt;
 }
 
 }  // namespace kernelcast::worker
