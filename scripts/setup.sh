@@ -18,6 +18,8 @@
 # tests are skipped.
 # Downloads Triton, which some tests use, to .setup/triton, under the MIT licence; without it these
 # tests are skipped.
+# Makes a Python environment with TileLang in .setup/tilelang; without it the tests that compile
+# TileLang kernels are skipped.
 # Makes a Python environment with flashinfer-bench in .setup/flashinfer; without it a test of the
 # gateway is skipped.
 #
@@ -477,6 +479,8 @@ if ((with_tests)); then
   install_otlp
   install_python
   install_triton
+  install_beside_torch tilelang TileLang "82 MB, 270 MB unpacked" \
+    "the tests that compile TileLang kernels are skipped"
   install_beside_torch flashinfer flashinfer-bench "7 MB" \
     "the test of the gateway with flashinfer-bench is skipped"
   install_api_tool

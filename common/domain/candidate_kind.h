@@ -18,11 +18,12 @@ enum class CandidateKind {
   kDeviceCuda = 2,
   kPython = 3,
   kDeviceTriton = 4,
+  kDeviceTilelang = 5,
 };
 
 // How a candidate describes the launches of its kernels.
 enum class LaunchForm {
-  kNone,    // not at all: its host code launches them
+  kNone,    // not at all: its host code launches them, or its compiler decides
   kCuda,    // grid, block, cluster and shared memory
   kTriton,  // grid, constexprs, warps and stages; the compiler decides the block
 };
@@ -42,7 +43,7 @@ struct KindInfo {
   // Text that occurs in sources of this kind. Empty: there is none.
   std::string_view mark = "";
 
-  // Whether the source is device code and its launches are data.
+  // Whether the source is device code and its launches are the candidate's data.
   constexpr bool has_launches() const { return launch_form != LaunchForm::kNone; }
   constexpr std::string_view extension() const { return extensions.front(); }
 };
@@ -73,6 +74,12 @@ inline constexpr std::array kCandidateKinds = {
              .is_python = true,
              .takes_tasks = true,
              .mark = "import torch"},
+    KindInfo{.kind = CandidateKind::kDeviceTilelang,
+             .name = "device_tilelang",
+             .extensions = {".py"},
+             .fence = "python",
+             .is_python = true,
+             .mark = "import tilelang"},
 };
 
 inline constexpr KindInfo kUnspecifiedKind = {.kind = CandidateKind::kUnspecified,

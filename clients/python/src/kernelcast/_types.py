@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from kernelcast.v1 import kernel_pb2, orchestrator_pb2
 
 Mode = Literal["route", "measure", "final", "forecast"]
-Kind = Literal["host_native", "device_cuda", "device_triton", "python"]
+Kind = Literal["host_native", "device_cuda", "device_triton", "device_tilelang", "python"]
 Outcome = Literal["ok", "wrong_result", "crash", "timeout", "exploit", "environment_unstable"]
 Cause = Literal["compile_error", "duplicate", "budget", "unavailable", "cancelled"]
 Shape = Literal["speedup", "log2_speedup", "speed_of_light"]

@@ -63,11 +63,13 @@ TEST_CASE("The kind of a bare source follows from what it contains", "[candidate
   CHECK(GuessKind("__global__ void f() {}") == CandidateKind::kDeviceCuda);
   CHECK(GuessKind("import torch\nsource = '__global__ void f() {}'") == CandidateKind::kPython);
   CHECK(GuessKind("import torch\nimport triton\n") == CandidateKind::kDeviceTriton);
+  CHECK(GuessKind("import tilelang.language as T\n") == CandidateKind::kDeviceTilelang);
+  CHECK(GuessKind("import torch\nimport tilelang\n") == CandidateKind::kPython);
 }
 
 TEST_CASE("Names of kinds are listed in the order of the table", "[candidate_kind]") {
-  CHECK(KindNames() ==
-        std::vector<std::string>{"host_native", "device_cuda", "device_triton", "python"});
+  CHECK(KindNames() == std::vector<std::string>{"host_native", "device_cuda", "device_triton",
+                                                "python", "device_tilelang"});
   CHECK(KindNames([](const KindInfo& info) { return info.has_launches(); }) ==
         std::vector<std::string>{"device_cuda", "device_triton"});
 }
