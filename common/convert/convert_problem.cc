@@ -1,49 +1,34 @@
 #include "common/base/status.h"
 #include "common/base/utf8.h"
 #include "common/convert/convert.h"
-#include "common/convert/convert_internal.h"
+#include "common/convert/fields.h"
 #include "common/domain/python_task.h"
 
 namespace kernelcast {
-namespace convert_internal {
-
-v1::AxisValues AxisValuesToProto(const AxisValues& values) {
-  v1::AxisValues proto;
-  for (const auto& [axis, value] : values) {
-    (*proto.mutable_values())[Utf8(axis)] = value;
-  }
-  return proto;
+constexpr auto Pairs(DataType) {
+  return std::to_array<std::pair<DataType, v1::DataType>>({
+      {DataType::kFloat64, v1::DATA_TYPE_FLOAT64},
+      {DataType::kFloat32, v1::DATA_TYPE_FLOAT32},
+      {DataType::kFloat16, v1::DATA_TYPE_FLOAT16},
+      {DataType::kBfloat16, v1::DATA_TYPE_BFLOAT16},
+      {DataType::kFloat8E4m3, v1::DATA_TYPE_FLOAT8_E4M3},
+      {DataType::kFloat8E5m2, v1::DATA_TYPE_FLOAT8_E5M2},
+      {DataType::kInt64, v1::DATA_TYPE_INT64},
+      {DataType::kInt32, v1::DATA_TYPE_INT32},
+      {DataType::kInt8, v1::DATA_TYPE_INT8},
+      {DataType::kUint8, v1::DATA_TYPE_UINT8},
+  });
 }
-
-AxisValues AxisValuesFromProto(const v1::AxisValues& proto) {
-  return {proto.values().begin(), proto.values().end()};
-}
-
-}  // namespace convert_internal
 
 namespace {
 
-using convert_internal::AxisValuesToProto;
 using convert_internal::EnumToProto;
 using convert_internal::Utf8;
-
-constexpr std::pair<DataType, v1::DataType> kDataTypes[] = {
-    {DataType::kFloat64, v1::DATA_TYPE_FLOAT64},
-    {DataType::kFloat32, v1::DATA_TYPE_FLOAT32},
-    {DataType::kFloat16, v1::DATA_TYPE_FLOAT16},
-    {DataType::kBfloat16, v1::DATA_TYPE_BFLOAT16},
-    {DataType::kFloat8E4m3, v1::DATA_TYPE_FLOAT8_E4M3},
-    {DataType::kFloat8E5m2, v1::DATA_TYPE_FLOAT8_E5M2},
-    {DataType::kInt64, v1::DATA_TYPE_INT64},
-    {DataType::kInt32, v1::DATA_TYPE_INT32},
-    {DataType::kInt8, v1::DATA_TYPE_INT8},
-    {DataType::kUint8, v1::DATA_TYPE_UINT8},
-};
 
 v1::TensorSpec TensorToProto(const TensorSpec& tensor) {
   v1::TensorSpec proto;
   proto.set_name(Utf8(tensor.name));
-  proto.set_dtype(EnumToProto(kDataTypes, tensor.dtype));
+  proto.set_dtype(EnumToProto(tensor.dtype));
   for (const Expression& size : tensor.shape) {
     proto.add_shape(Utf8(size.text()));
   }
@@ -86,10 +71,10 @@ v1::ProblemDefinition ToProto(const Problem& problem) {
     }
   }
   for (const AxisValues& shape : problem.check_shapes) {
-    *proto.add_check_shapes() = AxisValuesToProto(shape);
+    *proto.add_check_shapes() = WriteFields<v1::AxisValues>(shape);
   }
   for (const AxisValues& shape : problem.bench_shapes) {
-    *proto.add_bench_shapes() = AxisValuesToProto(shape);
+    *proto.add_bench_shapes() = WriteFields<v1::AxisValues>(shape);
   }
   if (!problem.bench_weights.empty()) {
     const std::vector<double> weights =

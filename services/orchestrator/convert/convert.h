@@ -11,6 +11,7 @@
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/repeated_field.h"
 #include "google/protobuf/timestamp.pb.h"
+#include "kernelcast/v1/event.pb.h"
 #include "kernelcast/v1/orchestrator.pb.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/event.h"
@@ -18,25 +19,23 @@
 
 namespace kernelcast::orchestrator {
 
-// Converts between the orchestrator's types and the messages of orchestrator.proto. FromProto
-// returns INVALID_ARGUMENT with the field's path.
+// Converts between the orchestrator's types and the messages of orchestrator.proto and event.proto.
+// FromProto returns INVALID_ARGUMENT with the field's path.
 
 v1::SearchSpec ToProto(const SearchSpec& spec);
 [[nodiscard]] absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& spec);
-v1::GateMode ToProto(GateMode mode);
-[[nodiscard]] absl::StatusOr<GateMode> FromProto(v1::GateMode mode);
-v1::Finalist ToProto(const Finalist& finalist);
 v1::SearchCounts ToProto(const SearchCounts& counts);
 v1::SearchStatus ToProto(SearchStatus status);
 v1::Generation ToProto(const GenerationSettled& settled);
 v1::Advice ToProto(const GenerationAdvised& advised);
-v1::Rejection ToProto(const Rejection& rejection);
-v1::SelectiveRisk ToProto(const RiskReport& report);
 v1::Search ToProto(const SearchSnapshot& snapshot);
 // `with_feedback`: fills in text_feedback.
 v1::Evaluation ToProto(const EvaluationRecord& record, bool with_feedback);
 v1::EvaluateMode ToProto(EvaluateMode mode);
 [[nodiscard]] absl::StatusOr<EvaluateMode> FromProto(v1::EvaluateMode mode);
+v1::Event ToProto(const Event& event);
+// DATA_LOSS: not a valid event of this version.
+[[nodiscard]] absl::StatusOr<Event> FromProto(const v1::Event& event);
 // Validates the device models of a request. INVALID_ARGUMENT names the field: too many, empty, too
 // long, or duplicate.
 inline constexpr size_t kMaxDeviceModels = 16;

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/crc32c.h"
 #include "common/base/status.h"
-#include "services/orchestrator/convert/event.h"
+#include "services/orchestrator/convert/convert.h"
 
 namespace kernelcast::orchestrator {
 namespace {

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "services/orchestrator/convert/event.h"
+#include "services/orchestrator/convert/convert.h"
 #include "tests/unit/services/orchestrator/fakes.h"
 
 namespace kernelcast::orchestrator {
