@@ -260,14 +260,4 @@ absl::StatusOr<DecisionReason> FromProto(v1::DecisionReason reason) {
   return convert_internal::EnumFromProto<DecisionReason>(reason, "reason");
 }
 
-v1::BinScheme ToProto(const BinScheme& scheme) {
-  v1::BinScheme proto;
-  proto.set_id(scheme.id());
-  proto.mutable_upper_edges()->Add(scheme.edges().begin(), scheme.edges().end());
-  for (int bin = 1; bin <= scheme.size(); ++bin) {
-    proto.add_names(scheme.name(bin));
-  }
-  return proto;
-}
-
 }  // namespace kernelcast

@@ -8,7 +8,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/domain/bins.h"
 #include "common/domain/candidate.h"
 #include "common/domain/decision.h"
 #include "common/domain/facts.h"
@@ -40,7 +39,6 @@ v1::Measurement ToProto(const Measurement& measurement);
 v1::Decision ToProto(const Decision& decision);
 v1::Ratio ToProto(const Ratio& ratio);
 v1::DeviceInfo ToProto(const DeviceInfo& device);
-v1::BinScheme ToProto(const BinScheme& scheme);
 v1::ProblemDefinition ToProto(const Problem& problem);
 v1::Problem ProblemFilesToProto(const Problem& problem);
 v1::DecisionReason ToProto(DecisionReason reason);

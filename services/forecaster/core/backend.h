@@ -97,7 +97,6 @@ struct BackendDescription {
   std::string name;
   std::string version;
   bool ready = true;
-  std::string not_ready_reason;
   std::vector<TargetLabels> labels;
   std::vector<PromptDescription> prompts;
   // Empty: the backend asks no models and ignores anchors.

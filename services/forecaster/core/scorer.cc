@@ -33,8 +33,6 @@ absl::StatusOr<Scores> Score(const BinScheme& scheme, RewardKind reward,
   Scores scores;
   scores.items.reserve(items.size());
   std::vector<ScoredForecast> scored;
-  double latency_ns = 0;
-  uint64_t forecasts = 0;
   for (size_t i = 0; i < items.size(); ++i) {
     const ScoreItem& item = items[i];
     ItemScore& score = scores.items.emplace_back();
@@ -55,8 +53,6 @@ absl::StatusOr<Scores> Score(const BinScheme& scheme, RewardKind reward,
       if (const absl::Status status = ValidateForecast(forecast); !status.ok()) {
         return ItemError(i, "forecast", absl::InvalidArgumentError(status.message()));
       }
-      latency_ns += static_cast<double>(forecast.latency_ns);
-      ++forecasts;
     } else {
       ParsedAnswer answer = ParseAnswer(scheme, std::get<std::string>(item.prediction));
       score.parse_status = answer.status;
@@ -108,7 +104,6 @@ absl::StatusOr<Scores> Score(const BinScheme& scheme, RewardKind reward,
   if (!scored.empty()) {
     KC_ASSIGN_OR_RETURN(scores.metrics, ScoreForecasts(scored));
   }
-  if (forecasts > 0) scores.mean_latency_ns = latency_ns / static_cast<double>(forecasts);
 
   std::map<std::string, std::vector<double>> groups;
   for (size_t i = 0; i < items.size(); ++i) {

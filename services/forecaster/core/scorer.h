@@ -57,7 +57,6 @@ struct Scores {
   std::vector<ItemScore> items;    // in the order of the request
   std::vector<GroupScore> groups;  // by id
   ForecastMetrics metrics;
-  double mean_latency_ns = 0;  // over the items that are forecasts
 };
 
 // Must change whenever the same item may get different numbers because of the rules below,

@@ -198,7 +198,6 @@ BackendDescription PoolBackend::Describe() const {
       absl::StrCat(std::string(kVersion), "+", cheap.version, "+", description.version);
   // The pool can forecast without the costly backend.
   description.ready = cheap.ready;
-  description.not_ready_reason = cheap.not_ready_reason;
   description.labels = cheap.labels;
   return description;
 }

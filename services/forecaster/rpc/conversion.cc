@@ -189,7 +189,6 @@ v1::ScoreReply ToProto(const Scores& scores) {
   out.set_negative_log_likelihood(metrics.negative_log_likelihood);
   out.set_spearman(metrics.spearman);
   out.set_pairwise_accuracy(metrics.pairwise_accuracy);
-  *out.mutable_mean_latency() = DurationToProto(std::llround(scores.mean_latency_ns));
   return reply;
 }
 
@@ -198,7 +197,6 @@ v1::BackendDescription ToProto(const BackendDescription& description) {
   out.set_name(description.name);
   out.set_version(description.version);
   out.set_ready(description.ready);
-  out.set_not_ready_reason(description.not_ready_reason);
   for (const TargetLabels& labels : description.labels) {
     v1::TargetLabels& entry = *out.add_labels();
     entry.set_target(labels.target);

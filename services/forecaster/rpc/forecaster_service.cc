@@ -196,12 +196,6 @@ grpc::ServerUnaryReactor* ForecasterService::Describe(grpc::CallbackServerContex
     }
     labels = std::max(labels, own);
   }
-  for (const BinScheme* scheme : BinScheme::All()) {
-    *response->add_bin_schemes() = kernelcast::ToProto(*scheme);
-  }
-  for (const FactSchema& schema : AllFactSchemas()) {
-    response->add_fact_schemas(std::string(schema.id));
-  }
   response->set_labels(labels);
   response->set_draining(draining_);
   response->set_protocol_version(kProtocolVersion);

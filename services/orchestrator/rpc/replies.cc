@@ -109,7 +109,6 @@ v1::OrchestratorDescription MakeDescription(const WorkerPool& workers,
     measurable->set_measure_slots(device.measure_slots);
   }
   description.set_events(figures.events);
-  description.set_evaluations_in_flight(figures.live_evaluations);
   description.set_draining(draining);
   for (const std::string_view policy : PolicyNames()) description.add_policies(std::string(policy));
   return description;

@@ -38,7 +38,6 @@ struct TargetInfo {
   // Empty if nothing is measured. The number and models of the devices never change.
   std::vector<TargetDevice> devices = {};
   std::string toolchain;
-  std::string fact_schema;
   std::vector<std::string> allowed_flags;
   bool hardware_counters = false;
   std::string unavailable_reason;

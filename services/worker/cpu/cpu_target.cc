@@ -86,7 +86,6 @@ absl::StatusOr<std::unique_ptr<CpuTarget>> CpuTarget::Make(CpuTargetOptions opti
   target->placement_ = Placement::Choose();
   target->info_.target = std::string(kCpuTargetName);
   target->info_.candidate_kinds = {CandidateKind::kHostNative};
-  target->info_.fact_schema = std::string(kCpuAssemblySchemaId);
   for (const std::string_view flag : AllowedCpuFlags()) {
     target->info_.allowed_flags.emplace_back(flag);
   }

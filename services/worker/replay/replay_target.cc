@@ -45,10 +45,7 @@ ReplayTarget::ReplayTarget(std::string target, const std::vector<ReplayRecord>& 
       continue;
     }
     Known& known = records_[record.candidate_id];
-    if (record.facts) {
-      known.facts = record.facts;
-      info_.fact_schema = record.facts->schema;
-    }
+    if (record.facts) known.facts = record.facts;
     if (record.reference_facts) {
       reference_facts_[record.problem_id] = *record.reference_facts;
     }

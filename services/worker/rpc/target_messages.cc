@@ -22,7 +22,6 @@ void SetPeak(const DevicePeak& peak, v1::DevicePeak& proto) {
   proto.set_per_second(peak.per_second);
   proto.set_source(SourceToProto(peak.source));
   proto.set_detail(peak.detail);
-  proto.set_working_set_bytes(static_cast<uint64_t>(peak.working_set_bytes));
 }
 
 }  // namespace
@@ -35,7 +34,6 @@ v1::TargetDescription DescribeTarget(const TargetInfo& info) {
   *description.mutable_device() = ToProto(info.device);
   description.set_architecture(info.architecture);
   description.set_toolchain(info.toolchain);
-  description.set_fact_schema(info.fact_schema);
   for (const std::string& flag : info.allowed_flags) {
     description.add_allowed_flags(flag);
   }

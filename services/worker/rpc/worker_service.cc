@@ -420,7 +420,6 @@ void WorkerService::CompileThenMeasure(std::shared_ptr<MeasureJob> job) {
     v1::MeasureReply reply;
     reply.set_request_id(job->request_id);
     *reply.mutable_compile_error() = ToProto(std::get<CompileError>(compiled->result));
-    *reply.mutable_queue_time() = DurationToProto(job->waited_ns);
     job->done(std::move(reply));
   } else {
     job->done(compiled.status());
@@ -474,7 +473,6 @@ void WorkerService::RunOnLane(const std::shared_ptr<MeasureJob>& job, size_t lan
   Release(*job);  // before the reply: the caller may use it at once
   v1::MeasureReply reply;
   reply.set_request_id(job->request_id);
-  *reply.mutable_queue_time() = DurationToProto(job->waited_ns);
   if (const auto error = NotCompiledError(measurement.status())) {
     *reply.mutable_compile_error() = ToProto(*error);
     job->done(std::move(reply));

@@ -442,11 +442,6 @@ TEST_CASE("The service describes itself", "[forecaster][integration]") {
   REQUIRE(description.backends_size() == 1);
   CHECK(description.backends(0).name() == "embedded");
   CHECK(description.backends(0).ready());
-  REQUIRE(description.bin_schemes_size() == 2);
-  CHECK(description.bin_schemes(0).id() == "sqrt2/1");
-  CHECK(description.bin_schemes(0).upper_edges_size() == 7);
-  REQUIRE(description.fact_schemas_size() >= 1);
-  CHECK(description.fact_schemas(0) == "cpu-asm/1");
   CHECK(description.labels() == 0);
   CHECK_FALSE(description.draining());
 }

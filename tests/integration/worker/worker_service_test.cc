@@ -190,7 +190,6 @@ TEST_CASE("A worker describes itself, takes a problem, compiles and measures") {
   INFO(target.unavailable_reason());
   CHECK(target.can_compile());
   CHECK(target.can_measure());
-  CHECK(target.fact_schema() == "cpu-asm/1");
   CHECK(target.allowed_flags_size() > 10);
   CHECK(target.architecture().find("x86-64/") == 0);
   CHECK_FALSE(target.toolchain().empty());
@@ -203,7 +202,6 @@ TEST_CASE("A worker describes itself, takes a problem, compiles and measures") {
     CHECK(peak.source() == v1::DevicePeak::SOURCE_MEASURED);
     CHECK_FALSE(peak.detail().empty());
   }
-  CHECK(target.peaks(0).working_set_bytes() == 32 << 10);
   REQUIRE(target.devices_size() == 1);
   CHECK(target.devices(0).peaks_size() == target.peaks_size());
   CHECK(description.measure_credits() > 0);

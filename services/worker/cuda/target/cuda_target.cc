@@ -50,7 +50,6 @@ absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions o
   std::unique_ptr<CudaTarget> target(new CudaTarget(std::move(options)));
   TargetInfo& info = target->info_;
   info.target = std::string(kCudaTargetName);
-  info.fact_schema = std::string(kCudaPtxSchemaId);
   for (const std::string_view flag : AllowedCudaFlags()) {
     info.allowed_flags.emplace_back(flag);
   }

@@ -317,17 +317,6 @@ TEST_CASE("Times convert to the nanosecond and saturate beyond 64 bits", "[conve
   CHECK(ToNanoseconds(far) == kMin);
 }
 
-TEST_CASE("A bin scheme is sent with its edges and names", "[convert]") {
-  for (const BinScheme* scheme : BinScheme::All()) {
-    const v1::BinScheme proto = ToProto(*scheme);
-    CHECK(proto.id() == scheme->id());
-    CHECK(proto.names_size() == scheme->size());
-    CHECK(proto.upper_edges_size() == scheme->size() - 1);
-    CHECK(proto.upper_edges(0) == scheme->edges()[0]);
-    CHECK(proto.names(0) == scheme->name(1));
-  }
-}
-
 TEST_CASE("A problem is sent as its files and described as parsed", "[convert]") {
   const auto files =
       ReadProblemFolder(std::string(KERNELCAST_SOURCE_DIR) + "/examples/problems/row_softmax");

@@ -101,17 +101,6 @@ TEST_CASE("Groups have the mean and deviation of their rewards", "[forecaster][s
   CHECK(scores.groups[1].stddev_reward == 0);
 }
 
-TEST_CASE("Latency is averaged over forecasts", "[forecaster][scorer]") {
-  Forecast slow = InBin(4, 0.9);
-  slow.latency_ns = 3000;
-  Forecast quick = slow;
-  quick.latency_ns = 1000;
-  const Scores scores = MustScore({{"a", "", slow, TrueBin{4}},
-                                   {"b", "", quick, TrueBin{4}},
-                                   {"c", "", std::string(kAnswer), TrueBin{4}}});
-  CHECK(scores.mean_latency_ns == 2000);
-}
-
 TEST_CASE("A malformed item is reported", "[forecaster][scorer]") {
   const auto message = [](ScoreItem item) {
     const absl::StatusOr<Scores> scores =
