@@ -9,8 +9,64 @@
 #include "common/base/utf8.h"
 #include "common/convert/convert.h"
 #include "common/convert/convert_anchor.h"
+#include "common/convert/fields.h"
+
+namespace kernelcast {
+
+KC_FIELDS(ForecastMetrics, v1::ForecastMetrics) {
+  KC_SAME(items, unparsable, accuracy, off_by_one_accuracy, expected_calibration_error, half_brier,
+          crps, negative_log_likelihood, spearman, pairwise_accuracy);
+}
+
+}  // namespace kernelcast
 
 namespace kernelcast::forecaster {
+
+constexpr auto Pairs(ParseStatus) {
+  return std::to_array<std::pair<ParseStatus, v1::ItemScore::ParseStatus>>({
+      {ParseStatus::kOk, v1::ItemScore::PARSE_STATUS_OK},
+      {ParseStatus::kRenormalized, v1::ItemScore::PARSE_STATUS_RENORMALIZED},
+      {ParseStatus::kUnparsable, v1::ItemScore::PARSE_STATUS_UNPARSABLE},
+      {ParseStatus::kDeferred, v1::ItemScore::PARSE_STATUS_DEFERRED},
+  });
+}
+
+KC_FIELDS(ItemScore, v1::ItemScore) {
+  KC_SAME(item_id, reward, hit, half_brier, crps, negative_log_likelihood, true_bin, predicted_bin,
+          parse_status);
+}
+
+KC_FIELDS(GroupScore, v1::GroupScore) { KC_SAME(group_id, items, mean_reward, stddev_reward); }
+
+KC_FIELDS(Scores, v1::ScoreReply) {
+  KC_SAME(groups, metrics);
+  KC_FIELD(items, scores);
+  m.set_scoring_version(std::string(kScoringVersion));
+}
+
+KC_FIELDS(TargetLabels, v1::TargetLabels) {
+  KC_SAME(target, problem_id, labels, failures, device_model);
+}
+
+KC_FIELDS(BackendDescription, v1::BackendDescription) {
+  KC_SAME(name, version, ready, labels);
+  if (d.model_use) *m.mutable_model_use() = kernelcast::ToProto(*d.model_use);
+}
+
+KC_FIELDS(PromptDescription, v1::PromptDescription) {
+  KC_SAME(version);
+  KC_FIELD(hash, sha256);
+  KC_BYTES(system_template);
+  KC_BYTES(user_template);
+  KC_BYTES(answer_schema);
+}
+
+KC_FIELDS(RenderedPrompt, v1::RenderedPrompt) {
+  KC_SAME(version);
+  KC_BYTES(system);
+  KC_BYTES(user);
+}
+
 namespace {
 
 constexpr size_t kMaxRequestIdBytes = 256;
@@ -32,16 +88,6 @@ absl::StatusOr<Candidate> ValidCandidate(const v1::Candidate& proto) {
   KC_ASSIGN_OR_RETURN(Candidate candidate, WithPrefix("candidate: ", kernelcast::FromProto(proto)));
   KC_RETURN_IF_ERROR(WithPrefix("candidate: ", ValidateCandidate(candidate)));
   return candidate;
-}
-
-v1::ItemScore::ParseStatus ToProto(ParseStatus status) {
-  switch (status) {
-    case ParseStatus::kOk: return v1::ItemScore::PARSE_STATUS_OK;
-    case ParseStatus::kRenormalized: return v1::ItemScore::PARSE_STATUS_RENORMALIZED;
-    case ParseStatus::kUnparsable: return v1::ItemScore::PARSE_STATUS_UNPARSABLE;
-    case ParseStatus::kDeferred: return v1::ItemScore::PARSE_STATUS_DEFERRED;
-  }
-  return v1::ItemScore::PARSE_STATUS_UNSPECIFIED;
 }
 
 }  // namespace
@@ -155,76 +201,18 @@ RewardKind FromProto(v1::RewardKind kind) {
   }
 }
 
-v1::ScoreReply ToProto(const Scores& scores) {
-  v1::ScoreReply reply;
-  reply.set_scoring_version(std::string(kScoringVersion));
-  for (const ItemScore& item : scores.items) {
-    v1::ItemScore& out = *reply.add_scores();
-    out.set_item_id(item.item_id);
-    out.set_reward(item.reward);
-    out.set_hit(item.hit);
-    out.set_half_brier(item.half_brier);
-    out.set_crps(item.crps);
-    out.set_negative_log_likelihood(item.negative_log_likelihood);
-    out.set_true_bin(static_cast<uint32_t>(item.true_bin));
-    out.set_predicted_bin(static_cast<uint32_t>(item.predicted_bin));
-    out.set_parse_status(ToProto(item.parse_status));
-  }
-  for (const GroupScore& group : scores.groups) {
-    v1::GroupScore& out = *reply.add_groups();
-    out.set_group_id(group.group_id);
-    out.set_items(group.items);
-    out.set_mean_reward(group.mean_reward);
-    out.set_stddev_reward(group.stddev_reward);
-  }
-  const ForecastMetrics& metrics = scores.metrics;
-  v1::ForecastMetrics& out = *reply.mutable_metrics();
-  out.set_items(metrics.items);
-  out.set_unparsable(metrics.unparsable);
-  out.set_accuracy(metrics.accuracy);
-  out.set_off_by_one_accuracy(metrics.off_by_one_accuracy);
-  out.set_expected_calibration_error(metrics.expected_calibration_error);
-  out.set_half_brier(metrics.half_brier);
-  out.set_crps(metrics.crps);
-  out.set_negative_log_likelihood(metrics.negative_log_likelihood);
-  out.set_spearman(metrics.spearman);
-  out.set_pairwise_accuracy(metrics.pairwise_accuracy);
-  return reply;
-}
+v1::ScoreReply ToProto(const Scores& scores) { return WriteFields<v1::ScoreReply>(scores); }
 
 v1::BackendDescription ToProto(const BackendDescription& description) {
-  v1::BackendDescription out;
-  out.set_name(description.name);
-  out.set_version(description.version);
-  out.set_ready(description.ready);
-  for (const TargetLabels& labels : description.labels) {
-    v1::TargetLabels& entry = *out.add_labels();
-    entry.set_target(labels.target);
-    entry.set_problem_id(labels.problem_id);
-    entry.set_labels(labels.labels);
-    entry.set_failures(labels.failures);
-    entry.set_device_model(labels.device_model);
-  }
-  if (description.model_use) *out.mutable_model_use() = kernelcast::ToProto(*description.model_use);
-  return out;
+  return WriteFields<v1::BackendDescription>(description);
 }
 
 v1::PromptDescription ToProto(const PromptDescription& description) {
-  v1::PromptDescription out;
-  out.set_version(description.version);
-  out.set_sha256(description.hash);
-  out.set_system_template(description.system_template);
-  out.set_user_template(description.user_template);
-  out.set_answer_schema(description.answer_schema);
-  return out;
+  return WriteFields<v1::PromptDescription>(description);
 }
 
 v1::RenderedPrompt ToProto(const RenderedPrompt& prompt) {
-  v1::RenderedPrompt out;
-  out.set_version(prompt.version);
-  out.set_system(prompt.system);
-  out.set_user(prompt.user);
-  return out;
+  return WriteFields<v1::RenderedPrompt>(prompt);
 }
 
 }  // namespace kernelcast::forecaster
