@@ -5,13 +5,14 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <utility>
 
 #include "common/convert/batch_protocols.h"
 #include "common/domain/anchor.h"
-#include "common/rpc/batch_caller.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
 #include "services/orchestrator/clients/label_delivery.h"
 #include "services/orchestrator/clients/peer.h"
+#include "services/orchestrator/clients/stub_peer.h"
 #include "services/orchestrator/core/ports.h"
 
 namespace kernelcast::orchestrator {
@@ -19,23 +20,16 @@ namespace kernelcast::orchestrator {
 // Indices in Peer::in_flight.
 enum ForecasterLane { kForecastLane, kLabelLane };
 
-class ForecasterPeer final : public Peer, public LabelReceiver {
+class ForecasterPeer final
+    : public StubPeer<v1::Forecaster, v1::ForecasterDescription, ForecastBatches>,
+      public LabelReceiver {
  public:
-  ForecasterPeer(std::string address, const std::shared_ptr<grpc::Channel>& channel);
+  ForecasterPeer(std::string peer_address, const std::shared_ptr<grpc::Channel>& channel)
+      : StubPeer(std::move(peer_address), channel, [](auto* async, auto* context, auto* reactor) {
+          async->ForecastStream(context, reactor);
+        }) {}
 
-  void Describe(absl::Duration timeout, std::stop_token stop, Done done) override;
-  void PutProblem(const Problem& problem, absl::Duration timeout, std::stop_token stop,
-                  Done done) override;
-  void CancelStreams() override { forecasts.CancelAll(); }
-  void StopStreams() override { forecasts.Stop(); }
   const std::string& receiver_address() const override { return address; }
-
-  const std::unique_ptr<v1::Forecaster::Stub> stub;
-  BatchCaller<ForecastBatches> forecasts;
-  v1::ForecasterDescription reported;  // written by Describe
-
-  // The last description that was kept. Protected by the pool's lock.
-  v1::ForecasterDescription description;
 };
 
 struct ForecastJob final : PeerJob {
@@ -51,9 +45,6 @@ struct ForecastJob final : PeerJob {
   std::shared_ptr<const AnchorKernel> anchor;
   v1::ForecastReply reply;
   Forecasters::ForecastDone done;
-
- private:
-  void SendInBatch(ForecasterPeer& forecaster, Peer::Done ended);
 };
 
 // Sends labels to one forecaster.

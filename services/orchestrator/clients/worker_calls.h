@@ -5,11 +5,12 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <utility>
 
 #include "common/convert/batch_protocols.h"
-#include "common/rpc/batch_caller.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "services/orchestrator/clients/peer.h"
+#include "services/orchestrator/clients/stub_peer.h"
 #include "services/orchestrator/core/ports.h"
 
 namespace kernelcast::orchestrator {
@@ -17,23 +18,15 @@ namespace kernelcast::orchestrator {
 // Indices in Peer::in_flight.
 enum WorkerLane { kCompileLane, kMeasureLane };
 
-class WorkerPeer final : public Peer {
+class WorkerPeer final : public StubPeer<v1::Worker, v1::WorkerDescription, CompileBatches> {
  public:
-  WorkerPeer(std::string address, const std::shared_ptr<grpc::Channel>& channel);
+  WorkerPeer(std::string peer_address, const std::shared_ptr<grpc::Channel>& channel)
+      : StubPeer(std::move(peer_address), channel, [](auto* async, auto* context, auto* reactor) {
+          async->CompileStream(context, reactor);
+        }) {}
 
-  void Describe(absl::Duration timeout, std::stop_token stop, Done done) override;
-  void PutProblem(const Problem& problem, absl::Duration timeout, std::stop_token stop,
-                  Done done) override;
-  void CancelStreams() override { compiles.CancelAll(); }
-  void StopStreams() override { compiles.Stop(); }
-
-  const std::unique_ptr<v1::Worker::Stub> stub;
-  BatchCaller<CompileBatches> compiles;
-  v1::WorkerDescription reported;  // written by Describe
-
-  // Protected by the pool's lock.
-  v1::WorkerDescription description;  // the last one that was kept
-  // Work that other orchestrators had there at that time, by lane.
+  // Work that other orchestrators had there when its description was kept, by lane. Protected by
+  // the pool's lock.
   uint32_t others_in_flight[2] = {};
 };
 
@@ -59,9 +52,7 @@ struct CompileJob final : WorkerJob {
   Workers::CompileDone done;
 
  private:
-  void SendInBatch(WorkerPeer& worker, Peer::Done ended);
-  absl::Status Read(const WorkerPeer& worker, const absl::Status& status, const std::string& id,
-                    const v1::CompileReply& reply);
+  absl::Status Read(const WorkerPeer& worker, const v1::CompileReply& reply);
 };
 
 struct MeasureJob final : WorkerJob {
