@@ -10,8 +10,9 @@
 
 namespace kernelcast {
 
-// protobuf's JSON on one line, with the field names of the protos. Default values are left out;
-// bytes are base64 and 64-bit integers are strings, as protobuf defines.
+// protobuf's JSON on one line, with the field names of the protos, for messages of the services.
+// Default values are left out, and 64-bit integers are strings, as protobuf defines. `bytes` are
+// text, in which invalid UTF-8 becomes U+FFFD, except `content`, which is base64.
 std::string ProtoToJson(const google::protobuf::Message& message);
 
 // INVALID_ARGUMENT: protobuf's message. Unknown fields are ignored, so that newer records can be

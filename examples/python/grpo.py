@@ -5,7 +5,6 @@ The policy is a softmax over the template points in the records, with one weight
 are those of `kernelcast export --sources`; a worker that replays them answers. With the mode "route" only a share of the
 points is measured, and rewards are unbiased estimates. Prints the mean reward of each step and the share.
 """
-import base64
 import dataclasses
 import json
 import math
@@ -61,7 +60,7 @@ def read_points(path):
         for record in map(json.loads, lines):
             candidate = record["candidate"]
             points[candidate["candidate_id"]] = kernelcast.Candidate(
-                base64.b64decode(candidate["source"]).decode(), target=candidate["target"], flags=candidate.get("flags", ()),
+                candidate["source"], target=candidate["target"], flags=candidate.get("flags", ()),
                 tunables={t["name"]: t["value"] for t in candidate["tunables"]}, name=candidate["candidate_id"])
     return list(points.values())
 

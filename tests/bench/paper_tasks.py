@@ -14,7 +14,6 @@ made from the task's own functions, batch size and tolerances. All else is judge
 """
 
 import argparse
-import base64
 import json
 import os
 import re
@@ -95,7 +94,7 @@ def row_of(task, line):
         row["reason"] = line["error"].get("message", "")
         return row
     evaluation = line["evaluation"]
-    row["reason"] = base64.b64decode(evaluation.get("text_feedback", "")).decode(errors="replace")
+    row["reason"] = evaluation.get("text_feedback", "")
     measured = evaluation.get("measured", {})
     verdict = next((name for name in OUTCOMES if name in measured), None)
     if verdict is None and "compile_error" in evaluation.get("rejected", {}):

@@ -1,7 +1,5 @@
 #include "tests/support/recorded_problem.h"
 
-#include <google/protobuf/util/json_util.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -10,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/convert/convert.h"
+#include "common/convert/proto_json.h"
 #include "common/domain/facts.h"
 #include "kernelcast/v1/orchestrator.pb.h"
 
@@ -126,8 +125,7 @@ void WriteRecords(const RecordedProblem& recorded, const std::string& path,
     auto* evaluation = record.mutable_evaluation();
     evaluation->set_candidate_id(candidate.candidate_id);
     *evaluation->mutable_measured() = ToProto(measurement);
-    std::string line;
-    (void)google::protobuf::util::MessageToJsonString(record, &line);
+    const std::string line = ProtoToJson(record);
     out << line << "\n";
   }
 }

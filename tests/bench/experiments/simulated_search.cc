@@ -1,7 +1,5 @@
 #include "tests/bench/experiments/simulated_search.h"
 
-#include <google/protobuf/util/json_util.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -17,6 +15,7 @@
 #include "common/base/gzip_file.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
+#include "common/convert/proto_json.h"
 #include "kernelcast/v1/orchestrator.pb.h"
 #include "services/orchestrator/core/plan.h"
 #include "services/orchestrator/core/ranking.h"
@@ -373,9 +372,7 @@ absl::StatusOr<RecordedSpace> ReadSpace(const MeasuredProblem& problem, const st
   std::istringstream lines(content);
   for (std::string line; std::getline(lines, line);) {
     v1::ExportRecord record;
-    google::protobuf::util::JsonParseOptions options;
-    options.ignore_unknown_fields = true;
-    if (!google::protobuf::util::JsonStringToMessage(line, &record, options).ok()) {
+    if (!ProtoFromJson(line, &record).ok()) {
       return absl::DataLossError(absl::StrCat(path, ": a record cannot be read"));
     }
     if (!record.evaluation().has_measured()) continue;

@@ -67,7 +67,7 @@ def check_implementation(data, output):
 """
 # A stand-in for the program: refuses one task, and accepts references and the candidate of an input.
 KERNELCAST = """#!{python}
-import base64, json, os, sys
+import json, os, sys
 if sys.argv[1] == "up":
     print(json.dumps({{"orchestrator": "127.0.0.1:1"}}), flush=True)
     sys.stdin.read()

@@ -1,6 +1,5 @@
 """Processes of a run: Kernelcast's services, one evaluation of a task's candidates, and the one that knows the truth."""
 
-import base64
 import contextlib
 import ctypes
 import json
@@ -122,10 +121,6 @@ class Services:
         self.folder.cleanup()
 
 
-def decoded(text):
-    return base64.b64decode(text or "").decode(errors="replace")
-
-
 def seconds_of(text):
     return float((text or "0s").rstrip("s"))
 
@@ -135,12 +130,12 @@ def verdict_of(line):
     if "error" in line:
         return {"outcome": "not_judged", "detail": line["error"].get("message", "")}
     evaluation = line["evaluation"]
-    feedback = decoded(evaluation.get("text_feedback"))
+    feedback = evaluation.get("text_feedback", "")
     rejected = evaluation.get("rejected", {})
     if rejected:
         if "compile_error" in rejected:
             log = rejected["compile_error"].get("log", "")
-            return {"outcome": "compile_error", "detail": (feedback or decoded(log))[-600:]}
+            return {"outcome": "compile_error", "detail": (feedback or log)[-600:]}
         return {"outcome": "not_judged", "detail": str(next(iter(rejected.values())))[:600]}
     measured = evaluation.get("measured", {})
     outcome = next((name for name in OUTCOMES if name in measured), "not_judged")

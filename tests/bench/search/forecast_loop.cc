@@ -17,7 +17,6 @@
 // until --seconds have passed; then no further one starts. --export writes the settled evaluations
 // of each search with pruning to a file, to look at single decisions.
 
-#include <google/protobuf/util/json_util.h>
 #include <grpcpp/grpcpp.h>
 
 #include <CLI/CLI.hpp>
@@ -42,6 +41,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
+#include "common/convert/proto_json.h"
 #include "common/domain/problem.h"
 #include "common/domain/share_interval.h"
 #include "common/rpc/status_conversion.h"
@@ -192,11 +192,7 @@ absl::StatusOr<Searched> Search(const Options& options, const Loop& loop, int se
   KC_RETURN_IF_ERROR(cluster.Export(
       "loop", /*include_sources=*/false, [&](const v1::ExportRecord& record) -> absl::Status {
         if (exported.is_open()) {
-          std::string line;
-          if (!google::protobuf::util::MessageToJsonString(record, &line).ok()) {
-            return absl::InternalError("a record cannot be written as JSON");
-          }
-          exported << line << "\n";
+          exported << ProtoToJson(record) << "\n";
         }
         if (!record.evaluation().has_measured()) return absl::OkStatus();
         const v1::Measurement& measurement = record.evaluation().measured();

@@ -1,7 +1,5 @@
 #include "tests/bench/search/kernel_pool.h"
 
-#include <google/protobuf/util/json_util.h>
-
 #include <algorithm>
 #include <cctype>
 #include <fstream>
@@ -12,6 +10,7 @@
 #include "common/base/gzip_file.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
+#include "common/convert/proto_json.h"
 #include "services/orchestrator/generator/answer_reader.h"
 
 namespace kernelcast::testing {
@@ -91,11 +90,7 @@ absl::Status KernelPool::WriteRecords(const std::string& path) const {
       }
       record.mutable_evaluation()->mutable_measured()->clear_preparation_time();
     }
-    std::string line;
-    if (!google::protobuf::util::MessageToJsonString(record, &line).ok()) {
-      return absl::InternalError("a record cannot be written as JSON");
-    }
-    out << line << "\n";
+    out << ProtoToJson(record) << "\n";
   }
   out.close();
   return out ? absl::OkStatus() : absl::UnavailableError(absl::StrCat(path, ": cannot be written"));
@@ -110,9 +105,7 @@ absl::StatusOr<KernelPool> ReadKernelPool(const std::string& problems, const std
   KC_RETURN_IF_ERROR(
       ForEachGzipLine(path, [&](int64_t number, const std::string& line) -> absl::Status {
         PoolKernel kernel;
-        google::protobuf::util::JsonParseOptions options;
-        options.ignore_unknown_fields = true;
-        if (!google::protobuf::util::JsonStringToMessage(line, &kernel.record, options).ok()) {
+        if (!ProtoFromJson(line, &kernel.record).ok()) {
           return absl::DataLossError(absl::StrCat(path, ":", number, ": cannot be read"));
         }
         KC_ASSIGN_OR_RETURN(const Candidate recorded, FromProto(kernel.record.candidate()));

@@ -19,7 +19,6 @@
 // With --prior-records each problem's forecaster starts from a prior trained on the records of all
 // other families of problems.
 
-#include <google/protobuf/util/json_util.h>
 #include <grpcpp/grpcpp.h>
 
 #include <CLI/CLI.hpp>
@@ -41,6 +40,7 @@
 #include "common/base/statistics.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
+#include "common/convert/proto_json.h"
 #include "common/domain/problem.h"
 #include "common/domain/selection.h"
 #include "common/rpc/status_conversion.h"
@@ -118,15 +118,11 @@ absl::StatusOr<RoutedStream> Route(testing::Cluster& cluster, const Problem& pro
 absl::Status ExportTo(testing::Cluster& cluster, const std::string& search_id,
                       const std::string& path) {
   std::ofstream out(path + ".part");
-  KC_RETURN_IF_ERROR(cluster.Export(
-      search_id, /*include_sources=*/true, [&out](const v1::ExportRecord& record) -> absl::Status {
-        std::string line;
-        if (!google::protobuf::util::MessageToJsonString(record, &line).ok()) {
-          return absl::InternalError("a record cannot be written as JSON");
-        }
-        out << line << "\n";
-        return absl::OkStatus();
-      }));
+  KC_RETURN_IF_ERROR(cluster.Export(search_id, /*include_sources=*/true,
+                                    [&out](const v1::ExportRecord& record) -> absl::Status {
+                                      out << ProtoToJson(record) << "\n";
+                                      return absl::OkStatus();
+                                    }));
   out.close();
   fs::rename(path + ".part", path);
   return absl::OkStatus();
@@ -159,9 +155,7 @@ absl::StatusOr<Pool> ReadPool(const std::string& path) {
   std::string line;
   while (std::getline(in, line)) {
     v1::ExportRecord record;
-    google::protobuf::util::JsonParseOptions options;
-    options.ignore_unknown_fields = true;
-    if (!google::protobuf::util::JsonStringToMessage(line, &record, options).ok()) {
+    if (!ProtoFromJson(line, &record).ok()) {
       return absl::DataLossError(
           absl::StrCat(path, ": record ", pool.points + 1, " cannot be read"));
     }

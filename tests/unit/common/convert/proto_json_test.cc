@@ -25,6 +25,35 @@ TEST_CASE("Fields of later versions are ignored, and other text is refused") {
   CHECK(absl::IsInvalidArgument(ProtoFromJson(R"({"evaluation":7})", &record)));
 }
 
+TEST_CASE("Sources and other texts are text, and contents are base64") {
+  v1::ExportRecord record;
+  record.mutable_candidate()->set_source("int x = 1;  // \xC3\xA9\n");
+  record.mutable_evaluation()->set_text_feedback("\"fast\"");
+  CHECK(ProtoToJson(record) ==
+        "{\"evaluation\":{\"text_feedback\":\"\\\"fast\\\"\"},"
+        "\"candidate\":{\"source\":\"int x = 1;  // \xC3\xA9\\n\"}}");
+  v1::ExportRecord read;
+  REQUIRE(ProtoFromJson(ProtoToJson(record), &read).ok());
+  CHECK(read.SerializeAsString() == record.SerializeAsString());
+  v1::Artifact artifact;
+  artifact.set_content(std::string("\0\xff", 2));
+  CHECK(ProtoToJson(artifact) == R"({"content":"AP8="})");
+  REQUIRE(ProtoFromJson(R"({"content":"AP8="})", &artifact).ok());
+  CHECK(artifact.content() == std::string("\0\xff", 2));
+}
+
+TEST_CASE("Text that is not UTF-8 is replaced") {
+  v1::ExportRecord record;
+  record.mutable_candidate()->set_source(
+      "a\xff"
+      "b");
+  v1::ExportRecord read;
+  REQUIRE(ProtoFromJson(ProtoToJson(record), &read).ok());
+  CHECK(read.candidate().source() ==
+        "a\xEF\xBF\xBD"
+        "b");
+}
+
 TEST_CASE("Numbers of a record are finite") {
   const std::string json = R"({"facts":{"values":["NaN"]}})";
   v1::ExportRecord record;

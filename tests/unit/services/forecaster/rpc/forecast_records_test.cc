@@ -1,7 +1,5 @@
 #include "services/forecaster/rpc/forecast_records.h"
 
-#include <google/protobuf/util/json_util.h>
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +8,7 @@
 
 #include "common/base/id.h"
 #include "common/convert/convert.h"
+#include "common/convert/proto_json.h"
 #include "kernelcast/v1/orchestrator.pb.h"
 #include "tests/support/deep_json.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
@@ -133,8 +132,7 @@ TEST_CASE("Exported records are accepted too", "[forecaster][records]") {
   without.mutable_evaluation()->clear_decided_on();
   std::string lines;
   for (const v1::ExportRecord& each : {record, without}) {
-    std::string line;
-    REQUIRE(google::protobuf::util::MessageToJsonString(each, &line).ok());
+    const std::string line = ProtoToJson(each);
     lines += line + "\n";
   }
   const File file;
