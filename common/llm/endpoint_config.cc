@@ -224,6 +224,34 @@ class Section {
   std::map<std::string, Setter> setters_;
 };
 
+// Calls `visit` with the section, key, value, limits and scale of each number of the file outside
+// of endpoints. The value is `scale` times the number in the file.
+template <class Config, class Visit>
+absl::Status ForEachNumber(Config& config, Visit visit) {
+  constexpr double kDayMs = 86400e3;
+  constexpr double kNs = kNsPerMillisecond;
+  KC_RETURN_IF_ERROR(visit("timeouts", "connect_ms", config.connect_timeout_ns, 1, kDayMs, kNs));
+  KC_RETURN_IF_ERROR(
+      visit("timeouts", "first_byte_ms", config.first_byte_timeout_ns, 1, kDayMs, kNs));
+  KC_RETURN_IF_ERROR(visit("timeouts", "silence_ms", config.silence_timeout_ns, 1, kDayMs, kNs));
+  KC_RETURN_IF_ERROR(visit("timeouts", "total_ms", config.total_ns, 1, kDayMs, kNs));
+  KC_RETURN_IF_ERROR(visit("retry", "max_attempts", config.max_attempts, 1, 100, 1));
+  KC_RETURN_IF_ERROR(visit("retry", "backoff_base_ms", config.backoff_base_ns, 1, kDayMs, kNs));
+  KC_RETURN_IF_ERROR(visit("retry", "backoff_cap_ms", config.backoff_cap_ns, 1, kDayMs, kNs));
+  KC_RETURN_IF_ERROR(visit("retry", "budget_ratio", config.retry_budget_ratio, 0, 1, 1));
+  KC_RETURN_IF_ERROR(visit("retry", "budget_reserve", config.retry_budget_reserve, 0, 1e6, 1));
+  KC_RETURN_IF_ERROR(visit("hedge", "min_delay_ms", config.hedge_min_delay_ns, 1, kDayMs, kNs));
+  KC_RETURN_IF_ERROR(
+      visit("breaker", "consecutive_failures", config.breaker_consecutive_failures, 1, 1e6, 1));
+  KC_RETURN_IF_ERROR(visit("breaker", "failure_ratio", config.breaker_failure_ratio, 0.01, 1, 1));
+  KC_RETURN_IF_ERROR(visit("breaker", "min_samples", config.breaker_min_samples, 1, 1e6, 1));
+  KC_RETURN_IF_ERROR(visit("breaker", "open_ms", config.breaker_open_ns, 1, kDayMs, kNs));
+  KC_RETURN_IF_ERROR(visit("breaker", "open_cap_ms", config.breaker_open_cap_ns, 1, kDayMs, kNs));
+  KC_RETURN_IF_ERROR(visit("limits", "pending_calls", config.max_pending_calls, 1, 1e7, 1));
+  KC_RETURN_IF_ERROR(visit("limits", "pending_bytes", config.max_pending_bytes, 1, 1e12, 1));
+  return visit("limits", "answer_bytes", config.max_answer_bytes, 1, 1 << 30, 1);
+}
+
 absl::Status ReadHeaders(const YAML::Node& node, std::vector<Header>* headers) {
   if (!node.IsMap()) return absl::InvalidArgumentError("'headers' must be a mapping");
   for (const auto& entry : node) {
@@ -441,30 +469,11 @@ absl::Status ValidateLlmConfig(const LlmConfig& config) {
           absl::StrCat("two endpoints have the name '", endpoint.name, "'"));
     }
   }
-  constexpr double kDayNs = 86400e9;
-  const auto ns = [](std::string_view name, int64_t value) {
-    return CheckRange(name, static_cast<double>(value), 1, kDayNs);
-  };
-  KC_RETURN_IF_ERROR(ns("connect_timeout_ns", config.connect_timeout_ns));
-  KC_RETURN_IF_ERROR(ns("first_byte_timeout_ns", config.first_byte_timeout_ns));
-  KC_RETURN_IF_ERROR(ns("silence_timeout_ns", config.silence_timeout_ns));
-  KC_RETURN_IF_ERROR(ns("total_ns", config.total_ns));
-  KC_RETURN_IF_ERROR(ns("backoff_base_ns", config.backoff_base_ns));
-  KC_RETURN_IF_ERROR(ns("backoff_cap_ns", config.backoff_cap_ns));
-  KC_RETURN_IF_ERROR(ns("hedge_min_delay_ns", config.hedge_min_delay_ns));
-  KC_RETURN_IF_ERROR(ns("breaker_open_ns", config.breaker_open_ns));
-  KC_RETURN_IF_ERROR(ns("breaker_open_cap_ns", config.breaker_open_cap_ns));
-  KC_RETURN_IF_ERROR(CheckRange("max_attempts", config.max_attempts, 1, 100));
-  KC_RETURN_IF_ERROR(CheckRange("retry_budget_ratio", config.retry_budget_ratio, 0, 1));
-  KC_RETURN_IF_ERROR(CheckRange("retry_budget_reserve", config.retry_budget_reserve, 0, 1e6));
-  KC_RETURN_IF_ERROR(
-      CheckRange("breaker_consecutive_failures", config.breaker_consecutive_failures, 1, 1e6));
-  KC_RETURN_IF_ERROR(CheckRange("breaker_failure_ratio", config.breaker_failure_ratio, 0.01, 1));
-  KC_RETURN_IF_ERROR(CheckRange("breaker_min_samples", config.breaker_min_samples, 1, 1e6));
-  KC_RETURN_IF_ERROR(CheckRange("max_pending_calls", config.max_pending_calls, 1, 1e7));
-  KC_RETURN_IF_ERROR(
-      CheckRange("max_pending_bytes", static_cast<double>(config.max_pending_bytes), 1, 1e12));
-  return CheckRange("max_answer_bytes", static_cast<double>(config.max_answer_bytes), 1, 1 << 30);
+  return ForEachNumber(config, [](std::string_view, std::string_view key, const auto& value,
+                                  double low, double high, double scale) {
+    // Programs may set less than a millisecond.
+    return CheckRange(key, static_cast<double>(value), scale == 1 ? low : 1, high * scale);
+  });
 }
 
 absl::StatusOr<LlmConfig> ParseLlmConfig(std::string_view yaml, const std::string& file) {
@@ -485,46 +494,19 @@ absl::StatusOr<LlmConfig> ParseLlmConfig(std::string_view yaml, const std::strin
       }
       return absl::OkStatus();
     });
-    section.Key("timeouts", [&](const YAML::Node& node) {
-      Section timeouts(file, "'timeouts'");
-      timeouts.Number("connect_ms", &config.connect_timeout_ns, 1, 86400e3, kNsPerMillisecond);
-      timeouts.Number("first_byte_ms", &config.first_byte_timeout_ns, 1, 86400e3,
-                      kNsPerMillisecond);
-      timeouts.Number("silence_ms", &config.silence_timeout_ns, 1, 86400e3, kNsPerMillisecond);
-      timeouts.Number("total_ms", &config.total_ns, 1, 86400e3, kNsPerMillisecond);
-      return timeouts.Read(node);
-    });
-    section.Key("retry", [&](const YAML::Node& node) {
-      Section retry(file, "'retry'");
-      retry.Number("max_attempts", &config.max_attempts, 1, 100);
-      retry.Number("backoff_base_ms", &config.backoff_base_ns, 1, 86400e3, kNsPerMillisecond);
-      retry.Number("backoff_cap_ms", &config.backoff_cap_ns, 1, 86400e3, kNsPerMillisecond);
-      retry.Number("budget_ratio", &config.retry_budget_ratio, 0, 1);
-      retry.Number("budget_reserve", &config.retry_budget_reserve, 0, 1e6);
-      return retry.Read(node);
-    });
-    section.Key("hedge", [&](const YAML::Node& node) {
-      Section hedge(file, "'hedge'");
-      hedge.Bool("enabled", &config.hedge);
-      hedge.Number("min_delay_ms", &config.hedge_min_delay_ns, 1, 86400e3, kNsPerMillisecond);
-      return hedge.Read(node);
-    });
-    section.Key("breaker", [&](const YAML::Node& node) {
-      Section breaker(file, "'breaker'");
-      breaker.Number("consecutive_failures", &config.breaker_consecutive_failures, 1, 1e6);
-      breaker.Number("failure_ratio", &config.breaker_failure_ratio, 0.01, 1);
-      breaker.Number("min_samples", &config.breaker_min_samples, 1, 1e6);
-      breaker.Number("open_ms", &config.breaker_open_ns, 1, 86400e3, kNsPerMillisecond);
-      breaker.Number("open_cap_ms", &config.breaker_open_cap_ns, 1, 86400e3, kNsPerMillisecond);
-      return breaker.Read(node);
-    });
-    section.Key("limits", [&](const YAML::Node& node) {
-      Section limits(file, "'limits'");
-      limits.Number("pending_calls", &config.max_pending_calls, 1, 1e7);
-      limits.Number("pending_bytes", &config.max_pending_bytes, 1, 1e12);
-      limits.Number("answer_bytes", &config.max_answer_bytes, 1, 1 << 30);
-      return limits.Read(node);
-    });
+    for (const char* name : {"timeouts", "retry", "hedge", "breaker", "limits"}) {
+      section.Key(name, [&, name](const YAML::Node& node) {
+        Section numbers(file, absl::StrCat("'", name, "'"));
+        if (name == std::string_view("hedge")) numbers.Bool("enabled", &config.hedge);
+        const auto add = [&](std::string_view of, const char* key, auto& value, double low,
+                             double high, double scale) {
+          if (of == name) numbers.Number(key, &value, low, high, scale);
+          return absl::OkStatus();
+        };
+        KC_RETURN_IF_ERROR(ForEachNumber(config, add));
+        return numbers.Read(node);
+      });
+    }
     KC_RETURN_IF_ERROR(section.Read(root));
   } catch (const YAML::Exception& error) {
     return absl::InvalidArgumentError(absl::StrCat(file, ":", Line(error.mark), ": ", error.msg));
