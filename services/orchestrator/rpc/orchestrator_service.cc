@@ -20,6 +20,8 @@
 
 namespace kernelcast::orchestrator {
 
+using Async = v1::Orchestrator::StubInterface::async_interface;
+
 using ::kernelcast::ToProto;
 
 namespace {
@@ -212,6 +214,17 @@ void OrchestratorService::WithProblem(const std::shared_ptr<HeldShard>& held,
   }
 }
 
+void OrchestratorService::EvaluateWithProblem(const std::shared_ptr<HeldShard>& held,
+                                              Engine::EvaluateCommand command,
+                                              Engine::EvaluateDone done) {
+  const std::string problem_id = command.candidate.problem_id;
+  WithProblem(
+      held, problem_id,
+      [held, command = std::move(command), done = std::move(done)](const absl::Status& known) {
+        known.ok() ? held->engine->Evaluate(command, done) : done(known);
+      });
+}
+
 std::shared_ptr<OrchestratorService::RoutedEvaluation> OrchestratorService::MakeRoute(
     int shard, v1::EvaluateRequest request, const CallOrigin& origin, Caller caller) {
   RoutedEvaluation::Handlers handlers;
@@ -225,21 +238,9 @@ std::shared_ptr<OrchestratorService::RoutedEvaluation> OrchestratorService::Make
       return;
     }
     command->trace = trace;
-    WithProblem(held, asked.candidate().problem_id(),
-                [held, command = *std::move(command),
-                 done = ReplyTo(answer, asked.request_id())](const absl::Status& known) {
-                  if (known.ok()) {
-                    held->engine->Evaluate(command, done);
-                  } else {
-                    done(known);
-                  }
-                });
+    EvaluateWithProblem(held, *std::move(command), ReplyTo(answer, asked.request_id()));
   };
-  handlers.there = [](v1::Orchestrator::Stub& peer, grpc::ClientContext* context,
-                      const v1::EvaluateRequest* asked, v1::EvaluateReply* reply,
-                      std::function<void(grpc::Status)> ended) {
-    peer.async()->Evaluate(context, asked, reply, std::move(ended));
-  };
+  handlers.there = &Async::Evaluate;
   handlers.open = std::move(caller.open);
   handlers.done = std::move(caller.done);
   return RoutedEvaluation::Make(&router_, origin, shard, std::move(request), std::move(handlers));
@@ -293,16 +294,7 @@ std::shared_ptr<OrchestratorService::RoutedEvaluation> OrchestratorService::Eval
     local.Add(held, {*std::move(command), std::move(done)});
     return nullptr;
   }
-  const std::string problem_id = command->candidate.problem_id;
-  engines_->FetchProblem(
-      held, problem_id,
-      [held, command = *std::move(command), done = std::move(done)](const absl::Status& known) {
-        if (known.ok()) {
-          held->engine->Evaluate(command, done);
-        } else {
-          done(known);
-        }
-      });
+  EvaluateWithProblem(held, *std::move(command), std::move(done));
   return nullptr;
 }
 
@@ -360,14 +352,14 @@ OrchestratorService::EvaluateStream(grpc::CallbackServerContext* context) {
   return new EvaluateStreamReactor(context, this);
 }
 
-template <class Request, class Reply, class There>
+template <class Request, class Reply>
 grpc::ServerUnaryReactor* OrchestratorService::RouteSearchCall(
     grpc::CallbackServerContext* context, const Request& request, Reply* response,
     const char* method,
     std::function<void(const std::shared_ptr<HeldShard>&, const Request&, const CallOrigin&,
                        Engine::SearchDone)>
         here,
-    There there) {
+    typename RoutedCall<Request, Reply>::Method there) {
   auto* call = new AsyncUnary<Reply>(context, response);
   const CallOrigin origin(*context);
   typename RoutedCall<Request, Reply>::Handlers handlers;
@@ -425,10 +417,7 @@ grpc::ServerUnaryReactor* OrchestratorService::StartSearch(grpc::CallbackServerC
                       }
                     });
       },
-      [](v1::Orchestrator::Stub& peer, grpc::ClientContext* to, const v1::StartSearchRequest* asked,
-         v1::StartSearchReply* reply, std::function<void(grpc::Status)> ended) {
-        peer.async()->StartSearch(to, asked, reply, std::move(ended));
-      });
+      &Async::StartSearch);
 }
 
 grpc::ServerUnaryReactor* OrchestratorService::StopSearch(grpc::CallbackServerContext* context,
@@ -439,10 +428,7 @@ grpc::ServerUnaryReactor* OrchestratorService::StopSearch(grpc::CallbackServerCo
       [](const std::shared_ptr<HeldShard>& held, const v1::StopSearchRequest& asked,
          const CallOrigin&,
          Engine::SearchDone done) { held->engine->StopSearch(asked.search_id(), std::move(done)); },
-      [](v1::Orchestrator::Stub& peer, grpc::ClientContext* to, const v1::StopSearchRequest* asked,
-         v1::StopSearchReply* reply, std::function<void(grpc::Status)> ended) {
-        peer.async()->StopSearch(to, asked, reply, std::move(ended));
-      });
+      &Async::StopSearch);
 }
 
 grpc::ServerUnaryReactor* OrchestratorService::GetSearch(grpc::CallbackServerContext* context,
@@ -454,10 +440,7 @@ grpc::ServerUnaryReactor* OrchestratorService::GetSearch(grpc::CallbackServerCon
          const CallOrigin&, Engine::SearchDone done) {
         held->engine->GetSearch(asked.search_id(), std::move(done), asked.include_archive());
       },
-      [](v1::Orchestrator::Stub& peer, grpc::ClientContext* to, const v1::GetSearchRequest* asked,
-         v1::GetSearchReply* reply, std::function<void(grpc::Status)> ended) {
-        peer.async()->GetSearch(to, asked, reply, std::move(ended));
-      });
+      &Async::GetSearch);
 }
 
 grpc::ServerUnaryReactor* OrchestratorService::ListSearches(grpc::CallbackServerContext* context,
@@ -485,11 +468,7 @@ grpc::ServerUnaryReactor* OrchestratorService::ListSearches(grpc::CallbackServer
         answer(MakePage(asked, searches));
       });
     };
-    handlers.there = [](v1::Orchestrator::Stub& peer, grpc::ClientContext* to,
-                        const v1::ListSearchesRequest* asked, v1::ListSearchesReply* reply,
-                        std::function<void(grpc::Status)> ended) {
-      peer.async()->ListSearches(to, asked, reply, std::move(ended));
-    };
+    handlers.there = &Async::ListSearches;
     handlers.open = [reply = call->reply()] { return reply.open(); };
     handlers.done = [reply = call->reply(), gathered, part,
                      asked = *request](absl::StatusOr<v1::ListSearchesReply> result) {
@@ -527,11 +506,7 @@ grpc::ServerWriteReactor<v1::SearchEvent>* OrchestratorService::WatchSearch(
   // stream begins.
   auto* stream = new RelayStream<v1::WatchSearchRequest, v1::SearchEvent>(
       context, &router_, {engines_->ShardOf(IdOfSeveral(request->search_id()))}, /*endless=*/true,
-      *request,
-      [](v1::Orchestrator::Stub& peer, grpc::ClientContext* to, const v1::WatchSearchRequest* asked,
-         grpc::ClientReadReactor<v1::SearchEvent>* reader) {
-        peer.async()->WatchSearch(to, asked, reader);
-      });
+      *request, &Async::WatchSearch);
   stream->Start();
   return stream;
 }
@@ -556,11 +531,7 @@ grpc::ServerWriteReactor<v1::ExportRecord>* OrchestratorService::Export(
     std::iota(shards.begin(), shards.end(), 0);
   }
   auto* stream = new RelayStream<v1::ExportRequest, v1::ExportRecord>(
-      context, &router_, std::move(shards), /*endless=*/false, *request,
-      [](v1::Orchestrator::Stub& peer, grpc::ClientContext* to, const v1::ExportRequest* asked,
-         grpc::ClientReadReactor<v1::ExportRecord>* reader) {
-        peer.async()->Export(to, asked, reader);
-      });
+      context, &router_, std::move(shards), /*endless=*/false, *request, &Async::Export);
   stream->Start();
   return stream;
 }

@@ -103,15 +103,17 @@ class OrchestratorService final : public v1::Orchestrator::CallbackService, publ
   // Makes sure that the shard's engine has the problem, if the log does, and continues with `then`.
   void WithProblem(const std::shared_ptr<HeldShard>& held, const std::string& problem_id,
                    EngineDirectory::ProblemDone then);
+  void EvaluateWithProblem(const std::shared_ptr<HeldShard>& held, Engine::EvaluateCommand command,
+                           Engine::EvaluateDone done);
   // For the three calls about one search. `here` asks the local engine.
-  template <class Request, class Reply, class There>
+  template <class Request, class Reply>
   grpc::ServerUnaryReactor* RouteSearchCall(
       grpc::CallbackServerContext* context, const Request& request, Reply* response,
       const char* method,
       std::function<void(const std::shared_ptr<HeldShard>&, const Request&, const CallOrigin&,
                          Engine::SearchDone)>
           here,
-      There there);
+      typename RoutedCall<Request, Reply>::Method there);
   // The streams of a shard. Null if the shard is no longer held.
   Streams StreamsOf(int shard) const;
   // Whether a stream about the shard must be served here.

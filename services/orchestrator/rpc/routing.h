@@ -119,13 +119,13 @@ class RoutedCall final : public Routed,
                          public std::enable_shared_from_this<RoutedCall<Request, Reply>> {
  public:
   using Done = std::function<void(absl::StatusOr<Reply>)>;
+  using Method = void (v1::Orchestrator::StubInterface::async_interface::*)(
+      grpc::ClientContext*, const Request*, Reply*, std::function<void(grpc::Status)>);
   struct Handlers {
     // Answers a request for a shard held here.
     std::function<void(const std::shared_ptr<HeldShard>&, const Request&, Done)> here;
     // Asks another orchestrator.
-    std::function<void(v1::Orchestrator::Stub&, grpc::ClientContext*, const Request*, Reply*,
-                       std::function<void(grpc::Status)>)>
-        there;
+    Method there = nullptr;
     const char* method = "";     // "kernelcast.v1.Orchestrator/Evaluate"
     std::function<bool()> open;  // whether anybody waits for the answer
     Done done;                   // called once, unless nobody waits any more
@@ -230,16 +230,17 @@ class RoutedCall final : public Routed,
     router_->Prepare(attempt->context, origin_, shard_, attempt->span.context());
     SetPhase(Phase::kThere, attempt);
     router_->PassedOn();
-    handlers_.there(*peer, &attempt->context, &request_, &attempt->reply,
-                    [self, attempt, peer](const grpc::Status& status) {
-                      absl::StatusOr<Reply> result =
-                          status.ok() ? absl::StatusOr<Reply>(std::move(attempt->reply))
-                                      : absl::StatusOr<Reply>(FromGrpc(status, attempt->context));
-                      EndCallSpan(attempt->span, result.status());
-                      Router* const router = self->router_;
-                      self->OnResult(std::move(result), attempt);
-                      router->CameBack();
-                    });
+    (peer->async()->*handlers_.there)(
+        &attempt->context, &request_, &attempt->reply,
+        [self, attempt, peer](const grpc::Status& status) {
+          absl::StatusOr<Reply> result =
+              status.ok() ? absl::StatusOr<Reply>(std::move(attempt->reply))
+                          : absl::StatusOr<Reply>(FromGrpc(status, attempt->context));
+          EndCallSpan(attempt->span, result.status());
+          Router* const router = self->router_;
+          self->OnResult(std::move(result), attempt);
+          router->CameBack();
+        });
   }
 
   void SetPhase(Phase phase, std::shared_ptr<Attempt> attempt) {
@@ -292,8 +293,8 @@ class RoutedCall final : public Routed,
 template <class Request, class Message>
 class Relay final : public Routed, public std::enable_shared_from_this<Relay<Request, Message>> {
  public:
-  using Open = std::function<void(v1::Orchestrator::Stub&, grpc::ClientContext*, const Request*,
-                                  grpc::ClientReadReactor<Message>*)>;
+  using Open = void (v1::Orchestrator::StubInterface::async_interface::*)(
+      grpc::ClientContext*, const Request*, grpc::ClientReadReactor<Message>*);
 
   // `endless`: the stream has no end of its own, so it ends when this orchestrator drains.
   Relay(Router* router, CallOrigin origin, std::vector<int> shards, bool endless, Request request,
@@ -303,7 +304,7 @@ class Relay final : public Routed, public std::enable_shared_from_this<Relay<Req
         shards_(std::move(shards)),
         endless_(endless),
         request_(std::move(request)),
-        open_(std::move(open)),
+        open_(open),
         sender_(std::move(sender)) {}
 
   void Start() {
@@ -367,7 +368,7 @@ class Relay final : public Routed, public std::enable_shared_from_this<Relay<Req
       peer_ = std::move(peer);
       relay_->router_->Prepare(context_, relay_->origin_, relay_->shards_[relay_->next_],
                                relay_->origin_.trace);
-      relay_->open_(*peer_, &context_, &relay_->request_, this);
+      (peer_->async()->*relay_->open_)(&context_, &relay_->request_, this);
       this->AddHold();  // reads are started outside of reactions
       this->StartCall();
     }
@@ -541,8 +542,8 @@ class RelayStream final : public WriteStream<Message> {
               bool endless, const Request& request, typename Relay<Request, Message>::Open open)
       : WriteStream<Message>(context),
         relay_(std::make_shared<Relay<Request, Message>>(router, CallOrigin(*context),
-                                                         std::move(shards), endless, request,
-                                                         std::move(open), this->sender())) {}
+                                                         std::move(shards), endless, request, open,
+                                                         this->sender())) {}
 
   void Start() { relay_->Start(); }
 
