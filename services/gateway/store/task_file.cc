@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/bounded_json.h"
 #include "common/base/status.h"
+#include "common/convert/convert.h"
+#include "common/convert/proto_json.h"
 #include "common/sqlite/exclusive_file.h"
 
 namespace kernelcast::gateway {
@@ -35,23 +37,18 @@ constexpr char kGatewaySchema[] = R"(
 
 constexpr sqlite::FileLayout kGatewayLayout = {
     .application_id = 0x4b634777,  // "KcGw"
-    .version = 1,
+    .version = 2,
     .schema = kGatewaySchema,
     .synchronous = "NORMAL",
     .check = false,
 };
 
 std::string Encode(const Submission& submission) {
-  const Candidate& candidate = submission.candidate;
   json files = json::array();
   for (const ProblemFile& file : submission.problem_files) {
     files.push_back({{"path", file.path}, {"content", file.content}});
   }
-  return json{{"problem_id", candidate.problem_id},
-              {"target", candidate.target},
-              {"kind", KindName(candidate.kind)},
-              {"source", candidate.source},
-              {"candidate_name", candidate.name},
+  return json{{"candidate", ParseBoundedJson(ProtoToJson(ToProto(submission.candidate)))},
               {"device_model", submission.device_model},
               {"problem_files", files},
               {"note", submission.note}}
@@ -61,13 +58,16 @@ std::string Encode(const Submission& submission) {
 absl::Status Decode(std::string_view content, Submission& submission) {
   const json stored = ParseBoundedJson(content);
   try {
-    Candidate& candidate = submission.candidate;
-    candidate.problem_id = stored.at("problem_id").get<std::string>();
-    candidate.target = stored.at("target").get<std::string>();
-    candidate.kind = FindKind(stored.at("kind").get<std::string>()).value_or(candidate.kind);
-    candidate.source = stored.at("source").get<std::string>();
-    candidate.name = stored.at("candidate_name").get<std::string>();
-    candidate.candidate_id = CandidateId(candidate);
+    v1::Candidate candidate;
+    absl::Status read = ProtoFromJson(stored.at("candidate").dump(), &candidate);
+    absl::StatusOr<Candidate> known = FromProto(candidate);
+    if (read.ok()) read = known.status();
+    if (!read.ok()) {
+      return absl::DataLossError(
+          absl::StrCat("a stored task cannot be read: ", std::string(read.message())));
+    }
+    submission.candidate = *std::move(known);
+    submission.candidate.candidate_id = CandidateId(submission.candidate);
     submission.device_model = stored.at("device_model").get<std::string>();
     for (const json& file : stored.at("problem_files")) {
       submission.problem_files.push_back(
