@@ -55,8 +55,8 @@ TEST_CASE("A kernel that is fast at the bench shape alone does not win a search"
         if (searched.exit_code > 1) return true;
         const json ended = json::parse(searched.out);
         return ended["counts"]["unstable"] == 0 &&
-               std::ranges::none_of(ended["held_out"], [](const json& one) {
-                 return one.value("outcome", "") == "environment_unstable";
+               std::ranges::none_of(ended["search"]["finalists"], [](const json& one) {
+                 return one.value("held_out_outcome", "") == "environment_unstable";
                });
       });
   INFO(outcome.err);
@@ -65,12 +65,12 @@ TEST_CASE("A kernel that is fast at the bench shape alone does not win a search"
   INFO(summary.dump(1));
   CHECK(summary["best"]["name"] == "general");
   CHECK(summary["best"]["confirmed"] == true);
-  REQUIRE(summary["held_out"].size() == 2);
-  const json& general = summary["held_out"][0];
-  const json& tuned = summary["held_out"][1];
-  CHECK(general["candidate_id"] == summary["best"]["candidate_id"]);
-  CHECK(general["gate"] == "carries_over");
-  CHECK(tuned["gate"] == "does_not_carry_over");
+  REQUIRE(summary["search"]["finalists"].size() == 2);
+  const json& general = summary["search"]["finalists"][0];
+  const json& tuned = summary["search"]["finalists"][1];
+  CHECK(general["candidate_id"] == summary["best"]["candidate"]["candidate_id"]);
+  CHECK(general["gate"] == "GATE_CARRIES_OVER");
+  CHECK(tuned["gate"] == "GATE_DOES_NOT_CARRY_OVER");
   // Without the gate it would have won.
   CHECK(tuned["speedup"]["value"] > general["speedup"]["value"]);
   CHECK(tuned["held_out_speedup"]["value"] < 1);

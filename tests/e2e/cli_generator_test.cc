@@ -148,24 +148,25 @@ TEST_CASE("A model writes kernels, gets feedback on its mistakes, and succeeds",
   INFO(summary.dump(1));
   CHECK(summary["best"]["speedup"]["value"].get<double>() > 1.3);
   CHECK(summary["end_reason"] == "budget: generator_requests");
-  const json generation = summary["counts"]["generation"];
-  CHECK(generation["requested"] == 7);
-  CHECK(generation["written"] == 5);
-  CHECK(generation["unusable"] == 1);
-  CHECK(generation["duplicates"] == 1);
-  CHECK(generation["input_tokens"].get<int>() > 1000);
+  const json generation = summary["search"]["counts"]["generation"];
+  CHECK(Count(generation, "requested") == 7);
+  CHECK(Count(generation, "written") == 5);
+  CHECK(Count(generation, "unusable") == 1);
+  CHECK(Count(generation, "duplicates") == 1);
+  CHECK(Count(generation, "input_tokens") > 1000);
   // The endpoint has no prices, and the device costs 1 per second.
   const json cost = summary["cost"];
   CHECK(cost["devices"].get<double>() == Approx(summary["device_seconds_spent"].get<double>()));
-  CHECK(cost["tokens"].get<double>() == Approx((generation["input_tokens"].get<double>() +
-                                                2 * generation["output_tokens"].get<double>()) /
-                                               1e6));
+  CHECK(cost["tokens"].get<double>() ==
+        Approx(static_cast<double>(Count(generation, "input_tokens") +
+                                   2 * Count(generation, "output_tokens")) /
+               1e6));
   CHECK(cost["total"].get<double>() ==
         Approx(cost["devices"].get<double>() + cost["tokens"].get<double>()));
   // The archive at the end: the reference and the kernels that were measured to be correct.
-  const json archive = summary["archive"];
+  const json archive = summary["search"]["archive"];
   CHECK(archive["strategy"] == "selection");
-  CHECK(archive["total"].get<size_t>() == archive["entries"].size());
+  CHECK(Count(archive, "total") == archive["entries"].size());
   CHECK(archive["entries"].size() >= 3);
   CHECK(archive["entries"][0]["speedup"].get<double>() > 1.3);
   CHECK_THAT(outcome.err, Contains(", cost "));
@@ -220,11 +221,11 @@ TEST_CASE("A critic reads the profile, and the model answers with edits of its o
   CHECK(outcome.exit_code == 0);
   const json summary = json::parse(outcome.out);
   INFO(summary.dump(1));
-  const json generation = summary["counts"]["generation"];
-  CHECK(generation["requested"] == 3);
-  CHECK(generation["written"] == 2);
-  CHECK(generation["unusable"] == 1);
-  CHECK(generation["advised"] == 3);
+  const json generation = summary["search"]["counts"]["generation"];
+  CHECK(Count(generation, "requested") == 3);
+  CHECK(Count(generation, "written") == 2);
+  CHECK(Count(generation, "unusable") == 1);
+  CHECK(Count(generation, "advised") == 3);
   const std::vector<std::string> prompts = site.author.prompts();
   REQUIRE(prompts.size() == 6);
   CHECK_THAT(prompts[0], Contains("Name the one next step"));
@@ -255,7 +256,7 @@ TEST_CASE("When the endpoint dies for good the search ends with its results and 
   CHECK(outcome.exit_code == 0);
   const json summary = json::parse(outcome.out);
   CHECK_THAT(summary["end_reason"].get<std::string>(), Contains("the model is unavailable: "));
-  CHECK(summary["counts"]["generation"]["unanswered"].get<int>() > 0);
+  CHECK(Count(summary["search"]["counts"]["generation"], "unanswered") > 0);
   CHECK(summary["best"]["speedup"]["value"].get<double>() > 1.3);
 }
 
@@ -277,7 +278,7 @@ TEST_CASE("The search resumes when the endpoint returns", "[e2e][generator][slow
   CHECK(site.author.prompts().size() > before);
   const json summary = json::parse(outcome.out);
   CHECK(summary["end_reason"] == "budget: generator_requests");
-  CHECK(summary["counts"]["generation"]["unanswered"].get<int>() > 0);
+  CHECK(Count(summary["search"]["counts"]["generation"], "unanswered") > 0);
 }
 
 TEST_CASE("An orchestrator crash loses no generated kernel", "[e2e][generator][slow]") {
@@ -292,9 +293,9 @@ TEST_CASE("An orchestrator crash loses no generated kernel", "[e2e][generator][s
   const Outcome outcome = program.Wait(240);
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
-  const json generation = json::parse(outcome.out)["counts"]["generation"];
-  CHECK(generation["requested"] == 7);
-  CHECK(generation["written"].get<int>() + generation["duplicates"].get<int>() == 7);
+  const json generation = json::parse(outcome.out)["search"]["counts"]["generation"];
+  CHECK(Count(generation, "requested") == 7);
+  CHECK(Count(generation, "written") + Count(generation, "duplicates") == 7);
   std::map<std::string, int> settled;
   for (const json& record : site.Records()) {
     CHECK(++settled[record["evaluation"]["request_id"]] == 1);
@@ -314,9 +315,9 @@ TEST_CASE("A misbehaving model costs requests and nothing else", "[e2e][generato
       RunSearch(site, {"--generator-requests", "8", "--generator-patience-seconds", "200"});
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
-  const json generation = json::parse(outcome.out)["counts"]["generation"];
-  CHECK(generation["requested"].get<int>() - generation["unanswered"].get<int>() == 8);
-  CHECK(generation["written"].get<int>() > 2);
+  const json generation = json::parse(outcome.out)["search"]["counts"]["generation"];
+  CHECK(Count(generation, "requested") - Count(generation, "unanswered") == 8);
+  CHECK(Count(generation, "written") > 2);
 }
 
 TEST_CASE("Generating kernels without a model is a one-line error before anything starts",

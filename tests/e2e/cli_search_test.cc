@@ -103,7 +103,7 @@ TEST_CASE("With --json standard output is one JSON object", "[e2e]") {
   CHECK(result["counts"]["measured"] == 7);
   CHECK(result["counts"]["pruned"] == 6);
   CHECK(result["counts"]["rejected"] == 1);
-  CHECK(result["selective_risk"]["measured"] == 1);
+  CHECK(Count(result["search"]["selective_risk"], "measured") == 1);
   CHECK(result["interrupted"] == false);
   CHECK(fs::exists(result["report"].get<std::string>()));
 }
@@ -443,8 +443,8 @@ TEST_CASE("The report shows how models contributed to a search's forecasts", "[e
   const Outcome outcome = Run(home, {"report", "s1", "--orchestrator", fake.address(), "-o",
                                      home.File("r.html"), "--json"});
   CHECK(outcome.exit_code == 0);
-  const json said = json::parse(outcome.out)["model_use"];
-  CHECK(said["unreadable"][0]["count"] == 4);
+  const json said = json::parse(outcome.out)["search"]["counts"]["model_use"];
+  CHECK(Count(said["unreadable"][0], "count") == 4);
   const std::string text =
       Run(home, {"report", "s1", "--orchestrator", fake.address(), "-o", home.File("r.html")}).out;
   for (const std::string& where : {text, ReadFile(home.File("r.html")).value()}) {

@@ -133,7 +133,7 @@ TEST_CASE("The report has the cost, the archive and what was learnt", "[e2e][wat
   CHECK(summary["usage"]["device_hours"].get<double>() == Approx(12.0 / 3600));
   CHECK(summary["cost"]["total"].get<double>() == Approx(1.2));
   CHECK(summary["cost"]["prices"] == json({{"device_hour", 360.0}}));
-  CHECK(summary["archive"]["entries"][0]["name"] == "widest");
+  CHECK(summary["search"]["archive"]["entries"][0]["name"] == "widest");
   CHECK(summary["learning"]["labels"] == 20);
   CHECK(summary["lessons"] == 1);
 }

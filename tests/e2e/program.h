@@ -3,9 +3,11 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -72,6 +74,11 @@ Outcome RunUntil(const TemporaryFolder& home,
 
 // Whether a process exists and is not a zombie.
 bool Alive(pid_t pid);
+
+// A 64-bit number in protobuf's JSON, which writes it as text and leaves out zero.
+inline uint64_t Count(const nlohmann::json& message, const std::string& field) {
+  return std::stoull(message.value(field, "0"));
+}
 
 }  // namespace kernelcast::testing
 

@@ -78,7 +78,7 @@ TEST_CASE("A model writes device code, gets feedback on its mistakes, and succee
   const json summary = json::parse(outcome.out);
   INFO(summary.dump(1));
   CHECK(summary["best"]["speedup"]["value"].get<double>() > 1.2);
-  CHECK(summary["counts"]["generation"]["written"] == 6);
+  CHECK(summary["search"]["counts"]["generation"]["written"] == "6");
   const std::vector<std::string> prompts = author.prompts();
   REQUIRE(prompts.size() == 6);
   CHECK_THAT(prompts[0], Contains("__global__") && Contains("ceildiv(n, 256)"));

@@ -16,6 +16,7 @@
 #include "services/cli/commands/reporting.h"
 #include "services/cli/core/candidate_files.h"
 #include "services/cli/report/gate_text.h"
+#include "services/cli/report/search_json.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/records.h"
 

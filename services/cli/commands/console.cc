@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <string>
 
-#include "common/base/bounded_json.h"
 #include "services/cli/core/exit_code.h"
 
 namespace kernelcast::cli {
@@ -116,11 +115,6 @@ void Console::Error(const absl::Status& status) {
          {{"code", absl::StatusCodeToString(status.code())},
           {"message", message},
           {"exit_code", static_cast<int>(ExitCodeFor(status))}}}});
-}
-
-Json JsonOf(std::string_view text) {
-  Json json = ParseBoundedJson<Json>(text);
-  return json.is_discarded() ? Json() : json;
 }
 
 }  // namespace kernelcast::cli

@@ -62,9 +62,6 @@ class Console {
   std::vector<std::string> block_;  // guarded by mutex_
 };
 
-// Parses a protobuf message's JSON, to embed it in other JSON.
-Json JsonOf(std::string_view text);
-
 }  // namespace kernelcast::cli
 
 #endif  // KERNELCAST_SERVICES_CLI_COMMANDS_CONSOLE_H_

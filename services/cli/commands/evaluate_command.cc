@@ -13,7 +13,6 @@
 #include "common/base/utf8.h"
 #include "common/config/number_flags.h"
 #include "common/convert/convert.h"
-#include "common/convert/proto_json.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/commands/problem_argument.h"
@@ -21,6 +20,7 @@
 #include "services/cli/core/own_kernels.h"
 #include "services/cli/core/table.h"
 #include "services/cli/report/analysis.h"
+#include "services/cli/report/search_json.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/evaluate_stream.h"
 #include "services/cli/rpc/records.h"
@@ -183,7 +183,7 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
   for (const RefusedFile& file : refused) {
     const Settled one = DescribeError(file.name, RefusalOf(file), console.live_style());
     console.Note(absl::StrCat(one.name, ": ", one.result, ": ", one.detail));
-    console.Line({{"name", file.name}, {"error", JsonOf(ProtoToJson(RefusalOf(file)))}});
+    console.Line({{"name", file.name}, {"error", JsonOf(RefusalOf(file))}});
   }
   std::map<std::string, std::vector<Settled>> settled;
   EvaluateOptions options;
@@ -212,11 +212,11 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
       }
     }
     if (reply.has_error()) {
-      line["error"] = JsonOf(ProtoToJson(reply.error()));
+      line["error"] = JsonOf(reply.error());
     } else {
-      line["evaluation"] = JsonOf(ProtoToJson(reply.evaluation()));
+      line["evaluation"] = JsonOf(reply.evaluation());
       for (const v1::Evaluation& further : reply.further()) {
-        line["further"].push_back(JsonOf(ProtoToJson(further)));
+        line["further"].push_back(JsonOf(further));
       }
     }
     console.Line(line);

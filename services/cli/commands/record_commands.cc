@@ -11,7 +11,6 @@
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/convert/convert.h"
-#include "common/convert/proto_json.h"
 #include "common/rpc/status_conversion.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
@@ -19,6 +18,8 @@
 #include "services/cli/commands/reporting.h"
 #include "services/cli/core/table.h"
 #include "services/cli/report/analysis.h"
+#include "services/cli/report/gate_text.h"
+#include "services/cli/report/search_json.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/records.h"
 
@@ -142,7 +143,7 @@ absl::StatusOr<ExitCode> RunReport(Context& context, const ReportFlags& flags) {
   KC_ASSIGN_OR_RETURN(const std::vector<ReportInput> inputs,
                       ReportsFromOrchestrator(context, flags));
   for (const ReportInput& input : inputs) {
-    KC_RETURN_IF_ERROR(Conclude(context, flags, input, input.search->search_id));
+    KC_RETURN_IF_ERROR(Conclude(context, flags, input, input.search->search_id()));
   }
   return ExitCode::kOk;
 }
@@ -191,7 +192,7 @@ absl::StatusOr<ExitCode> RunSearches(Context& context, const SearchesFlags& flag
            has_best ? FormatSpeedup(FromProto(best.measurement().ok().speedup())) : "-",
            search.has_waiting() ? absl::StrCat("waits: ", OneLine(search.waiting().reason()))
                                 : OneLine(search.end_reason())});
-      console.Line(JsonOf(ProtoToJson(search)));
+      console.Line(JsonOf(search));
     }
     request.set_page_token(reply.next_page_token());
   } while (!request.page_token().empty());
@@ -219,7 +220,7 @@ absl::StatusOr<ExitCode> RunStop(Context& context, const StopFlags& flags) {
   for (const v1::Search& search : SearchesIn(reply)) {
     context.console.Out(
         absl::StrCat(search.search_id(), " is ", StatusName(search.status()), "\n"));
-    context.console.Line(JsonOf(ProtoToJson(search)));
+    context.console.Line(JsonOf(search));
   }
   return ExitCode::kOk;
 }

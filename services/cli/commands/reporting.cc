@@ -17,12 +17,10 @@
 #include "services/cli/core/paths.h"
 #include "services/cli/core/table.h"
 #include "services/cli/report/archive_table.h"
-#include "services/cli/report/data_json.h"
 #include "services/cli/report/gate_text.h"
 #include "services/cli/report/html.h"
 #include "services/cli/report/learning.h"
 #include "services/cli/report/search_cost.h"
-#include "services/cli/report/search_json.h"
 #include "services/cli/report/tree_html.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/records.h"
@@ -75,7 +73,10 @@ absl::StatusOr<ReportInput> FetchReport(const Context& context, v1::Orchestrator
   ReportInput input;
   input.problem_name = search.problem_name();
   input.target = search.spec().target();
-  KC_ASSIGN_OR_RETURN(input.search, ReportSearchFromProto(search));
+  input.search = search;
+  if (search.has_confirmed_best()) {
+    KC_ASSIGN_OR_RETURN(input.confirmed, BestFromProto(search.confirmed_best()));
+  }
   input.generated_ns = Clock::Real().WallNs();
   input.generator_version = absl::StrCat("kernelcast ", std::string(Version()));
 
@@ -210,18 +211,17 @@ std::string SummaryText(const ReportInput& input, const ReportAnalysis& analysis
     }
   }
   if (input.search.has_value()) {
-    const ReportSearch& search = *input.search;
+    const v1::Search& search = *input.search;
     if (const std::string lessons = LessonsText(search); !lessons.empty()) add(lessons);
-    if (search.archive) {
-      for (const std::string& line : ArchiveLines(*search.archive, kShownBest, style, width)) {
-        absl::StrAppend(&text, line, "\n");
-      }
+    for (const std::string& line : ArchiveLines(search.archive(), kShownBest, style, width)) {
+      absl::StrAppend(&text, line, "\n");
     }
-    if (search.risk.has_value()) add(RiskText(*search.risk));
-    if (search.generation.has_value()) add(GenerationText(*search.generation));
-    if (search.model_use.has_value()) add(ModelUseText(*search.model_use));
+    if (search.selective_risk().candidates() > 0) add(RiskText(search.selective_risk()));
+    for (const std::string& line : ModelTexts(search)) add(line);
     for (const std::string& line : GateLines(search)) add(line);
-    if (!search.waiting.empty()) add(absl::StrCat("Waiting: ", OneLine(search.waiting)));
+    if (search.has_waiting()) {
+      add(absl::StrCat("Waiting: ", OneLine(search.waiting().reason())));
+    }
   }
 
   const bool any_final = std::any_of(analysis.rows.begin(), analysis.rows.end(),
@@ -248,146 +248,6 @@ std::string SummaryText(const ReportInput& input, const ReportAnalysis& analysis
   }
   if (!best.empty()) text += "\n" + best.Render(style, width);
   return text;
-}
-
-namespace {
-
-Json RatioJson(const Ratio& ratio) {
-  return {{"value", ratio.value},
-          {"low", ratio.low},
-          {"high", ratio.high},
-          {"confidence", ratio.confidence}};
-}
-
-Json GenerationJson(const ReportGeneration& generation) {
-  return {{"requested", generation.requested},
-          {"written", generation.written},
-          {"duplicates", generation.duplicates},
-          {"unusable", generation.unusable},
-          {"unanswered", generation.unanswered},
-          {"given_up", generation.given_up},
-          {"input_tokens", generation.input_tokens},
-          {"output_tokens", generation.output_tokens},
-          {"cost", generation.cost},
-          {"advised", generation.advised}};
-}
-
-Json ModelUseJson(const ModelUse& use) {
-  Json unreadable = Json::array();
-  for (const auto& [fault, one] : use.unreadable) {
-    unreadable.push_back({{"fault", fault}, {"count", one.count}, {"example", one.example}});
-  }
-  return {{"asked", use.asked},
-          {"used", use.used},
-          {"declined", use.declined},
-          {"unreadable", std::move(unreadable)},
-          {"unanswered", use.unanswered},
-          {"over_budget", use.over_budget},
-          {"input_tokens", use.token_usage.input_tokens},
-          {"output_tokens", use.token_usage.output_tokens},
-          {"cost", use.token_usage.cost_dollars},
-          {"last_error", use.last_error}};
-}
-
-Json GateJson(const ReportSearch& search) {
-  Json list = Json::array();
-  for (const ReportFinalist& finalist : search.finalists) {
-    if (finalist.gate == ReportFinalist::Gate::kNotMeasured) continue;
-    Json& one = list.emplace_back();
-    one["candidate_id"] = finalist.candidate_id;
-    one["gate"] = std::string(Name(finalist.gate));
-    if (finalist.gate == ReportFinalist::Gate::kFailed) {
-      one["outcome"] = finalist.held_out_outcome;
-    } else {
-      one["speedup"] = RatioJson(finalist.speedup);
-      one["held_out_speedup"] = RatioJson(finalist.held_out_speedup);
-    }
-  }
-  return list;
-}
-
-}  // namespace
-
-Json SummaryJson(const ReportInput& input, const ReportAnalysis& analysis) {
-  const ReportCounts& counts = analysis.counts;
-  Json json;
-  if (input.search.has_value()) {
-    json["search_id"] = input.search->search_id;
-    json["status"] = input.search->status;
-    json["end_reason"] = input.search->end_reason;
-  }
-  json["problem"] = input.problem_name;
-  json["target"] = input.target;
-  if (analysis.device.has_value()) json["device_model"] = analysis.device->model;
-  if (analysis.shown_best.has_value()) {
-    const ReportBest& best = *analysis.shown_best;
-    Json& out = json["best"];
-    out["candidate_id"] = best.candidate.candidate_id;
-    out["name"] = NameOf(best.candidate);
-    out["origin"] = best.candidate.origin;
-    out["tunables"] = Json::object();
-    for (const Tunable& tunable : best.candidate.tunables) {
-      out["tunables"][tunable.name] = tunable.value;
-    }
-    out["flags"] = best.candidate.flags;
-    out["speedup"] = RatioJson(analysis.best_speedup);
-    if (analysis.best_screening.has_value()) {
-      out["screening"] = RatioJson(*analysis.best_screening);
-    }
-    out["confirmed"] = analysis.confirmed;
-    out["faster"] = analysis.faster;
-    out["source"] = best.candidate.source;
-  } else {
-    json["best"] = nullptr;
-  }
-  json["counts"] = {{"considered", counts.considered},
-                    {"decided", counts.decided()},
-                    {"measured", counts.measured},
-                    {"bootstrap", counts.bootstrap},
-                    {"selected", counts.selected},
-                    {"deferred", counts.deferred},
-                    {"promoted", counts.promoted},
-                    {"audited", counts.audited},
-                    {"requested", counts.requested},
-                    {"unforecast", counts.unforecast},
-                    {"pruned", counts.pruned},
-                    {"rejected", counts.rejected},
-                    {"failures", counts.failures},
-                    {"unstable", counts.unstable},
-                    {"compile_errors", counts.compile_errors},
-                    {"duplicates", counts.duplicates},
-                    {"reused", counts.reused},
-                    {"faster", counts.faster}};
-  if (input.search.has_value() && input.search->generation.has_value()) {
-    json["counts"]["generation"] = GenerationJson(*input.search->generation);
-  }
-  if (input.search.has_value() && input.search->model_use.has_value()) {
-    json["model_use"] = ModelUseJson(*input.search->model_use);
-  }
-  if (input.search.has_value() && input.search->risk.has_value()) {
-    const ReportRisk& risk = *input.search->risk;
-    json["selective_risk"] = {{"estimate", risk.estimate},
-                              {"low", risk.low},
-                              {"high", risk.high},
-                              {"candidates", risk.candidates},
-                              {"measured", risk.measured},
-                              {"certified_threshold", risk.certified_threshold},
-                              {"alpha", risk.alpha},
-                              {"delta", risk.delta},
-                              {"informative", risk.informative},
-                              {"alarms", risk.alarms},
-                              {"certifies", risk.certifies}};
-  }
-  if (input.search.has_value()) {
-    if (Json gate = GateJson(*input.search); !gate.empty()) json["held_out"] = std::move(gate);
-  }
-  json["defer_rate"] = counts.DeferRate();
-  json["device_seconds_spent"] = counts.device_seconds_spent;
-  json["device_seconds_preparing"] = counts.device_seconds_preparing;
-  json["device_seconds_confirming"] = counts.device_seconds_confirming;
-  json["device_seconds_avoided"] = counts.device_seconds_avoided;
-  AddSearchJson(input, analysis, json);
-  return json;
 }
 
 }  // namespace kernelcast::cli

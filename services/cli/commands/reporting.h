@@ -37,8 +37,6 @@ std::string DefaultReportPath(const std::string& state_dir, const std::string& n
 // Summary of a finished search: a few lines and a table of the best candidates.
 std::string SummaryText(const ReportInput& input, const ReportAnalysis& analysis,
                         const Style& style, int width);
-// The same as JSON.
-Json SummaryJson(const ReportInput& input, const ReportAnalysis& analysis);
 
 }  // namespace kernelcast::cli
 

@@ -25,6 +25,7 @@
 #include "services/cli/commands/reporting.h"
 #include "services/cli/commands/search_follower.h"
 #include "services/cli/commands/search_lessons.h"
+#include "services/cli/report/search_json.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/records.h"
 

@@ -183,10 +183,9 @@ void SearchFollower::FetchArchive() {
   if (!Call(*stub, &v1::Orchestrator::Stub::GetSearch, request, &reply, kArchiveTimeout).ok()) {
     return;
   }
-  const ArchiveOverview archive = ArchiveFromProto(SearchesIn(reply).front().archive());
   Console& console = context_.console;
-  archive_lines_ =
-      ArchiveLines(archive, kMaxArchiveRows, console.live_style(), console.live_width());
+  archive_lines_ = ArchiveLines(SearchesIn(reply).front().archive(), kMaxArchiveRows,
+                                console.live_style(), console.live_width());
 }
 
 void SearchFollower::UpdateDetails() {

@@ -14,7 +14,6 @@
 #include "common/base/id.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
-#include "common/convert/proto_json.h"
 #include "common/domain/facts.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
@@ -24,6 +23,7 @@
 #include "services/cli/core/candidate_files.h"
 #include "services/cli/core/table.h"
 #include "services/cli/report/analysis.h"
+#include "services/cli/report/search_json.h"
 #include "services/cli/rpc/channel.h"
 
 namespace kernelcast::cli {
@@ -243,7 +243,7 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
   for (const auto& [name, candidate] : subjects) {
     KC_RETURN_IF_ERROR(CheckInterrupt(context));
     KC_ASSIGN_OR_RETURN(const v1::CompileReply reply, Compile(bench, candidate));
-    Json line = {{"name", name}, {"compile", JsonOf(ProtoToJson(reply))}};
+    Json line = {{"name", name}, {"compile", JsonOf(reply)}};
     const std::string time = FormatTimeNs(static_cast<double>(ToNanoseconds(reply.compile_time())));
     if (reply.has_compile_error()) {
       all_good = false;
@@ -359,7 +359,7 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
       all_good = false;
       table.AddRow({OneLine(named.name), console.style().Red(StageName(error.stage()))});
       absl::StrAppend(&details, "\n", OneLine(named.name), ":\n", ForTerminal(error.log()));
-      console.Line({{"name", named.name}, {"compile_error", JsonOf(ProtoToJson(error))}});
+      console.Line({{"name", named.name}, {"compile_error", JsonOf(error)}});
     };
     if (compiled.has_compile_error()) {
       refuse(compiled.compile_error());
@@ -378,7 +378,7 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
       refuse(reply.compile_error());
       continue;
     }
-    console.Line({{"name", named.name}, {"measurement", JsonOf(ProtoToJson(reply.measurement()))}});
+    console.Line({{"name", named.name}, {"measurement", JsonOf(reply.measurement())}});
     KC_ASSIGN_OR_RETURN(const Measurement measurement, FromProto(reply.measurement()));
     const std::string device_time = FormatTimeNs(static_cast<double>(measurement.device_time_ns));
     const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
@@ -503,8 +503,7 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
       all_good = false;
       table.AddRow(
           {OneLine(named.name), console.style().Red(StageName(compiled.compile_error().stage()))});
-      console.Line(
-          {{"name", named.name}, {"compile_error", JsonOf(ProtoToJson(compiled.compile_error()))}});
+      console.Line({{"name", named.name}, {"compile_error", JsonOf(compiled.compile_error())}});
       continue;
     }
     v1::ForecastRequest request;
@@ -529,13 +528,13 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
     }
     if (reply.has_abstention()) {
       all_good = false;
-      console.Line({{"name", named.name}, {"abstention", JsonOf(ProtoToJson(reply.abstention()))}});
+      console.Line({{"name", named.name}, {"abstention", JsonOf(reply.abstention())}});
       // A model's text goes below the table, since it may be too long for a column.
       table.AddRow({OneLine(named.name), "-", "none"});
       AddNote(named.name, "no forecast", reply.abstention().reason(), console, notes);
       continue;
     }
-    console.Line({{"name", named.name}, {"forecast", JsonOf(ProtoToJson(reply.forecast()))}});
+    console.Line({{"name", named.name}, {"forecast", JsonOf(reply.forecast())}});
     const Forecast forecast = FromProto(reply.forecast());
     const absl::StatusOr<double> win = WinProbability(forecast, 1.0);
     const double low = forecast.expected_log2_speedup - forecast.stddev_log2_speedup;

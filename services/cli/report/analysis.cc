@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/convert/convert.h"
 #include "common/domain/measuring_cost.h"
 #include "services/cli/core/text.h"
 #include "services/cli/report/gate_text.h"
@@ -197,22 +198,25 @@ void Count(const ReportInput& input, ReportAnalysis& analysis) {
   }
   counts.faster = faster.size();
   counts.device_seconds_avoided = static_cast<double>(cost.AvoidedNs()) * 1e-9;
-  if (input.search.has_value() && input.search->device_time.has_value()) {
-    const ReportDeviceTime& time = *input.search->device_time;
-    counts.device_seconds_spent = time.spent_seconds;
-    counts.device_seconds_preparing = time.preparing_seconds;
-    counts.device_seconds_confirming = time.confirming_seconds;
-    counts.device_seconds_avoided = time.avoided_seconds;
+  if (input.search.has_value() && input.search->counts().has_device_time_spent()) {
+    const auto seconds = [](const google::protobuf::Duration& duration) {
+      return static_cast<double>(ToNanoseconds(duration)) * 1e-9;
+    };
+    const v1::SearchCounts& known = input.search->counts();
+    counts.device_seconds_spent = seconds(known.device_time_spent());
+    counts.device_seconds_preparing = seconds(known.device_time_preparing());
+    counts.device_seconds_confirming = seconds(known.device_time_confirming());
+    counts.device_seconds_avoided = seconds(known.device_time_avoided());
   }
 }
 
 // Finds the search's named best, or else the best of the records.
 void FindBest(const ReportInput& input, ReportAnalysis& analysis) {
-  const bool named = input.search.has_value() && input.search->confirmed.has_value() &&
-                     MeasuredSpeedup(input.search->confirmed->measurement) != nullptr;
+  const bool named =
+      input.confirmed.has_value() && MeasuredSpeedup(input.confirmed->measurement) != nullptr;
   const ReportRow* row = nullptr;
   if (named) {
-    analysis.shown_best = input.search->confirmed;
+    analysis.shown_best = input.confirmed;
     const std::string& id = analysis.shown_best->candidate.candidate_id;
     for (const ReportRow& one : analysis.rows) {
       if (input.candidates[one.standing].candidate.candidate_id == id) row = &one;
@@ -408,90 +412,107 @@ std::optional<ForecastOutcome> ForecastOutcomeOf(const ReportCandidate& candidat
   return FateOf(candidate) == Fate::kFailed ? std::make_optional(outcome) : std::nullopt;
 }
 
-std::string RiskText(const ReportRisk& risk) {
+std::string RiskText(const v1::SelectiveRisk& risk) {
   std::string text =
-      absl::StrCat("Of ", FormatCount(risk.candidates), " candidates pruned or audited, ");
-  if (risk.measured == 0) {
+      absl::StrCat("Of ", FormatCount(risk.candidates()), " candidates pruned or audited, ");
+  if (risk.measured() == 0) {
     absl::StrAppend(&text, "none was audited, so the loss from pruning is unknown.");
   } else {
     // With few audits the unbiased estimate can exceed 1.
-    absl::StrAppend(&text, FormatShare(std::min(1.0, risk.estimate)), " [", FormatShare(risk.low),
-                    ", ", FormatShare(risk.high), "] would have won, by the ",
-                    FormatCount(risk.measured), risk.measured == 1 ? " audit." : " audits.");
+    absl::StrAppend(&text, FormatShare(std::min(1.0, risk.estimate())), " [",
+                    FormatShare(risk.low()), ", ", FormatShare(risk.high()),
+                    "] would have won, by the ", FormatCount(risk.measured()),
+                    risk.measured() == 1 ? " audit." : " audits.");
   }
-  if (!risk.certifies) return text;
-  if (risk.certified_threshold > 0) {
-    absl::StrAppend(&text, " Certified with confidence ", FormatShare(1 - risk.delta), ": at most ",
-                    FormatShare(risk.alpha), " of those with a win probability below ",
-                    FormatShare(risk.certified_threshold), " are winners.");
+  if (!risk.certifies()) return text;
+  if (risk.certified_threshold() > 0) {
+    absl::StrAppend(&text, " Certified with confidence ", FormatShare(1 - risk.delta()),
+                    ": at most ", FormatShare(risk.alpha()),
+                    " of those with a win probability below ",
+                    FormatShare(risk.certified_threshold()), " are winners.");
   } else {
     absl::StrAppend(&text, " Nothing is certified",
-                    risk.informative
+                    risk.informative()
                         ? "."
                         : ": the forecasts have not been shown to distinguish faster from "
                           "slower.");
   }
-  if (risk.alarms > 0) {
-    absl::StrAppend(&text, " A certificate was revoked ", FormatCount(risk.alarms),
-                    risk.alarms == 1 ? " time." : " times.");
+  if (risk.alarms() > 0) {
+    absl::StrAppend(&text, " A certificate was revoked ", FormatCount(risk.alarms()),
+                    risk.alarms() == 1 ? " time." : " times.");
   }
   return text;
 }
 
-std::string GenerationText(const ReportGeneration& generation) {
+namespace {
+
+std::string GenerationText(const v1::GenerationCounts& generation) {
   std::string text = absl::StrCat(
-      "Asked a model for ", FormatCount(generation.requested),
-      generation.requested == 1 ? " kernel: " : " kernels: ", FormatCount(generation.written),
-      " written, ", FormatCount(generation.duplicates), " repeated, ",
-      FormatCount(generation.unusable), " unusable, ", FormatCount(generation.unanswered),
+      "Asked a model for ", FormatCount(generation.requested()),
+      generation.requested() == 1 ? " kernel: " : " kernels: ", FormatCount(generation.written()),
+      " written, ", FormatCount(generation.duplicates()), " repeated, ",
+      FormatCount(generation.unusable()), " unusable, ", FormatCount(generation.unanswered()),
       " unanswered");
-  if (generation.given_up > 0) {
-    absl::StrAppend(&text, ", ", FormatCount(generation.given_up), " abandoned at the end");
+  if (generation.given_up() > 0) {
+    absl::StrAppend(&text, ", ", FormatCount(generation.given_up()), " abandoned at the end");
   }
-  if (generation.advised > 0) {
-    absl::StrAppend(&text, ", on ", FormatCount(generation.advised),
-                    generation.advised == 1 ? " answer of a critic" : " answers of a critic");
+  if (generation.advised() > 0) {
+    absl::StrAppend(&text, ", on ", FormatCount(generation.advised()),
+                    generation.advised() == 1 ? " answer of a critic" : " answers of a critic");
   }
-  absl::StrAppend(&text, "; ", FormatCount(generation.input_tokens + generation.output_tokens),
+  absl::StrAppend(&text, "; ", FormatCount(generation.input_tokens() + generation.output_tokens()),
                   " tokens");
-  if (generation.cost > 0) absl::StrAppend(&text, ", cost ", FormatNumber(generation.cost));
+  if (generation.cost() > 0) absl::StrAppend(&text, ", cost ", FormatNumber(generation.cost()));
   return text + ".";
 }
 
-std::string ModelUseText(const ModelUse& use) {
+std::string ModelUseText(const v1::ModelUse& use) {
   uint64_t unreadable = 0;
-  for (const auto& [fault, one] : use.unreadable) unreadable += one.count;
+  for (const v1::UnreadableAnswers& one : use.unreadable()) unreadable += one.count();
   std::string text = absl::StrCat(
-      "Asked a model for ", FormatCount(use.asked),
-      use.asked == 1 ? " forecast: " : " forecasts: ", FormatCount(use.used), " used, ",
-      FormatCount(use.declined), " declined, ", FormatCount(unreadable), " unreadable");
+      "Asked a model for ", FormatCount(use.asked()),
+      use.asked() == 1 ? " forecast: " : " forecasts: ", FormatCount(use.used()), " used, ",
+      FormatCount(use.declined()), " declined, ", FormatCount(unreadable), " unreadable");
   std::string kinds;
-  for (const auto& [fault, one] : use.unreadable) {
-    absl::StrAppend(&kinds, kinds.empty() ? " (" : ", ", FormatCount(one.count), " ",
-                    OneLine(fault));
+  for (const v1::UnreadableAnswers& one : use.unreadable()) {
+    absl::StrAppend(&kinds, kinds.empty() ? " (" : ", ", FormatCount(one.count()), " ",
+                    OneLine(one.fault()));
   }
   if (!kinds.empty()) absl::StrAppend(&text, kinds, ")");
-  absl::StrAppend(&text, ", ", FormatCount(use.unanswered), " unanswered; ",
-                  FormatCount(use.token_usage.input_tokens + use.token_usage.output_tokens),
+  absl::StrAppend(&text, ", ", FormatCount(use.unanswered()), " unanswered; ",
+                  FormatCount(use.token_usage().input_tokens() + use.token_usage().output_tokens()),
                   " tokens");
-  if (use.token_usage.cost_dollars > 0) {
-    absl::StrAppend(&text, ", cost ", FormatNumber(use.token_usage.cost_dollars));
+  if (use.token_usage().cost_dollars() > 0) {
+    absl::StrAppend(&text, ", cost ", FormatNumber(use.token_usage().cost_dollars()));
   }
   text += ".";
-  if (use.over_budget > 0) {
-    absl::StrAppend(&text, " Not asked for ", FormatCount(use.over_budget),
+  if (use.over_budget() > 0) {
+    absl::StrAppend(&text, " Not asked for ", FormatCount(use.over_budget()),
                     " more: the token budget was spent.");
   }
-  if (use.used == 0) text += " No forecast uses an answer of a model.";
-  for (const auto& [fault, one] : use.unreadable) {
-    if (one.example.empty()) continue;
-    absl::StrAppend(&text, " First ", OneLine(fault), ": \"",
-                    Truncate(OneLine(one.example), kShownExample), "\".");
+  if (use.used() == 0) text += " No forecast uses an answer of a model.";
+  for (const v1::UnreadableAnswers& one : use.unreadable()) {
+    if (one.example().empty()) continue;
+    absl::StrAppend(&text, " First ", OneLine(one.fault()), ": \"",
+                    Truncate(OneLine(one.example()), kShownExample), "\".");
   }
-  if (use.unanswered > 0 && !use.last_error.empty()) {
-    absl::StrAppend(&text, " Last error: ", Truncate(OneLine(use.last_error), kShownExample), ".");
+  if (use.unanswered() > 0 && !use.last_error().empty()) {
+    absl::StrAppend(&text, " Last error: ", Truncate(OneLine(use.last_error()), kShownExample),
+                    ".");
   }
   return text;
+}
+
+}  // namespace
+
+std::vector<std::string> ModelTexts(const v1::Search& search) {
+  std::vector<std::string> texts;
+  const v1::SearchCounts& counts = search.counts();
+  if (search.spec().generator() == v1::GENERATOR_LLM) {
+    texts.push_back(GenerationText(counts.generation()));
+  }
+  if (counts.has_model_use()) texts.push_back(ModelUseText(counts.model_use()));
+  return texts;
 }
 
 std::string MeasuredWhyText(const ReportCounts& counts) {

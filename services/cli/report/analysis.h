@@ -119,10 +119,9 @@ std::optional<ForecastOutcome> ForecastOutcomeOf(const ReportCandidate& candidat
 double WeightOf(const ReportCandidate& candidate);
 
 // Estimates what pruning has lost in a search, in two or three sentences.
-std::string RiskText(const ReportRisk& risk);
-// Results of the requests to a model, in one sentence each.
-std::string GenerationText(const ReportGeneration& generation);
-std::string ModelUseText(const ModelUse& use);
+std::string RiskText(const v1::SelectiveRisk& risk);
+// Results of the search's requests to models, in one text each for kernels and forecasts.
+std::vector<std::string> ModelTexts(const v1::Search& search);
 // Why candidates were measured, e.g. "40 selected, 30 deferred, 20 promoted"; zeros are left out.
 std::string MeasuredWhyText(const ReportCounts& counts);
 // Device time that the evaluation took, with its unstable attempts. 0 if it reused a measurement.

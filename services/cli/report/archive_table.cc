@@ -15,24 +15,24 @@ namespace {
 
 constexpr size_t kMaxPageRows = 24;
 
-std::string KernelText(const ArchiveEntry& entry) {
-  if (entry.candidate_id.empty()) return "–";
+std::string KernelText(const v1::ArchiveEntry& entry) {
+  if (entry.candidate_id().empty()) return "–";
   Candidate named;
-  named.name = entry.name;
-  named.origin = entry.origin;
-  return absl::StrCat(OneLine(NameOf(named)), " ", OneLine(entry.candidate_id).substr(0, 10));
+  named.name = entry.name();
+  named.origin = entry.origin();
+  return absl::StrCat(OneLine(NameOf(named)), " ", OneLine(entry.candidate_id()).substr(0, 10));
 }
 
-std::string SpeedupText(const ArchiveEntry& entry) {
-  return entry.candidate_id.empty() ? "–" : FormatSpeedup(entry.speedup);
+std::string SpeedupText(const v1::ArchiveEntry& entry) {
+  return entry.candidate_id().empty() ? "–" : FormatSpeedup(entry.speedup());
 }
 
 }  // namespace
 
-ArchiveTable MakeArchiveTable(const ArchiveOverview& archive, size_t max_rows) {
+ArchiveTable MakeArchiveTable(const v1::SearchArchive& archive, size_t max_rows) {
   ArchiveTable table;
-  const bool niches = archive.strategy == "map_elites";
-  const bool places = niches || archive.strategy == "islands";
+  const bool niches = archive.strategy() == "map_elites";
+  const bool places = niches || archive.strategy() == "islands";
   if (niches) {
     table.title = "Niches";
     table.note = "The best kernel of each kind. New kernels are derived from all of them alike.";
@@ -42,7 +42,7 @@ ArchiveTable MakeArchiveTable(const ArchiveOverview& archive, size_t max_rows) {
     table.note = "Populations that evolve separately.";
     table.columns = {{"island"}, {"best kernel"}, {"speedup", true}, {"kernels", true}};
   } else {
-    const bool beam = archive.strategy == "beam";
+    const bool beam = archive.strategy() == "beam";
     table.title = beam ? "Beam" : "Archive";
     table.note = absl::StrCat(
         "The kernels that new ones are derived from. Children are the measured kernels that were "
@@ -51,25 +51,24 @@ ArchiveTable MakeArchiveTable(const ArchiveOverview& archive, size_t max_rows) {
     table.columns = {
         {"kernel"}, {"speedup", true}, {"children", true}, {"Q", true}, {"visits", true}};
   }
-  const size_t shown = std::min(max_rows, archive.entries.size());
-  for (size_t i = 0; i < shown; ++i) {
-    const ArchiveEntry& entry = archive.entries[i];
+  for (const v1::ArchiveEntry& entry : archive.entries()) {
+    if (table.rows.size() == max_rows) break;
     if (places) {
-      table.rows.push_back({OneLine(entry.place), KernelText(entry), SpeedupText(entry),
-                            FormatCount(entry.kernels)});
+      table.rows.push_back({OneLine(entry.place()), KernelText(entry), SpeedupText(entry),
+                            FormatCount(entry.kernels())});
     } else {
-      table.rows.push_back({KernelText(entry), SpeedupText(entry), FormatCount(entry.children),
-                            FormatSpeedup(entry.value), FormatCount(entry.expansions)});
+      table.rows.push_back({KernelText(entry), SpeedupText(entry), FormatCount(entry.children()),
+                            FormatSpeedup(entry.value()), FormatCount(entry.expansions())});
     }
   }
-  if (archive.total > shown) {
-    table.rest =
-        absl::StrCat("The first ", FormatCount(shown), " of ", FormatCount(archive.total), ".");
+  if (archive.total() > table.rows.size()) {
+    table.rest = absl::StrCat("The first ", FormatCount(table.rows.size()), " of ",
+                              FormatCount(archive.total()), ".");
   }
   return table;
 }
 
-std::vector<std::string> ArchiveLines(const ArchiveOverview& archive, size_t max_rows,
+std::vector<std::string> ArchiveLines(const v1::SearchArchive& archive, size_t max_rows,
                                       const Style& style, int width) {
   const ArchiveTable table = MakeArchiveTable(archive, max_rows);
   if (table.rows.empty()) return {};
@@ -96,8 +95,8 @@ std::vector<std::string> ArchiveLines(const ArchiveOverview& archive, size_t max
 }
 
 std::string ArchiveHtml(const ReportInput& input) {
-  if (!input.search || !input.search->archive) return "";
-  const ArchiveTable table = MakeArchiveTable(*input.search->archive, kMaxPageRows);
+  if (!input.search) return "";
+  const ArchiveTable table = MakeArchiveTable(input.search->archive(), kMaxPageRows);
   if (table.rows.empty()) return "";
   std::string body = "<div class=scroll><table class=plain><thead><tr>";
   for (const ArchiveTable::Column& column : table.columns) {

@@ -27,10 +27,10 @@ struct ArchiveTable {
 };
 
 // Has at most `max_rows` rows.
-ArchiveTable MakeArchiveTable(const ArchiveOverview& archive, size_t max_rows);
+ArchiveTable MakeArchiveTable(const v1::SearchArchive& archive, size_t max_rows);
 
 // As lines without newlines, none wider than `width`; 0: no limit. Empty without entries.
-std::vector<std::string> ArchiveLines(const ArchiveOverview& archive, size_t max_rows,
+std::vector<std::string> ArchiveLines(const v1::SearchArchive& archive, size_t max_rows,
                                       const Style& style, int width);
 
 // The section of the page. Empty without an archive.

@@ -1,14 +1,13 @@
 #include "services/cli/report/data_json.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 
 #include "common/base/utf8.h"
+#include "common/convert/convert.h"
 #include "common/domain/bins.h"
 #include "services/cli/core/text.h"
 #include "services/cli/report/search_json.h"
@@ -20,26 +19,16 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kMaxTextBytes = 4096;
 
-// Rounded to six significant digits: the page shows no more, and the data stay small.
-Json Number(double value) {
-  if (!std::isfinite(value)) return nullptr;
-  char buffer[40];
-  std::snprintf(buffer, sizeof buffer, "%.6g", value);
-  const double rounded = std::strtod(buffer, nullptr);
-  if (rounded == std::floor(rounded) && std::fabs(rounded) < 1e15) {
-    return static_cast<int64_t>(rounded);
-  }
-  return rounded;
-}
-
 Json Text(std::string_view text, size_t max_bytes = kMaxTextBytes) {
   std::string cut(TruncateUtf8(text, max_bytes));
   if (cut.size() < text.size()) cut += " …";
   return SanitizeUtf8(cut);
 }
 
-Json RatioJson(const Ratio& ratio) {
-  return Json::array({Number(ratio.value), Number(ratio.low), Number(ratio.high)});
+Json FactsJson(const CompileFacts& facts) {
+  v1::CompileFacts message = ToProto(facts);
+  message.clear_simulations();
+  return JsonOf(message);
 }
 
 struct SplitSource {
@@ -58,78 +47,6 @@ SplitSource Split(std::string_view source) {
     end = newline + 1;
   }
   return {source.substr(0, end), source.substr(end)};
-}
-
-Json ForecastJson(const Forecast& forecast) {
-  Json json;
-  json["scheme"] = Text(forecast.bin_scheme_id);
-  Json& bins = json["p"] = Json::array();
-  for (const double p : forecast.bin_probabilities)
-    bins.push_back(Number(std::round(p * 1e5) / 1e5));
-  json["failure"] = Number(std::round(forecast.failure_probability * 1e5) / 1e5);
-  json["predicted_bin"] = forecast.predicted_bin;
-  json["log2"] = Number(forecast.expected_log2_speedup);
-  json["sd"] = Number(forecast.stddev_log2_speedup);
-  json["labels"] = forecast.labels_seen.value_or(0);
-  json["basis"] = std::string(Name(forecast.basis));
-  json["backend"] = Text(forecast.backend + " " + forecast.backend_version);
-  if (!forecast.calibrator_version.empty()) json["calibrator"] = Text(forecast.calibrator_version);
-  if (!forecast.baseline_candidate_id.empty())
-    json["baseline"] = Text(forecast.baseline_candidate_id);
-  if (!forecast.rationale.empty()) json["rationale"] = Text(forecast.rationale);
-  return json;
-}
-
-Json DecisionJson(const Decision& decision) {
-  Json json;
-  json["kind"] = std::string(Name(decision.kind));
-  json["reason"] = std::string(Name(decision.reason));
-  json["policy"] = Text(decision.policy + " " + decision.policy_version);
-  json["propensity"] = Number(decision.audit_propensity);
-  json["win"] = Number(decision.win_probability);
-  json["threshold"] = Number(decision.threshold);
-  json["incumbent"] = Number(decision.incumbent_speedup);
-  return json;
-}
-
-std::string_view ComparisonName(Comparison comparison) {
-  switch (comparison) {
-    case Comparison::kFaster: return "faster";
-    case Comparison::kSlower: return "slower";
-    case Comparison::kSame: return "same";
-    case Comparison::kAmbiguous: return "ambiguous";
-  }
-  return "";
-}
-
-Json MeasurementJson(const Measurement& measurement) {
-  Json json;
-  json["outcome"] = std::string(OutcomeName(measurement.outcome));
-  json["level"] = measurement.level == MeasureLevel::kFinal ? "final" : "screen";
-  json["device_ms"] = Number(static_cast<double>(measurement.device_time_ns) * 1e-6);
-  const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
-  if (ok == nullptr) return json;
-  json["speedup"] = RatioJson(ok->speedup);
-  json["comparison"] = std::string(ComparisonName(ok->comparison));
-  json["runners"] = ok->runners;
-  json["cases"] = ok->correctness_cases;
-  json["determinism"] = Text(DeterminismPhrase(ok->determinism));
-  json["notes"] = Json::array();
-  for (const MeasurementNote note : ok->notes) json["notes"].push_back(std::string(Name(note)));
-  Json& shapes = json["shapes"] = Json::array();
-  for (const ShapeTiming& timing : ok->shapes) {
-    Json shape;
-    shape["shape"] = Text(FormatAxes(timing.shape));
-    shape["candidate_ns"] = Number(timing.candidate.median_ns);
-    shape["reference_ns"] = Number(timing.reference.median_ns);
-    shape["speedup"] = RatioJson(timing.speedup);
-    shape["weight"] = Number(timing.weight);
-    shape["blocks"] = timing.blocks;
-    shape["discarded"] = timing.discarded_blocks;
-    shape["stop"] = Text(timing.stop_reason);
-    shapes.push_back(std::move(shape));
-  }
-  return json;
 }
 
 const char* FateName(Fate fate) {
@@ -175,59 +92,8 @@ class Sources {
 }  // namespace
 
 std::string ReportDataJson(const ReportInput& input, const ReportAnalysis& analysis) {
-  Json json;
-  json["schema"] = "kernelcast-report/1";
-  json["problem"] = Text(input.problem_name);
-  json["target"] = Text(input.target);
-  if (input.search.has_value()) {
-    json["search_id"] = Text(input.search->search_id);
-    json["status"] = Text(input.search->status);
-    json["end_reason"] = Text(input.search->end_reason);
-    json["policy"] = Text(input.search->policy);
-    json["seed"] = input.search->seed;
-  }
-  if (input.search.has_value() && input.search->risk.has_value()) {
-    const ReportRisk& risk = *input.search->risk;
-    json["selective_risk"] = {{"estimate", Number(risk.estimate)},
-                              {"low", Number(risk.low)},
-                              {"high", Number(risk.high)},
-                              {"candidates", risk.candidates},
-                              {"measured", risk.measured},
-                              {"certified_threshold", Number(risk.certified_threshold)},
-                              {"alpha", Number(risk.alpha)},
-                              {"delta", Number(risk.delta)},
-                              {"informative", risk.informative},
-                              {"alarms", risk.alarms},
-                              {"certifies", risk.certifies}};
-  }
-  const ReportCounts& counts = analysis.counts;
-  json["counts"] = {{"considered", counts.considered},
-                    {"decided", counts.decided()},
-                    {"measured", counts.measured},
-                    {"reused", counts.reused},
-                    {"pruned", counts.pruned},
-                    {"bootstrap", counts.bootstrap},
-                    {"selected", counts.selected},
-                    {"requested", counts.requested},
-                    {"unforecast", counts.unforecast},
-                    {"deferred", counts.deferred},
-                    {"promoted", counts.promoted},
-                    {"audited", counts.audited},
-                    {"rejected", counts.rejected},
-                    {"failures", counts.failures},
-                    {"faster", counts.faster},
-                    {"defer_rate", Number(counts.DeferRate())},
-                    {"device_seconds_spent", Number(counts.device_seconds_spent)},
-                    {"device_seconds_preparing", Number(counts.device_seconds_preparing)},
-                    {"device_seconds_confirming", Number(counts.device_seconds_confirming)},
-                    {"device_seconds_avoided", Number(counts.device_seconds_avoided)}};
-  AddSearchJson(input, analysis, json);
-  if (analysis.shown_best.has_value()) {
-    json["best"] = {{"candidate_id", Text(analysis.shown_best->candidate.candidate_id)},
-                    {"confirmed", analysis.confirmed},
-                    {"speedup", RatioJson(analysis.best_speedup)},
-                    {"measurement", MeasurementJson(analysis.shown_best->measurement)}};
-  }
+  Json json = SummaryJson(input, analysis);
+  json["schema"] = "kernelcast-report/2";
   Json& schemes = json["bin_schemes"] = Json::object();
   const FactSchema* fact_schema = nullptr;
   const CompileFacts* reference_facts = nullptr;
@@ -260,10 +126,7 @@ std::string ReportDataJson(const ReportInput& input, const ReportAnalysis& analy
     for (const std::string_view name : fact_schema->names) names.push_back(std::string(name));
     Json& meanings = facts["meanings"] = Json::array();
     for (const std::string_view text : fact_schema->meanings) meanings.push_back(std::string(text));
-    if (reference_facts != nullptr && reference_facts->schema == fact_schema->id) {
-      Json& values = facts["reference"] = Json::array();
-      for (const double value : reference_facts->values) values.push_back(Number(value));
-    }
+    if (reference_facts != nullptr) facts["reference"] = FactsJson(*reference_facts);
   }
 
   Sources sources;
@@ -276,8 +139,8 @@ std::string ReportDataJson(const ReportInput& input, const ReportAnalysis& analy
   Json& rows = json["rows"] = Json::array();
   for (const ReportRow& one : analysis.rows) {
     Json row = {{"candidate", one.standing}};
-    if (one.final.has_value()) row["final"] = RatioJson(*one.final);
-    if (one.screening.has_value()) row["screening"] = RatioJson(*one.screening);
+    if (one.final.has_value()) row["final"] = JsonOf(ToProto(*one.final));
+    if (one.screening.has_value()) row["screening"] = JsonOf(ToProto(*one.screening));
     if (!one.confirmations.empty()) row["confirmations"] = one.confirmations;
     if (!one.others.empty()) row["others"] = one.others;
     rows.push_back(std::move(row));
@@ -288,34 +151,23 @@ std::string ReportDataJson(const ReportInput& input, const ReportAnalysis& analy
     Json row;
     row["sequence"] = candidate.sequence;
     row["request_id"] = Text(candidate.request_id);
-    row["id"] = Text(candidate.candidate.candidate_id);
     row["name"] = Text(NameOf(candidate.candidate));
     row["origin"] = Text(OriginOf(candidate.candidate));
     row["route"] = std::string(Name(RouteOf(candidate)));
-    if (!candidate.candidate.tunables.empty()) {
-      Json& tunables = row["tunables"] = Json::object();
-      for (const Tunable& tunable : candidate.candidate.tunables) {
-        tunables[SanitizeUtf8(tunable.name)] = Text(tunable.value);
-      }
-    }
-    if (!candidate.candidate.flags.empty()) {
-      Json& flags = row["flags"] = Json::array();
-      for (const std::string& flag : candidate.candidate.flags) flags.push_back(Text(flag));
-    }
-    if (!candidate.candidate.parent_candidate_id.empty()) {
-      row["parent"] = Text(candidate.candidate.parent_candidate_id);
-    }
+    v1::Candidate described = ToProto(candidate.candidate);
+    described.clear_source();
+    row["candidate"] = JsonOf(described);
     row["fate"] = FateName(FateOf(candidate));
     if (candidate.reused) row["reused"] = true;
     if (candidate.unstable_seconds > 0) {
-      row["unstable_device_ms"] = Number(candidate.unstable_seconds * 1e3);
+      row["unstable_device_ms"] = candidate.unstable_seconds * 1e3;
     }
     if (analysis.is_confirmation[i]) row["confirmation"] = true;
     if (analysis.superseded[i]) row["superseded"] = true;
-    if (candidate.decision.has_value()) row["decision"] = DecisionJson(*candidate.decision);
-    if (candidate.forecast.has_value()) row["forecast"] = ForecastJson(*candidate.forecast);
+    if (candidate.decision.has_value()) row["decision"] = JsonOf(ToProto(*candidate.decision));
+    if (candidate.forecast.has_value()) row["forecast"] = JsonOf(ToProto(*candidate.forecast));
     if (candidate.measurement.has_value()) {
-      row["measurement"] = MeasurementJson(*candidate.measurement);
+      row["measurement"] = JsonOf(ToProto(*candidate.measurement));
     }
     if (const std::string phrase = FailurePhrase(candidate); !phrase.empty())
       row["failure"] = phrase;
@@ -326,11 +178,7 @@ std::string ReportDataJson(const ReportInput& input, const ReportAnalysis& analy
     if (!candidate.feedback.empty()) row["feedback"] = Text(candidate.feedback);
     if (candidate.accepted_ns > 0) row["accepted_ms"] = candidate.accepted_ns / 1'000'000;
     if (candidate.settled_ns > 0) row["settled_ms"] = candidate.settled_ns / 1'000'000;
-    if (fact_schema != nullptr && candidate.facts.schema == fact_schema->id &&
-        candidate.facts.values.size() == fact_schema->names.size()) {
-      Json& values = row["facts"] = Json::array();
-      for (const double value : candidate.facts.values) values.push_back(Number(value));
-    }
+    if (!candidate.facts.values.empty()) row["facts"] = FactsJson(candidate.facts);
     if (source_of[i].has_value()) {
       row["source"] = std::move(*source_of[i]);
     } else if (!candidate.candidate.source.empty() && !analysis.superseded[i] &&

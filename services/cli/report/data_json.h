@@ -8,7 +8,7 @@
 
 namespace kernelcast::cli {
 
-// Data for the page's script and other programs: schema "kernelcast-report/1". `candidates` holds
+// Data for the page's script and other programs: schema "kernelcast-report/2". `candidates` holds
 // the evaluations in order of settlement; `rows` has one entry per candidate, best first, with the
 // indices of its evaluations. Sources are split into their leading #define lines and a body that
 // many candidates share. Beyond kMaxEmbeddedSourceBytes in total, the sources of the slowest

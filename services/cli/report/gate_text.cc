@@ -3,42 +3,32 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/convert/convert.h"
 #include "services/cli/core/text.h"
 
 namespace kernelcast::cli {
 
-using Gate = ReportFinalist::Gate;
-
-bool NothingCarriesOver(const ReportSearch& search) {
-  const std::vector<ReportFinalist>& finalists = search.finalists;
-  const auto gated = [](const ReportFinalist& one) { return one.gate != Gate::kNotMeasured; };
-  return !search.confirmed.has_value() && std::any_of(finalists.begin(), finalists.end(), gated);
+bool NothingCarriesOver(const v1::Search& search) {
+  return !search.has_confirmed_best() &&
+         std::ranges::any_of(search.finalists(), [](const v1::Finalist& one) {
+           return one.gate() != v1::Finalist::GATE_UNSPECIFIED;
+         });
 }
 
-std::string_view Name(Gate gate) {
-  switch (gate) {
-    case Gate::kNotMeasured: return "not_measured";
-    case Gate::kCarriesOver: return "carries_over";
-    case Gate::kDoesNotCarryOver: return "does_not_carry_over";
-    case Gate::kFailed: return "failed";
-  }
-  return "not_measured";
-}
-
-std::vector<std::string> GateLines(const ReportSearch& search) {
+std::vector<std::string> GateLines(const v1::Search& search) {
   std::vector<std::string> lines;
-  for (const ReportFinalist& one : search.finalists) {
-    if (one.gate == Gate::kNotMeasured) continue;
-    if (one.gate == Gate::kFailed) {
-      lines.push_back(absl::StrCat(one.candidate_id, " fails at the held-out bench shapes: ",
-                                   OneLine(one.held_out_outcome)));
+  for (const v1::Finalist& one : search.finalists()) {
+    if (one.gate() == v1::Finalist::GATE_UNSPECIFIED) continue;
+    if (one.gate() == v1::Finalist::GATE_FAILED) {
+      lines.push_back(absl::StrCat(one.candidate_id(), " fails at the held-out bench shapes: ",
+                                   OneLine(one.held_out_outcome())));
       continue;
     }
+    const bool carries = one.gate() == v1::Finalist::GATE_CARRIES_OVER;
     lines.push_back(
-        absl::StrCat(one.candidate_id,
-                     one.gate == Gate::kCarriesOver ? " carries over: " : " does not carry over: ",
-                     FormatSpeedup(one.speedup), " at the bench shapes, ",
-                     FormatSpeedup(one.held_out_speedup), " at the held-out ones"));
+        absl::StrCat(one.candidate_id(), carries ? " carries over: " : " does not carry over: ",
+                     FormatSpeedup(FromProto(one.speedup())), " at the bench shapes, ",
+                     FormatSpeedup(FromProto(one.held_out_speedup())), " at the held-out ones"));
   }
   return lines;
 }

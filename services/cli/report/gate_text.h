@@ -2,7 +2,6 @@
 #define KERNELCAST_SERVICES_CLI_REPORT_GATE_TEXT_H_
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "services/cli/report/model.h"
@@ -13,14 +12,11 @@ inline constexpr char kNothingCarriesOver[] =
     "no finalist carries over to the held-out bench shapes";
 
 // Whether the finalists were measured at held-out bench shapes and none of them may be the best.
-bool NothingCarriesOver(const ReportSearch& search);
-
-// "carries_over", "does_not_carry_over", "failed", or "not_measured".
-std::string_view Name(ReportFinalist::Gate gate);
+bool NothingCarriesOver(const v1::Search& search);
 
 // One line for each finalist that was measured at held-out bench shapes: "k_1 does not carry over:
 // 2.40x [2.38, 2.42] at the bench shapes, 0.81x [0.80, 0.82] at the held-out ones".
-std::vector<std::string> GateLines(const ReportSearch& search);
+std::vector<std::string> GateLines(const v1::Search& search);
 
 }  // namespace kernelcast::cli
 

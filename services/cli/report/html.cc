@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/convert/convert.h"
 #include "common/domain/route_palette.h"
 #include "services/cli/core/text.h"
 #include "services/cli/report/analysis.h"
@@ -23,6 +24,7 @@
 #include "services/cli/report/html_parts.h"
 #include "services/cli/report/learning.h"
 #include "services/cli/report/search_cost.h"
+#include "services/cli/report/search_json.h"
 #include "services/cli/report/tree_html.h"
 
 namespace kernelcast::cli {
@@ -98,7 +100,7 @@ std::string Headline(const ReportInput& input, const ReportAnalysis& analysis) {
     }
     html += "</p>";
   } else if (input.candidates.empty()) {
-    const bool ended = input.search.has_value() && input.search->ended_ns > 0;
+    const bool ended = input.search.has_value() && input.search->has_ended_at();
     html += ended ? "<h1 class=flat>The search ended without a candidate</h1>"
                   : "<h1 class=flat>Nothing has been settled yet</h1>";
   } else if (analysis.counts.measured == 0) {
@@ -144,18 +146,16 @@ std::string Headline(const ReportInput& input, const ReportAnalysis& analysis) {
                                   " of them measured"));
   }
   if (input.search.has_value()) {
-    const ReportSearch& search = *input.search;
-    html += KeyValue(
-        "search", absl::StrCat("<code>", Html(search.search_id), "</code> ", Html(search.status)));
-    html += KeyValue("ended by", Html(search.end_reason));
+    const v1::Search& search = *input.search;
+    html += KeyValue("search", absl::StrCat("<code>", Html(search.search_id()), "</code> ",
+                                            Html(StatusName(search.status()))));
+    html += KeyValue("ended by", Html(search.end_reason()));
     html += KeyValue("held-out bench shapes", Html(Join(GateLines(search), "; ")));
-    html += KeyValue("waits for", Html(search.waiting));
-    if (search.started_ns > 0) {
-      std::string when = FormatUtc(search.started_ns);
-      if (search.ended_ns > search.started_ns) {
-        absl::StrAppend(
-            &when, ", ",
-            FormatSeconds(static_cast<double>(search.ended_ns - search.started_ns) * 1e-9));
+    html += KeyValue("waits for", Html(search.waiting().reason()));
+    if (const int64_t started_ns = ToNanoseconds(search.started_at()); started_ns > 0) {
+      std::string when = FormatUtc(started_ns);
+      if (const int64_t took_ns = ToNanoseconds(search.ended_at()) - started_ns; took_ns > 0) {
+        absl::StrAppend(&when, ", ", FormatSeconds(static_cast<double>(took_ns) * 1e-9));
       }
       html += KeyValue("started", Html(when));
     }
@@ -300,20 +300,17 @@ std::string Decisions(const ReportInput& input, const ReportAnalysis& analysis) 
 }
 
 std::string Risk(const ReportInput& input) {
-  if (!input.search.has_value() || !input.search->risk.has_value()) return "";
-  return Section("risk", "What may pruning have lost?", "",
-                 absl::StrCat("<p class=note>", Html(RiskText(*input.search->risk)), "</p>"));
+  if (!input.search.has_value() || input.search->selective_risk().candidates() == 0) return "";
+  return Section(
+      "risk", "What may pruning have lost?", "",
+      absl::StrCat("<p class=note>", Html(RiskText(input.search->selective_risk())), "</p>"));
 }
 
 std::string Models(const ReportInput& input) {
   if (!input.search.has_value()) return "";
   std::string body;
-  if (input.search->generation.has_value()) {
-    absl::StrAppend(&body, "<p class=note>", Html(GenerationText(*input.search->generation)),
-                    "</p>");
-  }
-  if (input.search->model_use.has_value()) {
-    absl::StrAppend(&body, "<p class=note>", Html(ModelUseText(*input.search->model_use)), "</p>");
+  for (const std::string& text : ModelTexts(*input.search)) {
+    absl::StrAppend(&body, "<p class=note>", Html(text), "</p>");
   }
   return body.empty() ? "" : Section("models", "What models did", "", body);
 }
@@ -468,12 +465,21 @@ std::string Environment(const ReportInput& input, const ReportAnalysis& analysis
   list += KeyValue("forecaster", Html(Join(analysis.forecasters, "; ")));
   list += KeyValue("policy", Html(Join(analysis.policies, "; ")));
   if (input.search.has_value()) {
-    const ReportSearch& search = *input.search;
-    for (const auto& [name, value] : search.limits) {
-      list += KeyValue(absl::StrCat("limit: ", name), Html(value));
-    }
-    list += KeyValue("seed", std::to_string(search.seed));
-    if (search.measure_everything) list += KeyValue("forecasts", "none: everything is measured");
+    const v1::SearchSpec& spec = input.search->spec();
+    const v1::Budget& budget = spec.budget();
+    const auto limit = [&list](const char* name, uint64_t most, const std::string& text) {
+      if (most > 0) list += KeyValue(absl::StrCat("limit: ", name), text);
+    };
+    const auto time = [&limit](const char* name, const google::protobuf::Duration& most) {
+      const int64_t ns = ToNanoseconds(most);
+      limit(name, static_cast<uint64_t>(ns), FormatSeconds(static_cast<double>(ns) * 1e-9));
+    };
+    limit("measurements", budget.max_measurements(), FormatCount(budget.max_measurements()));
+    limit("candidates", budget.max_candidates(), FormatCount(budget.max_candidates()));
+    time("wall time", budget.max_wall_time());
+    time("device time", budget.max_device_time());
+    list += KeyValue("seed", std::to_string(spec.seed()));
+    if (spec.measure_everything()) list += KeyValue("forecasts", "none: everything is measured");
   }
   if (analysis.shown_best.has_value()) {
     if (const MeasuredOk* ok = OkOf(analysis.shown_best->measurement); ok != nullptr) {

@@ -74,10 +74,11 @@ std::string LearningText(const Learning& learning) {
   return text.empty() ? "" : absl::StrCat("forecasts in the measured bin: ", text);
 }
 
-std::string LessonsText(const ReportSearch& search) {
-  if (search.lessons == 0) return "";
-  return absl::StrCat("Started with ", FormatCount(search.lessons),
-                      search.lessons == 1 ? " lesson" : " lessons", " from earlier searches.");
+std::string LessonsText(const v1::Search& search) {
+  const int lessons = search.spec().lessons_size();
+  if (lessons == 0) return "";
+  return absl::StrCat("Started with ", FormatCount(static_cast<uint64_t>(lessons)),
+                      lessons == 1 ? " lesson" : " lessons", " from earlier searches.");
 }
 
 std::string LearningHtml(const ReportInput& input) {

@@ -48,7 +48,7 @@ std::string LearningText(const Learning& learning);
 std::string LearningHtml(const ReportInput& input);
 
 // "Started with 12 lessons from earlier searches." Empty without lessons.
-std::string LessonsText(const ReportSearch& search);
+std::string LessonsText(const v1::Search& search);
 
 }  // namespace kernelcast::cli
 

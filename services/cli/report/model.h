@@ -4,16 +4,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "common/domain/archive_overview.h"
 #include "common/domain/candidate.h"
 #include "common/domain/decision.h"
 #include "common/domain/facts.h"
 #include "common/domain/forecast.h"
 #include "common/domain/measurement.h"
-#include "common/domain/model_answer.h"
+#include "kernelcast/v1/orchestrator.pb.h"
 #include "services/cli/core/cost.h"
 
 namespace kernelcast::cli {
@@ -49,91 +47,10 @@ struct ReportBest {
   std::string request_id;
 };
 
-// How often winners were pruned, estimated from the search's audits. See v1.SelectiveRisk.
-struct ReportRisk {
-  double estimate = 0;
-  double low = 0;
-  double high = 1;
-  uint64_t candidates = 0;
-  uint64_t measured = 0;
-  double certified_threshold = 0;
-  double alpha = 0;
-  double delta = 0;
-  bool informative = false;
-  uint64_t alarms = 0;
-  bool certifies = false;
-};
-
-// A candidate measured at the final level at the end of the search. See v1.Finalist.
-struct ReportFinalist {
-  enum class Gate { kNotMeasured, kCarriesOver, kDoesNotCarryOver, kFailed };
-
-  std::string candidate_id;
-  Ratio speedup;
-  uint32_t measurements = 0;
-  Ratio screening;
-  bool tied = false;
-  bool failed = false;
-  Gate gate = Gate::kNotMeasured;
-  Ratio held_out_speedup = {};        // if it was measured there and is right
-  std::string held_out_outcome = {};  // if it failed there
-};
-
-// Requests to a model for kernels. See v1.GenerationCounts.
-struct ReportGeneration {
-  uint64_t requested = 0;
-  uint64_t written = 0;
-  uint64_t duplicates = 0;
-  uint64_t unusable = 0;
-  uint64_t unanswered = 0;
-  uint64_t given_up = 0;
-  uint64_t input_tokens = 0;
-  uint64_t output_tokens = 0;
-  double cost = 0;
-  uint64_t advised = 0;  // answers of the critic
-};
-
-// Device time of the search by purpose.
-struct ReportDeviceTime {
-  double spent_seconds = 0;  // all of it
-  double preparing_seconds = 0;
-  double confirming_seconds = 0;
-  double avoided_seconds = 0;
-};
-
 // Tokens of a request for a kernel, or to a critic, when it had ended.
 struct ReportTokenSpend {
   int64_t time_ns = 0;
   uint64_t tokens = 0;
-};
-
-struct ReportSearch {
-  std::string search_id;
-  std::string status;  // "done", "running", ...
-  std::string end_reason;
-  std::string policy;
-  uint64_t seed = 0;
-  bool measure_everything = false;
-  // E.g. "measurements" -> "80", in the order shown.
-  std::vector<std::pair<std::string, std::string>> limits;
-  int64_t started_ns = 0;
-  int64_t ended_ns = 0;
-  std::string device_model;  // empty: none was chosen
-  std::string waiting;       // why the search is blocked
-  std::optional<ReportGeneration> generation;
-  std::optional<ModelUse> model_use;  // of the forecasts
-  TokenUsage unpriced_tokens;         // of requests to endpoints without prices
-  std::optional<ArchiveOverview> archive;
-  uint64_t lessons = 0;  // of earlier searches, at the start
-  std::optional<ReportDeviceTime> device_time;
-  std::vector<ReportFinalist> finalists;  // best first
-  // Absent if nothing was pruned or audited.
-  std::optional<ReportRisk> risk;
-  // The best candidate, measured again at the final level. Absent if no finalist carries over to
-  // the held-out bench shapes.
-  std::optional<ReportBest> confirmed;
-  // The best candidate by screening, with its source.
-  std::optional<ReportBest> incumbent;
 };
 
 struct ReportInput {
@@ -144,7 +61,10 @@ struct ReportInput {
   std::string reference_source;
   uint64_t space_points = 0;
   std::string target;
-  std::optional<ReportSearch> search;
+  std::optional<v1::Search> search;
+  // The best candidate of the search, measured again at the final level. Absent if no finalist
+  // carries over to the held-out bench shapes.
+  std::optional<ReportBest> confirmed;
   std::vector<ReportCandidate> candidates;
   std::vector<ReportTokenSpend> token_spends;
   Prices prices;

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "common/convert/convert.h"
 #include "services/cli/report/analysis.h"
 
 namespace kernelcast::cli {
@@ -26,17 +27,16 @@ bool Replaces(const ReportCandidate& later, const ReportCandidate& standing) {
 void SetFinal(const ReportInput& input, ReportRow& row) {
   const std::string& id = input.candidates[row.standing].candidate.candidate_id;
   if (input.search.has_value()) {
-    for (const ReportFinalist& finalist : input.search->finalists) {
-      if (finalist.candidate_id != id || finalist.failed) continue;
-      row.final = finalist.speedup;
-      if (!row.screening.has_value() && finalist.screening.value > 0) {
-        row.screening = finalist.screening;
+    for (const v1::Finalist& finalist : input.search->finalists()) {
+      if (finalist.candidate_id() != id || finalist.failed()) continue;
+      row.final = FromProto(finalist.speedup());
+      if (!row.screening.has_value() && finalist.screening().value() > 0) {
+        row.screening = FromProto(finalist.screening());
       }
       return;
     }
-    const std::optional<ReportBest>& confirmed = input.search->confirmed;
-    if (confirmed.has_value() && confirmed->candidate.candidate_id == id) {
-      if (const Ratio* speedup = MeasuredSpeedup(confirmed->measurement); speedup != nullptr) {
+    if (input.confirmed.has_value() && input.confirmed->candidate.candidate_id == id) {
+      if (const Ratio* speedup = MeasuredSpeedup(input.confirmed->measurement)) {
         row.final = *speedup;
         return;
       }
@@ -121,9 +121,7 @@ std::vector<ReportRow> ReportRows(const ReportInput& input,
     SetFinal(input, row);
   }
   std::string best;
-  if (input.search.has_value() && input.search->confirmed.has_value()) {
-    best = input.search->confirmed->candidate.candidate_id;
-  }
+  if (input.confirmed.has_value()) best = input.confirmed->candidate.candidate_id;
   std::vector<std::pair<Key, size_t>> order;
   for (size_t i = 0; i < rows.size(); ++i) {
     Key key = KeyOf(input, rows[i]);

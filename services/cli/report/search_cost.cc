@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/convert/convert.h"
+
 namespace kernelcast::cli {
 
 namespace {
@@ -18,10 +20,9 @@ SearchUsage UsageOf(const ReportInput& input, const ReportAnalysis& analysis) {
   usage.device_seconds = analysis.counts.device_seconds_spent;
   usage.avoided_device_seconds = analysis.counts.device_seconds_avoided;
   if (input.search) {
-    const ReportSearch& search = *input.search;
-    if (search.generation) usage.token_cost += search.generation->cost;
-    if (search.model_use) usage.token_cost += search.model_use->token_usage.cost_dollars;
-    usage.unpriced_tokens = search.unpriced_tokens;
+    const v1::SearchCounts& counts = input.search->counts();
+    usage.token_cost = counts.generation().cost() + counts.model_use().token_usage().cost_dollars();
+    usage.unpriced_tokens = FromProto(counts.unpriced_tokens());
     return usage;
   }
   for (const ReportCandidate& candidate : input.candidates) {
@@ -40,11 +41,10 @@ TokenUsage AllTokensOf(const ReportInput& input) {
     all.output_tokens += output_tokens;
   };
   if (input.search) {
-    const ReportSearch& search = *input.search;
-    if (search.generation) add(search.generation->input_tokens, search.generation->output_tokens);
-    if (search.model_use) {
-      add(search.model_use->token_usage.input_tokens, search.model_use->token_usage.output_tokens);
-    }
+    const v1::SearchCounts& counts = input.search->counts();
+    add(counts.generation().input_tokens(), counts.generation().output_tokens());
+    const v1::TokenUsage& forecasts = counts.model_use().token_usage();
+    add(forecasts.input_tokens(), forecasts.output_tokens());
     return all;
   }
   for (const ReportCandidate& candidate : input.candidates) {

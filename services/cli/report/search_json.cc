@@ -2,7 +2,9 @@
 
 #include <optional>
 
-#include "common/base/utf8.h"
+#include "common/base/bounded_json.h"
+#include "common/convert/convert.h"
+#include "common/convert/proto_json.h"
 #include "services/cli/report/learning.h"
 #include "services/cli/report/search_cost.h"
 
@@ -38,28 +40,71 @@ SearchJson HitRateJson(const HitRate& rate) {
   return {{"forecasts", rate.forecasts}, {"exact", rate.exact}, {"within_one", rate.within_one}};
 }
 
-SearchJson ArchiveJson(const ArchiveOverview& archive) {
-  SearchJson entries = SearchJson::array();
-  for (const ArchiveEntry& entry : archive.entries) {
-    SearchJson& one = entries.emplace_back();
-    if (!entry.place.empty()) one["place"] = SanitizeUtf8(entry.place);
-    one["kernels"] = entry.kernels;
-    if (entry.candidate_id.empty()) continue;
-    one["candidate_id"] = SanitizeUtf8(entry.candidate_id);
-    if (!entry.name.empty()) one["name"] = SanitizeUtf8(entry.name);
-    if (!entry.origin.empty()) one["origin"] = SanitizeUtf8(entry.origin);
-    one["speedup"] = entry.speedup;
-    one["children"] = entry.children;
-    one["expansions"] = entry.expansions;
-    one["value"] = entry.value;
-  }
-  return {
-      {"strategy", SanitizeUtf8(archive.strategy)}, {"total", archive.total}, {"entries", entries}};
-}
-
 }  // namespace
 
-void AddSearchJson(const ReportInput& input, const ReportAnalysis& analysis, SearchJson& json) {
+SearchJson JsonOf(const google::protobuf::Message& message) {
+  SearchJson json = ParseBoundedJson<SearchJson>(ProtoToJson(message));
+  return json.is_discarded() ? SearchJson() : json;
+}
+
+std::string StatusName(v1::SearchStatus status) {
+  switch (status) {
+    case v1::SEARCH_STATUS_RUNNING: return "running";
+    case v1::SEARCH_STATUS_FINISHING: return "finishing";
+    case v1::SEARCH_STATUS_DONE: return "done";
+    case v1::SEARCH_STATUS_FAILED: return "failed";
+    default: return "unknown";
+  }
+}
+
+SearchJson SummaryJson(const ReportInput& input, const ReportAnalysis& analysis) {
+  const ReportCounts& counts = analysis.counts;
+  SearchJson json;
+  if (input.search.has_value()) {
+    json["search_id"] = input.search->search_id();
+    json["status"] = StatusName(input.search->status());
+    json["end_reason"] = input.search->end_reason();
+  }
+  json["problem"] = input.problem_name;
+  json["target"] = input.target;
+  if (analysis.device.has_value()) json["device_model"] = analysis.device->model;
+  if (analysis.shown_best.has_value()) {
+    const ReportBest& best = *analysis.shown_best;
+    SearchJson& out = json["best"];
+    out["candidate"] = JsonOf(ToProto(best.candidate));
+    out["name"] = NameOf(best.candidate);
+    out["speedup"] = JsonOf(ToProto(analysis.best_speedup));
+    if (analysis.best_screening.has_value()) {
+      out["screening"] = JsonOf(ToProto(*analysis.best_screening));
+    }
+    out["confirmed"] = analysis.confirmed;
+    out["faster"] = analysis.faster;
+  } else {
+    json["best"] = nullptr;
+  }
+  json["counts"] = {{"considered", counts.considered},
+                    {"decided", counts.decided()},
+                    {"measured", counts.measured},
+                    {"bootstrap", counts.bootstrap},
+                    {"selected", counts.selected},
+                    {"deferred", counts.deferred},
+                    {"promoted", counts.promoted},
+                    {"audited", counts.audited},
+                    {"requested", counts.requested},
+                    {"unforecast", counts.unforecast},
+                    {"pruned", counts.pruned},
+                    {"rejected", counts.rejected},
+                    {"failures", counts.failures},
+                    {"unstable", counts.unstable},
+                    {"compile_errors", counts.compile_errors},
+                    {"duplicates", counts.duplicates},
+                    {"reused", counts.reused},
+                    {"faster", counts.faster}};
+  json["defer_rate"] = counts.DeferRate();
+  json["device_seconds_spent"] = counts.device_seconds_spent;
+  json["device_seconds_preparing"] = counts.device_seconds_preparing;
+  json["device_seconds_confirming"] = counts.device_seconds_confirming;
+  json["device_seconds_avoided"] = counts.device_seconds_avoided;
   const SearchUsage usage = UsageOf(input, analysis);
   json["usage"] = UsageJson(usage, AllTokensOf(input));
   if (const std::optional<SearchCost> cost = CostOf(input.prices, usage)) {
@@ -71,11 +116,16 @@ void AddSearchJson(const ReportInput& input, const ReportAnalysis& analysis, Sea
                         {"before", HitRateJson(learning.before)},
                         {"after", HitRateJson(learning.after)}};
   }
-  if (!input.search) return;
-  if (input.search->lessons > 0) json["lessons"] = input.search->lessons;
-  if (input.search->archive && !input.search->archive->entries.empty()) {
-    json["archive"] = ArchiveJson(*input.search->archive);
+  if (input.search.has_value()) {
+    v1::Search search = *input.search;
+    // Large, and known to the reader: the best candidate is above.
+    search.clear_incumbent();
+    search.clear_confirmed_best();
+    if (const int lessons = search.spec().lessons_size(); lessons > 0) json["lessons"] = lessons;
+    search.mutable_spec()->clear_lessons();
+    json["search"] = JsonOf(search);
   }
+  return json;
 }
 
 }  // namespace kernelcast::cli

@@ -1,6 +1,5 @@
 #include "services/cli/rpc/records.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,14 +26,11 @@ std::string RejectionText(const v1::Rejection& rejection) {
   }
 }
 
-ReportFinalist::Gate GateOf(const v1::Finalist& finalist) {
-  switch (finalist.gate()) {
-    case v1::Finalist::GATE_CARRIES_OVER: return ReportFinalist::Gate::kCarriesOver;
-    case v1::Finalist::GATE_DOES_NOT_CARRY_OVER: return ReportFinalist::Gate::kDoesNotCarryOver;
-    case v1::Finalist::GATE_FAILED: return ReportFinalist::Gate::kFailed;
-    default: return ReportFinalist::Gate::kNotMeasured;
-  }
+double Seconds(const google::protobuf::Duration& duration) {
+  return static_cast<double>(ToNanoseconds(duration)) * 1e-9;
 }
+
+}  // namespace
 
 absl::StatusOr<ReportBest> BestFromProto(const v1::Incumbent& incumbent) {
   ReportBest best;
@@ -42,24 +38,6 @@ absl::StatusOr<ReportBest> BestFromProto(const v1::Incumbent& incumbent) {
   KC_ASSIGN_OR_RETURN(best.measurement, FromProto(incumbent.measurement()));
   best.request_id = incumbent.request_id();
   return best;
-}
-
-double Seconds(const google::protobuf::Duration& duration) {
-  return static_cast<double>(ToNanoseconds(duration)) * 1e-9;
-}
-
-}  // namespace
-
-ArchiveOverview ArchiveFromProto(const v1::SearchArchive& archive) {
-  ArchiveOverview report;
-  report.strategy = archive.strategy();
-  report.total = archive.total();
-  for (const v1::ArchiveEntry& entry : archive.entries()) {
-    report.entries.push_back({entry.place(), entry.candidate_id(), entry.name(), entry.origin(),
-                              entry.speedup(), entry.kernels(), entry.children(),
-                              entry.expansions(), entry.value()});
-  }
-  return report;
 }
 
 absl::StatusOr<ReportCandidate> ReportCandidateFromProto(const v1::Evaluation& evaluation,
@@ -110,79 +88,6 @@ absl::StatusOr<ReportCandidate> ReportCandidateFromProto(const v1::ExportRecord&
   return row;
 }
 
-absl::StatusOr<ReportSearch> ReportSearchFromProto(const v1::Search& search) {
-  ReportSearch report;
-  report.search_id = search.search_id();
-  report.status = StatusName(search.status());
-  report.end_reason = search.end_reason();
-  report.policy = search.spec().policy();
-  report.seed = search.spec().seed();
-  report.measure_everything = search.spec().measure_everything();
-  const v1::Budget& budget = search.spec().budget();
-  if (budget.max_measurements() > 0) {
-    report.limits.emplace_back("measurements", FormatCount(budget.max_measurements()));
-  }
-  if (budget.max_candidates() > 0) {
-    report.limits.emplace_back("candidates", FormatCount(budget.max_candidates()));
-  }
-  if (budget.has_max_wall_time()) {
-    report.limits.emplace_back("wall time", FormatSeconds(Seconds(budget.max_wall_time())));
-  }
-  if (budget.has_max_device_time()) {
-    report.limits.emplace_back("device time", FormatSeconds(Seconds(budget.max_device_time())));
-  }
-  if (search.has_started_at()) report.started_ns = ToNanoseconds(search.started_at());
-  if (search.has_ended_at()) report.ended_ns = ToNanoseconds(search.ended_at());
-  if (const v1::SelectiveRisk& risk = search.selective_risk(); risk.candidates() > 0) {
-    report.risk = ReportRisk{risk.estimate(),   risk.low(),      risk.high(),
-                             risk.candidates(), risk.measured(), risk.certified_threshold(),
-                             risk.alpha(),      risk.delta(),    risk.informative(),
-                             risk.alarms(),     risk.certifies()};
-  }
-  report.device_model = search.device_model();
-  report.waiting = search.waiting().reason();
-  if (search.spec().generator() == v1::GENERATOR_LLM) {
-    const v1::GenerationCounts& generation = search.counts().generation();
-    report.generation = ReportGeneration{generation.requested(),    generation.written(),
-                                         generation.duplicates(),   generation.unusable(),
-                                         generation.unanswered(),   generation.given_up(),
-                                         generation.input_tokens(), generation.output_tokens(),
-                                         generation.cost(),         generation.advised()};
-  }
-  if (search.counts().has_model_use()) report.model_use = FromProto(search.counts().model_use());
-  const v1::TokenUsage& unpriced = search.counts().unpriced_tokens();
-  report.unpriced_tokens = {unpriced.input_tokens(), unpriced.cached_input_tokens(),
-                            unpriced.output_tokens(), 0};
-  report.lessons = static_cast<uint64_t>(search.spec().lessons_size());
-  if (search.has_archive()) report.archive = ArchiveFromProto(search.archive());
-  if (search.counts().has_device_time_spent()) {
-    const v1::SearchCounts& counts = search.counts();
-    report.device_time = ReportDeviceTime{
-        Seconds(counts.device_time_spent()), Seconds(counts.device_time_preparing()),
-        Seconds(counts.device_time_confirming()), Seconds(counts.device_time_avoided())};
-  }
-  for (const v1::Finalist& finalist : search.finalists()) {
-    report.finalists.push_back(
-        {finalist.candidate_id(), FromProto(finalist.speedup()), finalist.measurements(),
-         FromProto(finalist.screening()), finalist.tied(), finalist.failed(), GateOf(finalist),
-         FromProto(finalist.held_out_speedup()), finalist.held_out_outcome()});
-  }
-  if (search.has_confirmed_best()) {
-    KC_ASSIGN_OR_RETURN(report.confirmed, BestFromProto(search.confirmed_best()));
-  }
-  if (search.has_incumbent()) {
-    KC_ASSIGN_OR_RETURN(report.incumbent, BestFromProto(search.incumbent()));
-  }
-  return report;
-}
-
-bool NothingCarriesOver(const v1::Search& search) {
-  return !search.has_confirmed_best() &&
-         std::any_of(
-             search.finalists().begin(), search.finalists().end(),
-             [](const v1::Finalist& one) { return one.gate() != v1::Finalist::GATE_UNSPECIFIED; });
-}
-
 absl::Status RequireOneSearch(const std::string& what, const std::vector<v1::Search>& searches) {
   if (searches.size() < 2) return absl::OkStatus();
   std::string ids;
@@ -200,16 +105,6 @@ SearchProgress::Phase PhaseOf(v1::SearchStatus status) {
     case v1::SEARCH_STATUS_DONE: return SearchProgress::Phase::kDone;
     case v1::SEARCH_STATUS_FAILED: return SearchProgress::Phase::kFailed;
     default: return SearchProgress::Phase::kStarting;
-  }
-}
-
-std::string StatusName(v1::SearchStatus status) {
-  switch (status) {
-    case v1::SEARCH_STATUS_RUNNING: return "running";
-    case v1::SEARCH_STATUS_FINISHING: return "finishing";
-    case v1::SEARCH_STATUS_DONE: return "done";
-    case v1::SEARCH_STATUS_FAILED: return "failed";
-    default: return "unknown";
   }
 }
 
@@ -235,10 +130,8 @@ void UpdateProgress(const v1::SearchCounts& counts, SearchProgress& progress) {
   progress.tokens = generation.input_tokens() + generation.output_tokens();
   const v1::TokenUsage& forecasts = counts.model_use().token_usage();
   progress.all_tokens = progress.tokens + forecasts.input_tokens() + forecasts.output_tokens();
-  const v1::TokenUsage& unpriced = counts.unpriced_tokens();
   progress.token_cost = generation.cost() + forecasts.cost_dollars();
-  progress.unpriced_tokens = {unpriced.input_tokens(), unpriced.cached_input_tokens(),
-                              unpriced.output_tokens(), 0};
+  progress.unpriced_tokens = FromProto(counts.unpriced_tokens());
 }
 
 void UpdateProgress(const v1::Search& search, SearchProgress& progress) {

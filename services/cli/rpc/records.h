@@ -21,11 +21,7 @@ namespace kernelcast::cli {
 [[nodiscard]] absl::StatusOr<ReportCandidate> ReportCandidateFromProto(
     const v1::Evaluation& evaluation, const v1::Candidate& candidate);
 
-ArchiveOverview ArchiveFromProto(const v1::SearchArchive& archive);
-[[nodiscard]] absl::StatusOr<ReportSearch> ReportSearchFromProto(const v1::Search& search);
-
-// Whether the finalists were measured at held-out bench shapes and none of them may be the best.
-bool NothingCarriesOver(const v1::Search& search);
+[[nodiscard]] absl::StatusOr<ReportBest> BestFromProto(const v1::Incumbent& incumbent);
 
 // The searches in a reply: one, or those of one id on several device models. Never empty.
 template <class Reply>
@@ -42,9 +38,6 @@ std::vector<v1::Search> SearchesIn(const Reply& reply) {
 void UpdateProgress(const v1::Search& search, SearchProgress& progress);
 void UpdateProgress(const v1::SearchCounts& counts, SearchProgress& progress);
 SearchProgress::Phase PhaseOf(v1::SearchStatus status);
-
-// "running", "done", ...
-std::string StatusName(v1::SearchStatus status);
 
 // Reads a file of exported records, one JSON object per line, which may be compressed with gzip.
 // INVALID_ARGUMENT: names file and line of a malformed record or a number that is not finite.

@@ -33,7 +33,12 @@
   const percent = (v) => v === null || v === undefined ? '–' : (v * 100).toFixed(v > 0 && v < 0.01 ? 1 : 0) + '%';
   const time = (ns) => ns < 1e3 ? ns.toPrecision(3) + ' ns' : ns < 1e6 ? (ns / 1e3).toPrecision(3) + ' us'
     : ns < 1e9 ? (ns / 1e6).toPrecision(3) + ' ms' : (ns / 1e9).toPrecision(3) + ' s';
-  const ratio = (r) => times(r[0]) + ' [' + Number(r[1].toPrecision(4)) + ', ' + Number(r[2].toPrecision(4)) + ']';
+  const ratio = (r) => times(r.value || 0) + ' [' + Number((r.low || 0).toPrecision(4)) + ', ' + Number((r.high || 0).toPrecision(4)) + ']';
+  // "DECISION_REASON_NO_FORECAST" without its prefix, as words.
+  const words = (name, prefix) => (name || '').slice(prefix.length).toLowerCase().replace(/_/g, ' ');
+  const reason = (c) => c.decision ? words(c.decision.reason, 'DECISION_REASON_') : '';
+  const seconds = (duration) => parseFloat(duration || '0');
+  const outcomes = ['ok', 'wrong_result', 'crash', 'timeout', 'exploit', 'environment_unstable'];
   const definitions = (pairs) => {
     const dl = el('dl');
     for (const [name, value] of pairs) {
@@ -71,10 +76,10 @@
 
   const factTable = (candidate) => {
     const facts = data.facts;
-    if (!facts || !candidate.facts) return null;
-    const reference = facts.reference || [];
+    if (!facts || !candidate.facts || candidate.facts.schema !== facts.schema) return null;
+    const reference = facts.reference && facts.reference.schema === facts.schema ? facts.reference.values : [];
     const picked = facts.names.map((name, i) => {
-      const own = candidate.facts[i], ref = reference[i];
+      const own = candidate.facts.values[i], ref = reference[i];
       const distance = typeof own !== 'number' ? -1 : typeof ref !== 'number' ? Math.abs(own)
         : Math.abs(Math.log((Math.abs(own) + 1) / (Math.abs(ref) + 1)));
       return { name, own, ref, distance, meaning: facts.meanings[i] };
@@ -90,48 +95,56 @@
   const forecastPart = (candidate) => {
     const f = candidate.forecast;
     if (!f) return part('Forecast', el('p', { class: 'muted' }, 'none'));
-    const bins = data.bin_schemes[f.scheme] || [];
+    const bins = data.bin_schemes[f.bin_scheme_id] || [];
+    const log2 = f.expected_log2_speedup || 0, sd = f.stddev_log2_speedup || 0;
     const grid = el('div', { class: 'bins' });
     const add = (label, p, style) => grid.append(el('span', {}, label), el('i', { class: style, style: (p * 100).toFixed(1) + '%' }), el('span', {}, percent(p)));
-    f.p.forEach((p, i) => add(bins[i] ? bins[i].interval : 'bin ' + (i + 1), p, i + 1 === f.predicted_bin ? 'deferred' : 'bootstrap'));
-    add('fails', f.failure, 'rejected');
+    (f.bin_probabilities || []).forEach((p, i) => add(bins[i] ? bins[i].interval : 'bin ' + (i + 1), p, i + 1 === f.predicted_bin ? 'deferred' : 'bootstrap'));
+    add('fails', f.failure_probability || 0, 'rejected');
     return part('Forecast', grid, definitions([
-      ['expected', times(2 ** f.log2) + ', one deviation ' + times(2 ** (f.log2 - f.sd)) + ' to ' + times(2 ** (f.log2 + f.sd))],
-      ['made by', f.backend], ['calibrator', f.calibrator], ['rests on', f.basis.replace('_', ' ')], ['labels seen', f.labels], ['relative to', f.baseline], ['rationale', f.rationale]]));
+      ['expected', times(2 ** log2) + ', one deviation ' + times(2 ** (log2 - sd)) + ' to ' + times(2 ** (log2 + sd))],
+      ['made by', [f.backend, f.backend_version].join(' ')], ['calibrator', f.calibrator_version], ['rests on', words(f.basis, 'FORECAST_BASIS_')],
+      ['labels seen', f.labels_seen || 0], ['relative to', f.baseline_candidate_id], ['rationale', f.rationale]]));
   };
 
   const measurementPart = (candidate, title) => {
     const m = candidate.measurement;
+    const ok = m.ok || {};
     return part(title, definitions([
-      ['outcome', candidate.failure || m.outcome.replace(/_/g, ' ')], ['speedup', m.speedup ? ratio(m.speedup) : ''], ['verdict', m.comparison],
-      ['level', m.level], ['device time', m.device_ms === null ? '' : time(m.device_ms * 1e6) + (candidate.reused ? ' (earlier, reused)' : '')],
-      ['processes', m.runners], ['checks', m.cases]]));
+      ['outcome', candidate.failure || (outcomes.find((name) => m[name]) || '').replace(/_/g, ' ')], ['speedup', m.ok ? ratio(ok.speedup || {}) : ''],
+      ['verdict', words(ok.comparison, 'COMPARISON_')], ['level', words(m.level, 'MEASURE_LEVEL_')],
+      ['device time', time(seconds(m.device_time) * 1e9) + (candidate.reused ? ' (earlier, reused)' : '')],
+      ['processes', ok.runners], ['checks', ok.correctness_cases]]));
   };
 
   const timings = (candidate, title) => {
     const m = candidate.measurement;
-    if (!m || !m.shapes || !m.shapes.length) return [];
+    if (!m || !m.ok || !m.ok.shapes) return [];
     const table = el('table', {}, el('tr', {}, el('th', {}, 'shape'), el('th', { class: 'n' }, 'median'), el('th', { class: 'n' }, 'reference'),
       el('th', {}, 'speedup'), el('th', { class: 'n' }, 'blocks'), el('th', {}, 'ended by')));
-    for (const s of m.shapes) {
-      table.append(el('tr', {}, el('td', {}, s.shape), el('td', { class: 'n' }, time(s.candidate_ns)), el('td', { class: 'n' }, time(s.reference_ns)),
-        el('td', {}, ratio(s.speedup)), el('td', { class: 'n' }, s.blocks + (s.discarded ? ' + ' + s.discarded + ' discarded' : '')), el('td', {}, s.stop)));
+    for (const s of m.ok.shapes) {
+      const shape = Object.entries((s.shape || {}).values || {}).map(([axis, size]) => axis + '=' + size).join(', ');
+      const median = (times) => time((times && times.median_ns) || 0);
+      table.append(el('tr', {}, el('td', {}, shape), el('td', { class: 'n' }, median(s.candidate)), el('td', { class: 'n' }, median(s.reference)),
+        el('td', {}, ratio(s.speedup || {})), el('td', { class: 'n' }, (s.blocks || 0) + (s.discarded_blocks ? ' + ' + s.discarded_blocks + ' discarded' : '')),
+        el('td', {}, s.stop_reason || '')));
     }
     return [el('h3', {}, title), table];
   };
 
   const story = (row) => {
     const candidate = candidates[row.candidate];
+    const own = candidate.candidate;
     const finals = (row.confirmations || []).map((i) => candidates[i]);
     const box = el('div', { class: 'story' });
     const d = candidate.decision;
     box.append(part('Decision', definitions([
-      ['decided', d ? d.kind + ': ' + d.reason.replace(/_/g, ' ') : '–'],
-      ['P(beats the best)', d ? percent(d.win) : ''], ['threshold', d ? percent(d.threshold) : ''],
-      ['audit propensity', d ? percent(d.propensity) : ''], ['best at the time', d && d.incumbent ? times(d.incumbent) : 'none'],
-      ['before', (row.others || []).map((i) => candidates[i].decision ? candidates[i].decision.reason.replace(/_/g, ' ') : candidates[i].fate).join(', ')],
-      ['policy', d ? d.policy : ''], ['candidate', candidate.id], ['origin', candidate.origin], ['derived from', candidate.parent], ['request', candidate.request_id],
-      ['flags', (candidate.flags || []).join(' ')],
+      ['decided', d ? words(d.kind, 'DECISION_KIND_') + ': ' + reason(candidate) : '–'],
+      ['P(beats the best)', d ? percent(d.win_probability || 0) : ''], ['threshold', d ? percent(d.threshold || 0) : ''],
+      ['audit propensity', d ? percent(d.audit_propensity || 0) : ''], ['best at the time', d && d.incumbent_speedup ? times(d.incumbent_speedup) : 'none'],
+      ['before', (row.others || []).map((i) => reason(candidates[i]) || candidates[i].fate).join(', ')],
+      ['policy', d ? [d.policy, d.policy_version].join(' ') : ''], ['candidate', own.candidate_id], ['origin', candidate.origin],
+      ['derived from', own.parent_candidate_id], ['request', candidate.request_id], ['flags', (own.flags || []).join(' ')],
       ['took', candidate.settled_ms && candidate.accepted_ms ? ((candidate.settled_ms - candidate.accepted_ms) / 1000).toFixed(2) + ' s from accepted to settled' : '']])));
     box.append(forecastPart(candidate));
     if (candidate.measurement) {
@@ -143,13 +156,13 @@
       box.append(part('Measurement', el('p', { class: 'muted' }, candidate.fate === 'pruned' ? 'not measured: settled on the forecast'
         : candidate.rejection ? 'not measured: ' + candidate.rejection : 'not measured: ' + (candidate.failure || 'rejected'))));
     }
-    const words = candidate.log || candidate.feedback;
+    const said = candidate.log || candidate.feedback;
     const facts = factTable(candidate);
     if (facts) box.append(facts);
     const outcome = el('div', { class: facts ? 'two' : 'full' });
     outcome.append(...timings(candidate, finals.length ? 'Timings, screening' : 'Timings'));
     for (const final of finals) outcome.append(...timings(final, 'Timings, final'));
-    if (words) outcome.append(el('h3', {}, candidate.log ? 'The compiler’s words' : 'Feedback'), el('pre', { class: 'log' }, words));
+    if (said) outcome.append(el('h3', {}, candidate.log ? 'The compiler’s words' : 'Feedback'), el('pre', { class: 'log' }, said));
     if (outcome.childNodes.length) box.append(outcome);
     const source = el('div', { class: 'full' }, el('h3', {}, 'Source'));
     if (candidate.source) source.append(listing(candidate.source[0] + data.bodies[candidate.source[1]]));
@@ -175,13 +188,13 @@
     if (row && !String(window.getSelection())) toggle(row);
   });
 
-  const texts = candidates.map((c) => [c.name, c.origin, c.id, c.request_id, c.failure, c.rejection, c.decision && c.decision.reason.replace(/_/g, ' '),
-    c.fate, (c.flags || []).join(' '), Object.entries(c.tunables || {}).map(([k, v]) => k + '=' + v).join(' ')].join(' ').toLowerCase());
+  const texts = candidates.map((c) => [c.name, c.origin, c.candidate.candidate_id, c.request_id, c.failure, c.rejection, reason(c),
+    c.fate, (c.candidate.flags || []).join(' '), (c.candidate.tunables || []).map((t) => t.name + '=' + t.value).join(' ')].join(' ').toLowerCase());
   const kinds = candidates.map((c) => {
     const kind = new Set(['all', c.fate]);
     if (c.failure) kind.add('failed');
     if (c.measurement) kind.add('measured').add(c.route);
-    if (c.measurement && c.measurement.speedup && c.measurement.speedup[1] > 1) kind.add('faster');
+    if (c.measurement && c.measurement.ok && c.measurement.ok.speedup.low > 1) kind.add('faster');
     return kind;
   });
   const more = document.getElementById('more');
@@ -217,11 +230,11 @@
   const keys = {
     sequence: (c) => c.sequence,
     name: (c) => c.name,
-    forecast: (c) => c.forecast ? -c.forecast.log2 : Infinity,
-    decision: (c) => c.decision ? c.decision.reason : '~',
-    final: (c, row) => row.final ? -row.final[0] : Infinity,
-    screening: (c, row) => row.screening ? -row.screening[0] : Infinity,
-    device: (c) => -((c.measurement && !c.reused ? c.measurement.device_ms : 0) + (c.unstable_device_ms || 0)) || Infinity
+    forecast: (c) => c.forecast ? -(c.forecast.expected_log2_speedup || 0) : Infinity,
+    decision: (c) => reason(c) || '~',
+    final: (c, row) => row.final ? -row.final.value : Infinity,
+    screening: (c, row) => row.screening ? -row.screening.value : Infinity,
+    device: (c) => -((c.measurement && !c.reused ? seconds(c.measurement.device_time) * 1e3 : 0) + (c.unstable_device_ms || 0)) || Infinity
   };
   for (const button of list.querySelectorAll('[data-sort]')) {
     button.addEventListener('click', () => {
@@ -243,7 +256,7 @@
   // #k_... opens the candidate of that id.
   const follow = () => {
     const id = location.hash.slice(1);
-    const row = id.startsWith('k_') && rows.find((r) => candidates[Number(r.dataset.i)].id === id);
+    const row = id.startsWith('k_') && rows.find((r) => candidates[Number(r.dataset.i)].candidate.candidate_id === id);
     if (!row) return;
     if (row.classList.contains('fold')) { unfolded = true; apply(); }
     if (row.querySelector('.open').getAttribute('aria-expanded') !== 'true') toggle(row);

@@ -161,27 +161,28 @@ TEST_CASE("An empty set of records gives no NaN figures") {
 }
 
 TEST_CASE("The possible loss from pruning is shown with its interval and certificate") {
-  ReportRisk risk{.estimate = 0.02,
-                  .low = 0.004,
-                  .high = 0.11,
-                  .candidates = 180,
-                  .measured = 12,
-                  .alpha = 0.05,
-                  .delta = 0.05};
+  v1::SelectiveRisk risk;
+  risk.set_estimate(0.02);
+  risk.set_low(0.004);
+  risk.set_high(0.11);
+  risk.set_candidates(180);
+  risk.set_measured(12);
+  risk.set_alpha(0.05);
+  risk.set_delta(0.05);
   CHECK(RiskText(risk) ==
         "Of 180 candidates pruned or audited, 2% [0.4%, 11%] would have won, by the 12 audits.");
   // Only policies that prune by certificates have any.
-  risk.certifies = true;
+  risk.set_certifies(true);
   CHECK_THAT(RiskText(risk), Catch::Contains("Nothing is certified: the forecasts have not been "
                                              "shown to distinguish faster from slower."));
-  risk.certified_threshold = 0.1;
-  risk.informative = true;
-  risk.alarms = 1;
+  risk.set_certified_threshold(0.1);
+  risk.set_informative(true);
+  risk.set_alarms(1);
   CHECK_THAT(RiskText(risk),
              Catch::Contains("Certified with confidence 95%: at most 5% of those with a win "
                              "probability below 10% are winners. A certificate was revoked 1 "
                              "time."));
-  risk.measured = 0;
+  risk.set_measured(0);
   CHECK_THAT(RiskText(risk), Catch::Contains("none was audited"));
 }
 

@@ -9,12 +9,21 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-ArchiveOverview Archive(const std::string& strategy, const std::string& place = "") {
-  ArchiveOverview archive;
-  archive.strategy = strategy;
-  archive.entries = {{place, "k_0123456789ab", "vector", "llm:m", 2.5, 3, 2, 5, 3.5},
-                     {place, "", "", "", 0, 0, 0, 0, 0}};
-  archive.total = 7;
+v1::SearchArchive Archive(const std::string& strategy, const std::string& place = "") {
+  v1::SearchArchive archive;
+  archive.set_strategy(strategy);
+  v1::ArchiveEntry& entry = *archive.add_entries();
+  entry.set_place(place);
+  entry.set_candidate_id("k_0123456789ab");
+  entry.set_name("vector");
+  entry.set_origin("llm:m");
+  entry.set_speedup(2.5);
+  entry.set_kernels(3);
+  entry.set_children(2);
+  entry.set_expansions(5);
+  entry.set_value(3.5);
+  archive.add_entries()->set_place(place);
+  archive.set_total(7);
   return archive;
 }
 
@@ -43,8 +52,8 @@ TEST_CASE("The table of an archive has the columns of its strategy", "[cli][repo
 
 TEST_CASE("A table that is cut says so", "[cli][report]") {
   CHECK(MakeArchiveTable(Archive("puct"), 1).rest == "The first 1 of 7.");
-  ArchiveOverview whole = Archive("puct");
-  whole.total = 2;
+  v1::SearchArchive whole = Archive("puct");
+  whole.set_total(2);
   CHECK(MakeArchiveTable(whole, 2).rest.empty());
   const std::vector<std::string> lines = ArchiveLines(Archive("puct"), 1, Style(false), 40);
   CHECK(lines.back() == "The first 1 of 7.");
@@ -57,8 +66,8 @@ TEST_CASE("A table that is cut says so", "[cli][report]") {
 TEST_CASE("Names of kernels are escaped on the page", "[cli][report]") {
   ReportInput input;
   CHECK(ArchiveHtml(input).empty());
-  input.search.emplace().archive = Archive("islands", "island 1");
-  input.search->archive->entries[0].name = "<script>";
+  *input.search.emplace().mutable_archive() = Archive("islands", "island 1");
+  input.search->mutable_archive()->mutable_entries(0)->set_name("<script>");
   const std::string html = ArchiveHtml(input);
   CHECK_THAT(html, Catch::Contains("&lt;script&gt;"));
   CHECK_THAT(html, !Catch::Contains("<script>"));

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "common/convert/convert.h"
+#include "common/convert/proto_json.h"
 #include "services/cli/report/learning.h"
 #include "tests/unit/services/cli/report/sample_report.h"
 
@@ -19,7 +21,7 @@ TEST_CASE("The data are JSON that cannot end their script element") {
   const std::string text = ReportDataJson(input, Analyze(input));
   CHECK(text.find('<') == std::string::npos);
   const Json json = Json::parse(text);
-  CHECK(json["schema"] == "kernelcast-report/1");
+  CHECK(json["schema"] == "kernelcast-report/2");
   CHECK(json["candidates"].size() == 20);
 }
 
@@ -55,45 +57,59 @@ TEST_CASE("Facts are listed once for the reference and each candidate, by schema
   const Json json = Json::parse(ReportDataJson(input, Analyze(input)));
   const size_t names = json["facts"]["names"].size();
   CHECK(names > 10);
-  CHECK(json["facts"]["reference"].size() == names);
-  CHECK(json["candidates"][0]["facts"].size() == names);
+  CHECK(json["facts"]["reference"]["values"].size() == names);
+  CHECK(json["candidates"][0]["facts"]["values"].size() == names);
 }
 
-TEST_CASE("The data have usage, cost with prices, archive and what was learnt") {
+TEST_CASE("Candidates, forecasts and measurements are protobuf's JSON") {
+  const ReportInput input = SampleReport(30);
+  const Json json = Json::parse(ReportDataJson(input, Analyze(input)));
+  for (size_t i = 0; i < input.candidates.size(); ++i) {
+    const ReportCandidate& from = input.candidates[i];
+    const Json& to = json["candidates"][i];
+    v1::Candidate candidate = ToProto(from.candidate);
+    candidate.clear_source();
+    CHECK(to["candidate"] == Json::parse(ProtoToJson(candidate)));
+    if (from.forecast) CHECK(to["forecast"] == Json::parse(ProtoToJson(ToProto(*from.forecast))));
+    if (from.measurement) {
+      CHECK(to["measurement"] == Json::parse(ProtoToJson(ToProto(*from.measurement))));
+    }
+  }
+}
+
+TEST_CASE("The data have usage, cost with prices, the search and what was learnt") {
   ReportInput input;
   input.candidates = {MeasuredCandidate("a", 1.5)};
-  ReportSearch& search = input.search.emplace();
+  v1::Search& search = input.search.emplace();
   // 1.5 of 2 h for measuring; measuring all would have taken another hour.
-  search.device_time = {7200, 900, 900, 3600};
-  search.generation.emplace();
-  search.generation->input_tokens = 3'000'000;
-  search.generation->output_tokens = 500'000;
-  search.model_use.emplace().token_usage = {1'000'000, 0, 100'000, 0.25};
-  search.unpriced_tokens = {3'000'000, 1'000'000, 500'000, 0};
-  search.lessons = 2;
-  search.archive = ArchiveOverview{"map_elites",
-                                   {{"memory, wide", "k_1", "widest", "llm:m", 1.5, 3, 0, 0, 0},
-                                    {"compute, narrow", "", "", ""}},
-                                   9};
+  v1::SearchCounts& counts = *search.mutable_counts();
+  counts.mutable_device_time_spent()->set_seconds(7200);
+  counts.mutable_device_time_preparing()->set_seconds(900);
+  counts.mutable_device_time_confirming()->set_seconds(900);
+  counts.mutable_device_time_avoided()->set_seconds(3600);
+  counts.mutable_generation()->set_input_tokens(3'000'000);
+  counts.mutable_generation()->set_output_tokens(500'000);
+  *counts.mutable_model_use()->mutable_token_usage() =
+      ToProto(TokenUsage{1'000'000, 0, 100'000, 0.25});
+  *counts.mutable_unpriced_tokens() = ToProto(TokenUsage{3'000'000, 1'000'000, 500'000, 0});
+  search.mutable_archive()->set_strategy("map_elites");
+  search.mutable_archive()->add_entries()->set_place("memory, wide");
+  // The best candidate is listed once.
+  search.mutable_incumbent()->set_request_id("r");
   Json json = Json::parse(ReportDataJson(input, Analyze(input)));
   CHECK(json["usage"] == Json({{"device_hours", 2.0},
                                {"avoided_device_hours", 1.0},
                                {"input_tokens", 4'000'000},
                                {"output_tokens", 600'000}}));
   CHECK_FALSE(json.contains("cost"));
-  CHECK(json["lessons"] == 2);
   const Learning learning = LearningOf(input);
   CHECK(json["learning"]["labels"] == kLearningLabels);
   CHECK(json["learning"]["before"]["forecasts"] == 1);
   CHECK(json["learning"]["before"]["exact"] == learning.before.exact);
   CHECK(json["learning"]["after"]["forecasts"] == 0);
-  CHECK(json["archive"]["strategy"] == "map_elites");
-  CHECK(json["archive"]["total"] == 9);
-  REQUIRE(json["archive"]["entries"].size() == 2);
-  CHECK(json["archive"]["entries"][0]["place"] == "memory, wide");
-  CHECK(json["archive"]["entries"][0]["name"] == "widest");
-  CHECK(json["archive"]["entries"][0]["origin"] == "llm:m");
-  CHECK_FALSE(json["archive"]["entries"][1].contains("candidate_id"));
+  CHECK(json["search"]["archive"]["strategy"] == "map_elites");
+  CHECK(json["search"]["archive"]["entries"][0]["place"] == "memory, wide");
+  CHECK_FALSE(json["search"].contains("incumbent"));
 
   input.prices.device_hour = 3;
   input.prices.input_tokens = 1;

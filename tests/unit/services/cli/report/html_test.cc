@@ -86,14 +86,15 @@ TEST_CASE("Hostile text reaches the page as text") {
   ReportInput input = SampleReport(30);
   input.problem_name = input.problem_title = input.problem_description = hostile;
   input.target = input.generator_version = hostile;
-  input.search->search_id = input.search->status = input.search->end_reason = hostile;
-  input.search->policy = hostile;
-  input.search->limits = {{hostile, hostile}};
-  input.search->confirmed->candidate.origin = hostile;
-  input.search->confirmed->candidate.source = hostile;
-  input.search->confirmed->candidate.flags = {hostile};
-  input.search->confirmed->candidate.tunables = {{hostile, hostile}};
-  input.search->confirmed->measurement.device.model = hostile;
+  input.search->set_search_id(hostile);
+  input.search->set_end_reason(hostile);
+  input.search->mutable_spec()->set_policy(hostile);
+  input.search->mutable_waiting()->set_reason(hostile);
+  input.confirmed->candidate.origin = hostile;
+  input.confirmed->candidate.source = hostile;
+  input.confirmed->candidate.flags = {hostile};
+  input.confirmed->candidate.tunables = {{hostile, hostile}};
+  input.confirmed->measurement.device.model = hostile;
   for (ReportCandidate& candidate : input.candidates) {
     candidate.request_id = candidate.candidate.origin = candidate.candidate.source = hostile;
     candidate.candidate.flags = {hostile};
@@ -125,7 +126,7 @@ TEST_CASE("Hostile text reaches the page as text") {
 TEST_CASE("The headline states only what is known") {
   ReportInput input = SampleReport(60);
   CHECK_THAT(RenderReport(input), Catch::Contains("confirmed at the final level"));
-  input.search->confirmed.reset();
+  input.confirmed.reset();
   CHECK_THAT(RenderReport(input), Catch::Contains("screening measurement, not confirmed"));
 
   ReportInput slow;
@@ -165,13 +166,12 @@ TEST_CASE("The script never writes markup") {
 TEST_CASE("The page shows the possible loss from pruning when the search knows it") {
   ReportInput input = SampleReport(40);
   CHECK_THAT(RenderReport(input), !Catch::Contains("What may pruning have lost?"));
-  input.search->risk = ReportRisk{.estimate = 0.02,
-                                  .low = 0.004,
-                                  .high = 0.11,
-                                  .candidates = 180,
-                                  .measured = 12,
-                                  .alpha = 0.05,
-                                  .delta = 0.05};
+  v1::SelectiveRisk& risk = *input.search->mutable_selective_risk();
+  risk.set_estimate(0.02);
+  risk.set_low(0.004);
+  risk.set_high(0.11);
+  risk.set_candidates(180);
+  risk.set_measured(12);
   const std::string page = RenderReport(input);
   CHECK_THAT(page, Catch::Contains("What may pruning have lost?"));
   CHECK_THAT(page, Catch::Contains("2% [0.4%, 11%] would have won"));

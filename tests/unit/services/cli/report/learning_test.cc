@@ -71,7 +71,7 @@ TEST_CASE("The page says that a search started with lessons", "[cli][report]") {
   ReportInput input;
   input.search.emplace();
   CHECK(LearningHtml(input).empty());
-  input.search->lessons = 12;
+  for (int i = 0; i < 12; ++i) input.search->mutable_spec()->add_lessons();
   CHECK_THAT(LearningHtml(input),
              Catch::Contains("Started with 12 lessons from earlier searches."));
 }

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/convert/convert.h"
 #include "services/cli/report/analysis.h"
 #include "services/cli/report/gate_text.h"
 #include "tests/unit/services/cli/report/sample_report.h"
@@ -62,37 +63,47 @@ TEST_CASE("A final value takes precedence over any screening value") {
   CHECK(analysis.best_screening->value == Approx(11));
 }
 
+v1::Finalist& AddFinalist(v1::Search& search, const std::string& id, const Ratio& speedup,
+                          const Ratio& screening) {
+  v1::Finalist& finalist = *search.add_finalists();
+  finalist.set_candidate_id(id);
+  *finalist.mutable_speedup() = ToProto(speedup);
+  finalist.set_measurements(3);
+  *finalist.mutable_screening() = ToProto(screening);
+  return finalist;
+}
+
 TEST_CASE("The first row is the candidate that the search names, with the finalists' values") {
   ReportInput input;
   input.candidates = {MeasuredCandidate("k_1", 12.9), MeasuredCandidate("k_2", 11)};
-  ReportSearch& search = input.search.emplace();
-  search.confirmed = ReportBest{input.candidates[1].candidate, *Final("k_2", 10.7).measurement, ""};
-  search.finalists = {{"k_2", {10.8, 10.7, 10.9, 0.95}, 3, {11, 10.9, 11.1, 0.95}},
-                      {"k_1", {10.81, 10.6, 11, 0.95}, 2, {12.9, 12.8, 13, 0.95}, true}};
+  v1::Search& search = input.search.emplace();
+  input.confirmed = ReportBest{input.candidates[1].candidate, *Final("k_2", 10.7).measurement, ""};
+  AddFinalist(search, "k_2", {10.8, 10.7, 10.9, 0.95}, {11, 10.9, 11.1, 0.95});
+  AddFinalist(search, "k_1", {10.81, 10.6, 11, 0.95}, {12.9, 12.8, 13, 0.95});
   const ReportAnalysis analysis = Analyze(input);
   CHECK(Standing(input) == std::vector<size_t>{1, 0});
   CHECK(analysis.best_speedup.value == Approx(10.8));
   CHECK(analysis.rows[1].final->value == Approx(10.81));
   // A candidate that failed its final measurement has no final value.
-  search.finalists[1].failed = true;
+  search.mutable_finalists(1)->set_failed(true);
   CHECK_FALSE(Analyze(input).rows[1].final.has_value());
 }
 
 TEST_CASE("A finalist that does not carry over is not the best") {
-  using Gate = ReportFinalist::Gate;
   ReportInput input;
   input.candidates = {MeasuredCandidate("k_1", 12.9), MeasuredCandidate("k_2", 11)};
-  ReportSearch& search = input.search.emplace();
-  search.finalists = {{"k_2", {10.8, 10.7, 10.9, 0.95}, 3, {}},
-                      {"k_1", {12.8, 12.7, 12.9, 0.95}, 3, {}},
-                      {"k_3", {10, 9.9, 10.1, 0.95}, 3, {}}};
-  search.finalists[0].gate = Gate::kCarriesOver;
-  search.finalists[0].held_out_speedup = {10, 9.9, 10.1, 0.95};
-  search.finalists[1].gate = Gate::kDoesNotCarryOver;
-  search.finalists[1].held_out_speedup = {0.5, 0.49, 0.51, 0.95};
-  search.finalists[2].gate = Gate::kFailed;
-  search.finalists[2].held_out_outcome = "wrong_result";
-  search.confirmed = ReportBest{input.candidates[1].candidate, *Final("k_2", 10.7).measurement, ""};
+  v1::Search& search = input.search.emplace();
+  v1::Finalist& first = AddFinalist(search, "k_2", {10.8, 10.7, 10.9, 0.95}, {});
+  first.set_gate(v1::Finalist::GATE_CARRIES_OVER);
+  *first.mutable_held_out_speedup() = ToProto(Ratio{10, 9.9, 10.1, 0.95});
+  v1::Finalist& second = AddFinalist(search, "k_1", {12.8, 12.7, 12.9, 0.95}, {});
+  second.set_gate(v1::Finalist::GATE_DOES_NOT_CARRY_OVER);
+  *second.mutable_held_out_speedup() = ToProto(Ratio{0.5, 0.49, 0.51, 0.95});
+  v1::Finalist& third = AddFinalist(search, "k_3", {10, 9.9, 10.1, 0.95}, {});
+  third.set_gate(v1::Finalist::GATE_FAILED);
+  third.set_held_out_outcome("wrong_result");
+  input.confirmed = ReportBest{input.candidates[1].candidate, *Final("k_2", 10.7).measurement, ""};
+  search.mutable_confirmed_best();
   CHECK(Analyze(input).shown_best->candidate.candidate_id == "k_2");
   CHECK(GateLines(search) ==
         std::vector<std::string>{
@@ -103,14 +114,15 @@ TEST_CASE("A finalist that does not carry over is not the best") {
             "k_3 fails at the held-out bench shapes: wrong_result"});
   CHECK_FALSE(NothingCarriesOver(search));
 
-  search.confirmed.reset();
-  search.finalists[0].gate = Gate::kFailed;
+  input.confirmed.reset();
+  search.clear_confirmed_best();
+  first.set_gate(v1::Finalist::GATE_FAILED);
   CHECK(NothingCarriesOver(search));
   const ReportAnalysis analysis = Analyze(input);
   CHECK_FALSE(analysis.shown_best);
   CHECK_FALSE(analysis.faster);
   // Without a gate the best by screening is shown.
-  for (ReportFinalist& one : search.finalists) one.gate = Gate::kNotMeasured;
+  for (v1::Finalist& one : *search.mutable_finalists()) one.clear_gate();
   CHECK(Analyze(input).shown_best);
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "common/convert/convert.h"
 #include "common/domain/bins.h"
 #include "services/cli/report/analysis.h"
 
@@ -152,15 +153,15 @@ ReportInput SampleReport(int candidates) {
   input.target = "cpu";
   input.generated_ns = kStartNs + 90'000'000'000;
   input.generator_version = "kernelcast 0.1.0";
-  ReportSearch search;
-  search.search_id = "s_4c1d90aa27b3";
-  search.status = "done";
-  search.end_reason = "budget: max_measurements";
-  search.policy = "threshold";
-  search.seed = 1;
-  search.limits = {{"measurements", "80"}};
-  search.started_ns = kStartNs;
-  search.ended_ns = kStartNs + 84'000'000'000;
+  v1::Search search;
+  search.set_search_id("s_4c1d90aa27b3");
+  search.set_status(v1::SEARCH_STATUS_DONE);
+  search.set_end_reason("budget: max_measurements");
+  search.mutable_spec()->set_policy("threshold");
+  search.mutable_spec()->set_seed(1);
+  search.mutable_spec()->mutable_budget()->set_max_measurements(80);
+  *search.mutable_started_at() = TimestampToProto(kStartNs);
+  *search.mutable_ended_at() = TimestampToProto(kStartNs + 84'000'000'000);
 
   double best = 0;
   std::string best_id;
@@ -280,20 +281,25 @@ ReportInput SampleReport(int candidates) {
     input.candidates.push_back(std::move(row));
   }
   if (best > 0) {
-    search.confirmed = ReportBest{
+    input.confirmed = ReportBest{
         best_candidate, OkMeasurement(best_id, best * 0.995, MeasureLevel::kFinal), "r_final"};
   }
-  ArchiveOverview& archive = search.archive.emplace();
-  archive.strategy = "map_elites";
-  archive.total = 23;
+  v1::SearchArchive& archive = *search.mutable_archive();
+  archive.set_strategy("map_elites");
+  archive.set_total(23);
   for (int i = 0; i < 23; ++i) {
-    archive.entries.push_back({i % 2 == 0 ? "memory, 32 B vectors, 64 to 127 instructions in the "
-                                            "inner loop"
-                                          : "arithmetic",
-                               Id("k_", i + 1), "", "template:vector_poly", 3.0 / (i + 1),
-                               static_cast<uint64_t>(1 + i), 2, 3, 2.0});
+    v1::ArchiveEntry& entry = *archive.add_entries();
+    entry.set_place(i % 2 == 0 ? "memory, 32 B vectors, 64 to 127 instructions in the inner loop"
+                               : "arithmetic");
+    entry.set_candidate_id(Id("k_", i + 1));
+    entry.set_origin("template:vector_poly");
+    entry.set_speedup(3.0 / (i + 1));
+    entry.set_kernels(static_cast<uint64_t>(1 + i));
+    entry.set_children(2);
+    entry.set_expansions(3);
+    entry.set_value(2);
   }
-  search.lessons = 12;
+  for (int i = 0; i < 12; ++i) search.mutable_spec()->add_lessons();
   input.prices.device_hour = 2.5;
   input.search = std::move(search);
   return input;

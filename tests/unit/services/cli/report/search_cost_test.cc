@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
+#include "common/convert/convert.h"
 #include "tests/unit/services/cli/report/sample_report.h"
 
 namespace kernelcast::cli {
@@ -54,12 +55,15 @@ TEST_CASE("Tokens are those of forecasts, kernels and critics until then", "[cli
 
 TEST_CASE("A search has used all of its device time and tokens, each once", "[cli][report]") {
   ReportInput input = Three();
-  input.search.emplace();
+  v1::SearchCounts& counts = *input.search.emplace().mutable_counts();
   // 0.5 s of screenings, the rest preparation and confirmations, which are no candidates.
-  input.search->device_time = {2, 1, 0.5, 3};
-  input.search->generation.emplace().cost = 0.25;
-  input.search->model_use.emplace().token_usage.cost_dollars = 0.5;
-  input.search->unpriced_tokens = {100, 10, 50, 0};
+  *counts.mutable_device_time_spent() = DurationToProto(2'000'000'000);
+  *counts.mutable_device_time_preparing() = DurationToProto(1'000'000'000);
+  *counts.mutable_device_time_confirming() = DurationToProto(500'000'000);
+  *counts.mutable_device_time_avoided() = DurationToProto(3'000'000'000);
+  counts.mutable_generation()->set_cost(0.25);
+  counts.mutable_model_use()->mutable_token_usage()->set_cost_dollars(0.5);
+  *counts.mutable_unpriced_tokens() = ToProto(TokenUsage{100, 10, 50, 0});
   // The last answer came after the last candidate.
   input.token_spends = {{9'000'000'000, 150}};
   const SearchUsage usage = UsageOf(input, Analyze(input));

@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   ReportInput input = SampleReport(argc > 1 ? std::atoi(argv[1]) : 200);
   const std::string only = argc > 2 ? argv[2] : "";
   if (!only.empty()) {
-    input.search->confirmed.reset();
+    input.confirmed.reset();
     std::vector<ReportCandidate> kept;
     for (const ReportCandidate& candidate : input.candidates) {
       const Fate fate = FateOf(candidate);
