@@ -7,7 +7,6 @@
 #include "absl/strings/str_split.h"
 #include "services/cli/core/table.h"
 #include "services/cli/report/analysis.h"
-#include "services/cli/report/highlight.h"
 #include "services/cli/report/html_parts.h"
 
 namespace kernelcast::cli {

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/domain/share_interval.h"
 #include "services/cli/core/text.h"
-#include "services/cli/report/highlight.h"
 #include "services/cli/report/html_parts.h"
 #include "services/cli/report/search_cost.h"
 #include "services/cli/report/svg.h"

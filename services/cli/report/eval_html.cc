@@ -8,7 +8,7 @@
 #include "services/cli/core/text.h"
 #include "services/cli/report/assets.h"
 #include "services/cli/report/charts.h"
-#include "services/cli/report/highlight.h"
+#include "services/cli/report/html_parts.h"
 
 namespace kernelcast::cli {
 namespace {

@@ -20,7 +20,6 @@
 #include "services/cli/report/charts.h"
 #include "services/cli/report/data_json.h"
 #include "services/cli/report/gate_text.h"
-#include "services/cli/report/highlight.h"
 #include "services/cli/report/html_parts.h"
 #include "services/cli/report/learning.h"
 #include "services/cli/report/search_cost.h"

@@ -1,12 +1,59 @@
 #include "services/cli/report/html_parts.h"
 
+#include <array>
+#include <cstdio>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/utf8.h"
 #include "services/cli/core/text.h"
-#include "services/cli/report/highlight.h"
 
 namespace kernelcast::cli {
+
+std::string Html(std::string_view untrusted) {
+  // Most text needs no escaping, so this is one pass.
+  const std::string text = SanitizeUtf8(untrusted);
+  std::string out;
+  out.reserve(text.size() + text.size() / 8);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    switch (c) {
+      case '&': out += "&amp;"; continue;
+      case '<': out += "&lt;"; continue;
+      case '>': out += "&gt;"; continue;
+      case '"': out += "&quot;"; continue;
+      case '\'': out += "&#39;"; continue;
+      default: break;
+    }
+    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7F) {
+      // Replace by U+2400 + c: control pictures.
+      const unsigned picture = c == 0x7F ? 0x2421u : 0x2400u + c;
+      out += static_cast<char>(0xE0 | (picture >> 12));
+      out += static_cast<char>(0x80 | ((picture >> 6) & 0x3F));
+      out += static_cast<char>(0x80 | (picture & 0x3F));
+      continue;
+    }
+    // U+202A..U+202E and U+2066..U+2069 reorder the text that follows.
+    if (c == 0xE2 && i + 2 < text.size()) {
+      const auto second = static_cast<unsigned char>(text[i + 1]);
+      const auto third = static_cast<unsigned char>(text[i + 2]);
+      const bool override_mark = (second == 0x80 && third >= 0xAA && third <= 0xAE) ||
+                                 (second == 0x81 && third >= 0xA6 && third <= 0xA9);
+      if (override_mark) {
+        std::array<char, 16> code;
+        const unsigned point = 0x2000u | ((second & 0x3Fu) << 6) | (third & 0x3Fu);
+        std::snprintf(code.data(), code.size(), "[U+%04X]", point);
+        out += code.data();
+        i += 2;
+        continue;
+      }
+    }
+    out += static_cast<char>(c);
+  }
+  return out;
+}
 
 std::string Times(double speedup) {
   std::string text = FormatSpeedup(speedup);
@@ -62,9 +109,11 @@ std::string SpeedupHtml(const Ratio& speedup) {
 }
 
 std::string SourceListing(std::string_view source) {
+  if (source.ends_with('\n')) source.remove_suffix(1);
   std::string html = "<pre class=src><code>";
-  for (const std::string& line : HighlightSource(source)) {
-    absl::StrAppend(&html, "<span class=l>", line, "\n</span>");
+  for (std::string line : std::vector<std::string>(absl::StrSplit(std::string(source), '\n'))) {
+    if (line.ends_with('\r')) line.pop_back();
+    absl::StrAppend(&html, "<span class=l>", Html(line), "\n</span>");
   }
   return html + "</code></pre>";
 }

@@ -12,6 +12,11 @@ namespace kernelcast::cli {
 // Parts of a report's page. Arguments of type string_view are text and are escaped; arguments of
 // type std::string are HTML.
 
+// Escapes text for HTML: valid UTF-8, markup characters as entities. Control characters become
+// visible pictures and direction overrides a visible code, so that the reader sees exactly what is
+// compiled. Safe in element content and in quoted attributes.
+std::string Html(std::string_view untrusted);
+
 std::string Times(double speedup);  // "3.42×"
 // "3.42× [3.38, 3.46]", green if the interval is above 1.
 std::string SpeedupHtml(const Ratio& speedup);
@@ -24,6 +29,7 @@ std::string Section(std::string_view id, std::string_view title, const std::stri
                     const std::string& body);
 std::string Empty(std::string_view text);
 std::string TunableChips(const Candidate& candidate);
+// Numbered lines of source, which the page's script colours.
 std::string SourceListing(std::string_view source);
 
 // Returns nullptr if the outcome is not ok.

@@ -7,7 +7,7 @@
 #include <initializer_list>
 
 #include "absl/strings/str_cat.h"
-#include "services/cli/report/highlight.h"
+#include "services/cli/report/html_parts.h"
 
 namespace kernelcast::cli {
 

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/cli/core/text.h"
-#include "services/cli/report/highlight.h"
 #include "services/cli/report/html_parts.h"
 
 namespace kernelcast::cli {

@@ -1,6 +1,47 @@
 'use strict';
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
+  // Everything reaches the page as text, never as markup.
+  const el = (tag, attributes, ...children) => {
+    const node = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes || {})) {
+      if (name === 'style') node.style.setProperty('--w', value);
+      else node.setAttribute(name, value);
+    }
+    node.append(...children.filter((child) => child !== null && child !== undefined));
+    return node;
+  };
+  const keywords = new Set(('alignas auto bool break case char const constexpr continue default do double else enum extern false ' +
+    'float for if inline int long namespace nullptr return short signed sizeof static static_cast struct switch template true ' +
+    'typedef typename union unsigned using void volatile while int32_t int64_t uint32_t uint64_t size_t __restrict ' +
+    '__restrict__ __attribute__ __global__ __device__ __shared__ def class import from in not and or lambda').split(' '));
+  const types = new Set(('bool char double float int long short signed unsigned void wchar_t int8_t int16_t int32_t int64_t uint8_t ' +
+    'uint16_t uint32_t uint64_t size_t ptrdiff_t half __half float2 float4 double2 int2 int4 dim3 cudaStream_t DLTensor').split(' '));
+  const tokens = /(\/\/[^\n]*|\/\*[\s\S]*?(?:\*\/|$))|("(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)|(^[ \t]*#[^\n]*)|(\b\d[\w.']*)|([A-Za-z_]\w*)|[\s\S]/gm;
+  const listing = (source) => {
+    const code = el('code');
+    let line = el('span', { class: 'l' });
+    const put = (text, style) => {
+      text.split('\n').forEach((piece, index) => {
+        if (index > 0) { line.append('\n'); code.append(line); line = el('span', { class: 'l' }); }
+        if (piece) line.append(style ? el('i', { class: style }, piece) : piece);
+      });
+    };
+    let plain = '';
+    for (const m of source.matchAll(tokens)) {
+      const style = m[1] ? 'c' : m[2] ? 's' : m[3] ? 'p' : m[4] ? 'n' : !m[5] ? '' : types.has(m[5]) ? 't'
+        : keywords.has(m[5]) ? 'k' : source[m.index + m[0].length] === '(' ? 'f' : '';
+      if (!style) { plain += m[0]; continue; }
+      put(plain, ''); plain = '';
+      put(m[0], style);
+    }
+    put(plain, '');
+    if (line.childNodes.length) code.append(line);
+    return el('pre', { class: 'src' }, code);
+  };
+
+  for (const plain of document.querySelectorAll('pre.src')) plain.replaceWith(listing(plain.textContent));
+
   const list = document.getElementById('list');
   const best = document.querySelector('#best .src');
   const copy = document.querySelector('.copy');
@@ -19,16 +60,6 @@
   const rowOf = new Map(data.rows.map((row) => [row.candidate, row]));
   const initial = rows.slice();
 
-  // Everything reaches the page as text, never as markup.
-  const el = (tag, attributes, ...children) => {
-    const node = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes || {})) {
-      if (name === 'style') node.style.setProperty('--w', value);
-      else node.setAttribute(name, value);
-    }
-    node.append(...children.filter((child) => child !== null && child !== undefined));
-    return node;
-  };
   const times = (v) => v === null || v === undefined ? '–' : Number(v.toPrecision(v < 0.1 ? 2 : 3)) + '×';
   const percent = (v) => v === null || v === undefined ? '–' : (v * 100).toFixed(v > 0 && v < 0.01 ? 1 : 0) + '%';
   const time = (ns) => ns < 1e3 ? ns.toPrecision(3) + ' ns' : ns < 1e6 ? (ns / 1e3).toPrecision(3) + ' us'
@@ -47,32 +78,6 @@
     return dl;
   };
   const part = (title, ...children) => el('div', {}, el('h3', {}, title), ...children);
-
-  const keywords = new Set(('alignas auto bool break case char const constexpr continue default do double else enum extern false ' +
-    'float for if inline int long namespace nullptr return short signed sizeof static static_cast struct switch template true ' +
-    'typedef typename union unsigned using void volatile while int32_t int64_t uint32_t uint64_t size_t __restrict ' +
-    '__restrict__ __attribute__ __global__ __device__ __shared__ def class import from in not and or lambda').split(' '));
-  const tokens = /(\/\/[^\n]*|\/\*[\s\S]*?(?:\*\/|$))|("(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)|(^[ \t]*#[^\n]*)|(\b\d[\w.']*)|([A-Za-z_]\w*)|[\s\S]/gm;
-  const listing = (source) => {
-    const code = el('code');
-    let line = el('span', { class: 'l' });
-    const put = (text, style) => {
-      text.split('\n').forEach((piece, index) => {
-        if (index > 0) { line.append('\n'); code.append(line); line = el('span', { class: 'l' }); }
-        if (piece) line.append(style ? el('i', { class: style }, piece) : piece);
-      });
-    };
-    let plain = '';
-    for (const m of source.matchAll(tokens)) {
-      const style = m[1] ? 'c' : m[2] ? 's' : m[3] ? 'p' : m[4] ? 'n' : m[5] && keywords.has(m[5]) ? 'k' : '';
-      if (!style) { plain += m[0]; continue; }
-      put(plain, ''); plain = '';
-      put(m[0], style);
-    }
-    put(plain, '');
-    if (line.childNodes.length) code.append(line);
-    return el('pre', { class: 'src' }, code);
-  };
 
   const factTable = (candidate) => {
     const facts = data.facts;
