@@ -17,7 +17,8 @@ std::optional<std::string> NoTasks() {
 
 Problem MakeTask(const std::string& source) { return ParseProblem({{"task.py", source}}).value(); }
 
-TaskFixture::TaskFixture(Problem problem) : gpu_(std::move(problem), worker::CudaMeasureOptions()) {}
+TaskFixture::TaskFixture(Problem problem)
+    : gpu_(std::move(problem), worker::CudaMeasureOptions()) {}
 
 Candidate TaskFixture::MakeCandidate(const std::string& source) const {
   Candidate candidate = ReferenceCandidate(gpu_.problem(), kCudaTargetName).value();

@@ -121,8 +121,8 @@ struct MeasureOptions {
   // The limit for all of the candidate's calls of one judgement, for each runner, in addition to
   // the time that the reference would need. See JudgementBudget.
   int64_t max_judgement_ns = 30'000'000'000;
-  // For a Python candidate on a GPU, which may compile CUDA sources and kernels while it loads. nvcc
-  // takes over 50 s for a source with PyTorch's headers on a node with an H200.
+  // For a Python candidate on a GPU, which may compile CUDA sources and kernels while it loads.
+  // nvcc takes over 50 s for a source with PyTorch's headers on a node with an H200.
   int64_t python_load_limit_ns = 150'000'000'000;
   // Limit for one call of a problem's oracle or reference during preparation. Beyond it the problem
   // is at fault.

@@ -200,7 +200,7 @@ void CpuTarget::ProbePython() {
                                                       : options_.compiler_sandbox;
   sandbox.uid = options_.runner.uid;
   python_ = std::make_unique<PythonCompiler>(*std::move(python), std::move(sandbox),
-                                             options_.cache_directory);
+                                             options_.cache_directory, /*builds_sources=*/false);
   info_.candidate_kinds.push_back(CandidateKind::kPython);
   Log(LogLevel::kInfo, "judges PyTorch tasks", {{"toolchain", python_->toolchain()}});
 }

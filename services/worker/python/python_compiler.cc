@@ -51,10 +51,11 @@ CompileFacts CountPythonSource(std::string_view source) {
 }  // namespace
 
 PythonCompiler::PythonCompiler(PythonInterpreter python, CompilerSandbox sandbox,
-                               std::string work_directory)
+                               std::string work_directory, bool builds_sources)
     : python_(std::move(python)),
       sandbox_(std::move(sandbox)),
       work_directory_(std::move(work_directory)),
+      builds_sources_(builds_sources),
       toolchain_(
           absl::StrCat("PyTorch ", python_.package_version, "; Python ", python_.python_version)) {
   sandbox_.read_only = python_.read_only;
@@ -90,6 +91,7 @@ absl::StatusOr<CompileResult> PythonCompiler::Compile(PythonTask::Format format,
                                          "-c",
                                          kPythonSourceCheck,
                                          kCandidateFile,
+                                         builds_sources_ ? "builds" : "",
                                          std::string(CandidateName(format)),
                                          std::string(ReferenceName(format))};
   CompilerStep checked;

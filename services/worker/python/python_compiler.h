@@ -17,8 +17,10 @@ namespace kernelcast::worker {
 // what its task's format asks for. Immutable and thread-safe.
 class PythonCompiler {
  public:
-  // `sandbox.read_only` is filled in. `work_directory`: folders are made in it.
-  PythonCompiler(PythonInterpreter python, CompilerSandbox sandbox, std::string work_directory);
+  // `sandbox.read_only` is filled in. `work_directory`: folders are made in it. `builds_sources`:
+  // whether candidates' processes may build the sources in C++ and CUDA of a solution.
+  PythonCompiler(PythonInterpreter python, CompilerSandbox sandbox, std::string work_directory,
+                 bool builds_sources);
 
   std::string ArtifactId(const std::string& source) const;
   const std::string& toolchain() const { return toolchain_; }
@@ -39,6 +41,7 @@ class PythonCompiler {
   const PythonInterpreter python_;
   CompilerSandbox sandbox_;
   const std::string work_directory_;
+  const bool builds_sources_;
   std::string toolchain_;
 };
 

@@ -1,8 +1,8 @@
-"""Checks a source without running it: PYTHON -c SOURCE FILE NAME...
+"""Checks a source without running it: PYTHON -c SOURCE FILE BUILDS NAME...
 
 It must have no syntax errors and define one of the names at its top level: the first is a candidate's, the second a
 task's. It may also be a solution of flashinfer-bench or SOL-ExecBench, as JSON, where a name is run; then its entry
-point must be defined.
+point must be defined. BUILDS: not empty where sources in C++ and CUDA of a solution are built.
 
 Exits with REFUSED, NO_MEMORY or TASK_ONLY and says why. Any other exit code but 0 is not the source's fault. TASK_ONLY:
 the source may be a task and is no candidate.
@@ -61,7 +61,7 @@ def check(file, source, names):
         refuse(why, TASK_ONLY if names[1] != "Model" or TASK_FUNCTIONS <= defined else REFUSED)
 
 
-def check_solution(text):
+def check_solution(text, builds):
     try:
         solution = json.loads(text)
         spec, sources = solution["spec"], {source["path"]: source["content"].removeprefix("\ufeff") for source in solution["sources"]}
@@ -73,10 +73,11 @@ def check_solution(text):
         refuse(f"the solution is not JSON: {error}")
     except (AttributeError, KeyError, TypeError):
         refuse("the solution needs spec with language (or languages) and entry_point, and sources with path and content")
-    supported = (*LANGUAGES, *NATIVE_LANGUAGES)
+    supported = (*LANGUAGES, *NATIVE_LANGUAGES) if builds else LANGUAGES
     unknown = [language for language in languages if language.lower() not in supported]
     if unknown:
-        refuse(f"spec: the language {unknown[0]} is not supported; supported are {', '.join(supported)}")
+        why = "" if builds or unknown[0].lower() not in NATIVE_LANGUAGES else " here, but on the target cuda"
+        refuse(f"spec: the language {unknown[0]} is not supported{why}; supported are {', '.join(supported)}")
     if any(language.lower() in NATIVE_LANGUAGES for language in languages):
         # A compiler checks the sources when the candidate is loaded.
         if spec.get("binding") not in (None, *BINDINGS):
@@ -92,7 +93,7 @@ def check_solution(text):
 
 
 def main():
-    file, names = sys.argv[1], sys.argv[2:]
+    file, builds, names = sys.argv[1], sys.argv[2], sys.argv[3:]
     with open(file, "rb") as opened:
         content = opened.read()
     try:
@@ -100,7 +101,7 @@ def main():
     except UnicodeDecodeError as error:
         refuse(f"{file} is not UTF-8: {error}")
     if "run" in names and source.lstrip().startswith("{"):
-        check_solution(source)
+        check_solution(source, builds)
     else:
         check(file, source, names)
 

@@ -181,7 +181,7 @@ TEST_CASE("Solutions that cannot run here are refused before they run", "[slow]"
   CHECK_THAT(refusal("{\"spec\": {}}"), Catch::Contains("entry_point"));
   CHECK_THAT(refusal(R"({"spec": {"language": "cuda", "entry_point": "a.cu::run"},
                          "sources": [{"path": "a.cu", "content": "x"}]})"),
-             Catch::Contains("language cuda is not supported"));
+             Catch::Contains("language cuda is not supported here, but on the target cuda"));
   CHECK_THAT(refusal(R"({"spec": {"language": "python", "entry_point": "a.py::go"},
                          "sources": [{"path": "a.py", "content": "def run(x): pass"}]})"),
              Catch::Contains("a.py does not define go"));

@@ -30,7 +30,7 @@ class PytorchLanguage final : public Language {
                   const std::string& work_directory, CompileCache& cache,
                   std::function<absl::StatusOr<Language*>(CandidateKind)> find)
       : cache_(cache),
-        compiler_(python, sandbox, work_directory),
+        compiler_(python, sandbox, work_directory, /*builds_sources=*/true),
         recorder_(python, sandbox, work_directory),
         find_(std::move(find)) {}
 
