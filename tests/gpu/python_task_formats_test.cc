@@ -126,7 +126,7 @@ __global__ void Silu(const float* x, float* y, long n) {
 constexpr char kTorchBinding[] = R"(
 #include <c10/cuda/CUDAStream.h>
 #include <torch/extension.h>
-#include "kernel.cuh"
+{include}
 
 torch::Tensor Run(torch::Tensor x) {
   torch::Tensor y = torch::empty_like(x);
@@ -141,7 +141,7 @@ constexpr char kTvmFfiBinding[] = R"(
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/extra/c_env_api.h>
 #include <tvm/ffi/function.h>
-#include "kernel.cuh"
+{include}
 
 void Run(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   const long n = x.numel();
@@ -156,6 +156,7 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(silu, Run);
 std::string CudaSolution(const std::string& binding, const std::string& source,
                          const std::string& factor) {
   const std::string kernel = absl::StrReplaceAll(kCudaKernel, {{"{factor}", factor}});
+  const std::string main = absl::StrReplaceAll(source, {{"{include}", "#include <kernel.cuh>"}});
   return nlohmann::json{
       {"spec",
        {{"language", "cuda"},
@@ -163,7 +164,7 @@ std::string CudaSolution(const std::string& binding, const std::string& source,
         {"binding", binding},
         {"destination_passing_style", binding != "torch"}}},
       {"sources",
-       {{{"path", "main.cu"}, {"content", source}}, {{"path", "kernel.cuh"}, {"content", kernel}}}}}
+       {{{"path", "main.cu"}, {"content", main}}, {{"path", "kernel.cuh"}, {"content", kernel}}}}}
       .dump();
 }
 

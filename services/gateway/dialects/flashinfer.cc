@@ -63,7 +63,7 @@ json StoredWorkload(const Served& served, size_t shape) {
   const PythonTask& task = *served.problem.task;
   for (size_t i = 0; i < task.cases.size(); ++i) {
     if (task.cases[i].axes == Shapes(served)[shape]) {
-      return json::parse(task.details).at("cases").at(i);
+      return ParseBoundedJson<json>(task.details).at("cases").at(i);
     }
   }
   return json::object();
@@ -116,7 +116,7 @@ std::string ReferenceOf(const Served& served) {
 
 json DefinitionOf(const Served& served) {
   if (IsDefinition(served.problem)) {
-    json definition = json::parse(served.problem.task->details).at("definition");
+    json definition = ParseBoundedJson<json>(served.problem.task->details).at("definition");
     definition["name"] = served.name;
     return definition;
   }
