@@ -161,17 +161,25 @@ print(json.dumps(statuses))
                          [["PASSED"], ["COMPILE_ERROR"], ["INCORRECT_NUMERICAL"]])
 
 
-class FlashinferServerTest(CheckoutTest):
-    """The project's own test of its server, unchanged."""
+class FlashinferServerTest(ClientTest):
+    """The test of flashinfer-bench's server in a checkout, unchanged, with an installed flashinfer-bench."""
 
-    variable = "KERNELCAST_TEST_FLASHINFER"
-    project = "https://github.com/flashinfer-ai/flashinfer-bench"
-    imports = "import flashinfer_bench, httpx, pytest, pytest_asyncio, torch"
+    client = CheckoutTest.client
+    checkout = os.environ.get("KERNELCAST_TEST_FLASHINFER")
+    probe = ("-c", "import flashinfer_bench.data, httpx, pytest, pytest_asyncio, torch")
+    missing = f"{client} lacks flashinfer-bench, httpx, pytest, pytest-asyncio or torch"
+
+    @classmethod
+    def setUpClass(cls):
+        if not cls.checkout:
+            raise unittest.SkipTest("KERNELCAST_TEST_FLASHINFER names no checkout of "
+                                    "https://github.com/flashinfer-ai/flashinfer-bench")
+        super().setUpClass()
 
     def test_passes(self):
         if not has_torch():
             self.skipTest(f"no PyTorch in {PYTHON} (install python3-torch)")
-        theirs = pathlib.Path(os.environ[self.variable]).resolve() / "tests/serve"
+        theirs = pathlib.Path(self.checkout).resolve() / "tests/serve"
         ours = self.folder / "tests/serve"
         ours.mkdir(parents=True)
         shutil.copy(theirs / "test_serve_api.py", ours)
