@@ -117,7 +117,8 @@ TEST_CASE("An invalid candidate is refused with the field and the allowed values
       {[](Candidate& c) { c.target = ""; }, "target: '' is not a name"},
       {[](Candidate& c) { c.target = std::string(129, 'a'); }, "target: 'aaa"},
       {[](Candidate& c) { c.kind = CandidateKind::kUnspecified; },
-       "kind: is not set; host_native, device_cuda, device_triton and python are allowed"},
+       "kind: is not set; host_native, device_cuda, device_triton, python and device_tilelang are "
+       "allowed"},
       {[](Candidate& c) { c.source = ""; }, "source: is empty"},
       {[](Candidate& c) { c.source.assign((1 << 20) + 1, 'a'); },
        "source: 1048577 bytes; at most 1048576 are allowed"},

@@ -35,7 +35,7 @@ constexpr const char* kMeasured =
     R"("kind":"CANDIDATE_KIND_HOST_NATIVE"},"facts":{"schema":"cpu-asm/1","values":[1,2]}})";
 constexpr const char* kRefused =
     R"({"evaluation":{"candidateId":"k_2","rejected":{"compileError":{"stage":"STAGE_COMPILER",)"
-    R"("log":"YmFk"}}},"candidate":{"problemId":"p_1","target":"cpu"}})";
+    R"("log":"bad"}}},"candidate":{"problemId":"p_1","target":"cpu"}})";
 constexpr const char* kPruned =
     R"({"evaluation":{"candidateId":"k_3","forecast":{"candidateId":"k_3"}},)"
     R"("candidate":{"problemId":"p_1","target":"cpu"},"facts":{"schema":"cpu-asm/1"}})";
