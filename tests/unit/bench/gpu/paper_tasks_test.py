@@ -2,7 +2,6 @@
 PyTorch nor the tasks: a program that prints given lines stands for Kernelcast.
 """
 
-import base64
 import json
 import os
 import subprocess
@@ -29,7 +28,7 @@ benchmarks:
 
 
 def line(name, **result):
-    return {"name": name, "evaluation": {"text_feedback": base64.b64encode(b"said").decode(), **result}}
+    return {"name": name, "evaluation": {"text_feedback": "said", **result}}
 
 
 def measured(comparison="COMPARISON_FASTER"):
