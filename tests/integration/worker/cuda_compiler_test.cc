@@ -632,7 +632,8 @@ TEST_CASE("An endless compile is stopped and the next one gets a fresh compiler"
       "extern \"C\" __global__ void k(int* p) { *p = F<60, 0>::v; }\n");
   CHECK(error.stage == CompileStage::kLimit);
   CHECK_THAT(error.log, Catch::Contains("more than 1 s") || Catch::Contains("memory"));
-  CHECK(Clock::Real().MonotonicNs() - start_ns < 20'000'000'000);
+  // Ten times what it takes on an idle machine.
+  CHECK(Clock::Real().MonotonicNs() - start_ns < 100'000'000'000);
   CHECK(CompilerProcesses().empty());
   fixture.Success("extern \"C\" __global__ void k(int* p) { *p = 1; }\n");
   const std::vector<pid_t> after = CompilerProcesses();

@@ -130,7 +130,7 @@ std::string Softmax(const std::string& from = "", const std::string& to = "") {
 }
 
 TEST_CASE("A TileLang kernel is compiled for its timed shape, and for all others",
-          "[integration]") {
+          "[integration][slow]") {
   if (!HaveTilelang()) return;
   Fixture fixture;
   const Candidate candidate = fixture.Of(Softmax());
@@ -164,7 +164,7 @@ TEST_CASE("A TileLang kernel is compiled for its timed shape, and for all others
   CHECK(fixture.Result(candidate).cached);
 }
 
-TEST_CASE("A matrix product in TileLang uses the tensor cores", "[integration]") {
+TEST_CASE("A matrix product in TileLang uses the tensor cores", "[integration][slow]") {
   if (!HaveTilelang()) return;
   Fixture fixture("matmul_bf16");
   const CompileSuccess made = fixture.Success(fixture.Of(Example("matmul_bf16")));
@@ -178,7 +178,7 @@ TEST_CASE("A matrix product in TileLang uses the tensor cores", "[integration]")
         std::vector<std::string>{"floor((n+127)/128)", "floor((m+127)/128)", "1"});
 }
 
-TEST_CASE("An error in a TileLang source names its line", "[integration]") {
+TEST_CASE("An error in a TileLang source names its line", "[integration][slow]") {
   if (!HaveTilelang()) return;
   Fixture fixture;
   {
@@ -202,7 +202,7 @@ TEST_CASE("An error in a TileLang source names its line", "[integration]") {
 }
 
 TEST_CASE("A TileLang kernel that does not fit the problem is refused with words",
-          "[integration]") {
+          "[integration][slow]") {
   if (!HaveTilelang()) return;
   Fixture fixture;
   const auto refused = [&](const std::string& from, const std::string& to) {
@@ -235,7 +235,7 @@ std::string Importing(const std::string& code) {
   return absl::StrCat("import ctypes, os, struct, time\n", code, "\n", Softmax());
 }
 
-TEST_CASE("A TileLang source can only compute", "[integration]") {
+TEST_CASE("A TileLang source can only compute", "[integration][slow]") {
   if (!HaveTilelang()) return;
   Fixture fixture;
   for (const std::string& expression :
@@ -265,7 +265,7 @@ TEST_CASE("A TileLang source can only compute", "[integration]") {
   CHECK(absl::StrContains(forged.log, "changed what the compiler returns"));
 }
 
-TEST_CASE("A TileLang source that does not end is stopped", "[integration]") {
+TEST_CASE("A TileLang source that does not end is stopped", "[integration][slow]") {
   if (!HaveTilelang()) return;
   Fixture fixture;
   const int64_t start_ns = Clock::Real().MonotonicNs();
