@@ -142,7 +142,7 @@ class ReportPageTest(BrowserTest):
         with open(self.page, encoding="utf-8") as file:
             data = json.loads(re.search(r"<script type=application/json id=data>(.*?)</script>", file.read()).group(1))
         last = data["rows"][-1]["candidate"]
-        said = self.look(1000, "#" + data["candidates"][last]["id"])
+        said = self.look(1000, "#" + data["candidates"][last]["candidate"]["candidate_id"])
         self.assertEqual(said["opened"], [last])
         self.assertEqual(said["visible"], len(data["rows"]))
 

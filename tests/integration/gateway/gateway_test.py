@@ -56,7 +56,7 @@ class GatewayTest(served_gateway.ServicesTest):
         self.assertEqual(wrong["status"], "INCORRECT_NUMERICAL")
 
     def test_popcorn(self):
-        self.assertEqual([board["name"] for board in self.gateway.get("/popcorn/leaderboards")], ["softmax", "silu"])
+        self.assertEqual([board["name"] for board in self.gateway.get("/popcorn/leaderboards")], ["softmax", "silu", "test_scale"])
         self.assertEqual(self.gateway.get("/popcorn/gpus/softmax"), ["cpu"])
 
         def ask():
@@ -180,7 +180,7 @@ class GatewayTest(served_gateway.ServicesTest):
         basic = base64.b64encode(f"x:{secret}".encode()).decode()
         for headers in ({"X_Popcorn_Cli_Id": secret}, {"Authorization": f"Bearer {secret}"},
                         {"Authorization": f"Basic {basic}"}):
-            self.assertEqual(len(gateway.get("/popcorn/leaderboards", **headers)), 2)
+            self.assertEqual(len(gateway.get("/popcorn/leaderboards", **headers)), 3)
         # The second of two tasks is one too many.
         replies = [upload(gateway, f"{FAST}// {n}\n", X_Popcorn_Cli_Id=secret) for n in range(2)]
         self.assertEqual([status for status, *_ in replies], [202, 429])
