@@ -21,7 +21,7 @@ constexpr double kSharedGrowth = 1.25;
 constexpr uint64_t kLeastSharedRows = 8;
 // Maximum records per problem and target used for calibration, newest first.
 constexpr size_t kMaxRecords = 256;
-// At 10, a second of training has taken minutes on a machine with five busy processes on two cores.
+// With 10, training that needs one second has taken minutes on two cores with five busy processes.
 constexpr int kTrainerNiceness = 5;
 // Maximum number of labels handled before models are trained.
 constexpr size_t kMostAtOnce = 256;
