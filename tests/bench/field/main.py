@@ -43,8 +43,8 @@ def arguments_of(given):
                         help="interpreter with PyTorch, for the judge and the truth [KERNELCAST_PYTHON or python3]")
     parser.add_argument("--kernelcast", default="kernelcast", metavar="PROGRAM", help="[%(default)s in PATH]")
     parser.add_argument("--at-once", type=int, default=1, metavar="N",
-                        help="tasks in the worker's queue: a second one loads while one is measured, and may alternate "
-                             "with it [%(default)s]")
+                        help="tasks in the worker's queue. With 2, one loads while the other is measured, and the worker may "
+                             "alternate between them [%(default)s]")
     parser.add_argument("--truths-at-once", type=int, default=2, metavar="N", help="processes that find truths [%(default)s]")
     parser.add_argument("--batch", type=int, default=60, metavar="N",
                         help="tasks whose truths are found before the services start [%(default)s]")

@@ -1,9 +1,13 @@
 #include "services/worker/cuda/language/triton/triton_compiler.h"
 
+#include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -499,6 +503,50 @@ TEST_CASE("Several sources compile at the same time", "[integration]") {
     CHECK(std::get<CompileSuccess>(result.result).ptx ==
           std::get<CompileSuccess>(results[0].result).ptx);
   }
+}
+
+std::vector<pid_t> ChildrenOf(pid_t parent) {
+  std::vector<pid_t> found;
+  std::error_code error;
+  std::filesystem::directory_iterator threads(absl::StrCat("/proc/", parent, "/task"), error);
+  for (; !error && threads != std::filesystem::directory_iterator(); threads.increment(error)) {
+    std::ifstream children(threads->path() / "children");
+    for (pid_t pid = 0; children >> pid;) found.push_back(pid);
+  }
+  return found;
+}
+
+TEST_CASE("A compiler that may not run for longer than its limit has not exceeded it",
+          "[integration][slow]") {
+  if (!HaveTriton()) return;
+  TritonCompilerOptions options;
+  options.timeout_ns = 4'000'000'000;
+  Fixture fixture(options);
+  std::atomic<bool> ended = false;
+  std::atomic<int> stopped = 0;
+  std::thread stopper([&] {
+    while (stopped == 0 && !ended) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      for (const pid_t server : ChildrenOf(getpid())) {
+        for (const pid_t compiler : ChildrenOf(server)) {
+          if (kill(compiler, SIGSTOP) != 0) continue;
+          ++stopped;
+          std::this_thread::sleep_for(std::chrono::nanoseconds(2 * options.timeout_ns));
+          kill(compiler, SIGCONT);
+        }
+      }
+    }
+  });
+  const auto made =
+      fixture.compiler().Compile({fixture.problem(), fixture.problem().targets.at("cuda"),
+                                  fixture.SoftmaxCandidate(Importing("time.sleep(0.5)")), kGpu},
+                                 CancelToken());
+  ended = true;
+  stopper.join();
+  CHECK(stopped > 0);
+  INFO(made.status().ToString());
+  REQUIRE(made.ok());
+  if (const auto* error = std::get_if<CompileError>(&made->result)) FAIL(error->log);
 }
 
 TEST_CASE("A stopped compilation ends soon", "[integration]") {

@@ -75,8 +75,9 @@ bool IncludesFile(std::string_view line, IncludedFile& included) {
 }
 
 // Rewrites the includes of a package's header so that each file of the package has one name. NVRTC
-// knows headers only by the names in directives. It would read a file with #pragma once again under
-// a second name, and find another package's file for a name without a folder.
+// knows headers only by the names in directives. With two names for a file, it would read the file
+// twice in spite of #pragma once. For a name without a folder, it could find another package's
+// file.
 std::string WithFullNames(const std::string& name, std::string_view text,
                           const std::map<std::string, std::string>& package) {
   std::string rewritten;

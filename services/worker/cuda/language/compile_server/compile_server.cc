@@ -21,6 +21,7 @@ extern "C" {
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -32,6 +33,7 @@ extern "C" {
 #include "common/base/status.h"
 #include "common/base/utf8.h"
 #include "common/process/child_process.h"
+#include "common/process/process_limit.h"
 #include "common/process/send_descriptors.h"
 #include "services/worker/cuda/compiler/wire.h"
 #include "services/worker/sandbox/interpreter_filter.h"
@@ -100,7 +102,20 @@ enum class Wait { kReady, kEnded, kLate, kStopped };
 
 // Waits until the socket is ready, the process of `pid_fd` (if not negative) has ended, the
 // deadline passes, or the token is stopped.
-Wait AwaitSocket(int fd, short events, int pid_fd, int64_t deadline_ns, const CancelToken& cancel) {
+// Whether the time for a wait is over. Looked at every few milliseconds.
+using IsLate = absl::FunctionRef<bool()>;
+
+// Late after this much wall time.
+class LateAfter {
+ public:
+  explicit LateAfter(int64_t limit_ns) : deadline_ns_(Clock::Real().MonotonicNs() + limit_ns) {}
+  bool operator()() const { return Clock::Real().MonotonicNs() > deadline_ns_; }
+
+ private:
+  const int64_t deadline_ns_;
+};
+
+Wait AwaitSocket(int fd, short events, int pid_fd, IsLate late, const CancelToken& cancel) {
   for (;;) {
     pollfd ready[2] = {{fd, events, 0}, {pid_fd, POLLIN, 0}};
     poll(ready, 2, kLookMs);
@@ -112,18 +127,17 @@ Wait AwaitSocket(int fd, short events, int pid_fd, int64_t deadline_ns, const Ca
       return (ready[0].revents & events) != 0 ? Wait::kReady : Wait::kEnded;
     }
     if (cancel.stopped()) return Wait::kStopped;
-    if (Clock::Real().MonotonicNs() > deadline_ns) return Wait::kLate;
+    if (late()) return Wait::kLate;
   }
 }
 
-Wait SendAll(int fd, std::string_view bytes, int pid_fd, int64_t deadline_ns,
-             const CancelToken& cancel) {
+Wait SendAll(int fd, std::string_view bytes, int pid_fd, IsLate late, const CancelToken& cancel) {
   while (!bytes.empty()) {
     const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent > 0) {
       bytes.remove_prefix(static_cast<size_t>(sent));
     } else if (errno == EAGAIN) {
-      const Wait wait = AwaitSocket(fd, POLLOUT, pid_fd, deadline_ns, cancel);
+      const Wait wait = AwaitSocket(fd, POLLOUT, pid_fd, late, cancel);
       if (wait != Wait::kReady) return wait;
     } else if (errno != EINTR) {
       return Wait::kEnded;
@@ -132,8 +146,7 @@ Wait SendAll(int fd, std::string_view bytes, int pid_fd, int64_t deadline_ns,
   return Wait::kReady;
 }
 
-Wait ReceiveAll(int fd, char* to, size_t size, int pid_fd, int64_t deadline_ns,
-                const CancelToken& cancel) {
+Wait ReceiveAll(int fd, char* to, size_t size, int pid_fd, IsLate late, const CancelToken& cancel) {
   while (size > 0) {
     const ssize_t got = recv(fd, to, size, MSG_DONTWAIT);
     if (got > 0) {
@@ -142,7 +155,7 @@ Wait ReceiveAll(int fd, char* to, size_t size, int pid_fd, int64_t deadline_ns,
     } else if (got == 0) {
       return Wait::kEnded;
     } else if (errno == EAGAIN) {
-      const Wait wait = AwaitSocket(fd, POLLIN, pid_fd, deadline_ns, cancel);
+      const Wait wait = AwaitSocket(fd, POLLIN, pid_fd, late, cancel);
       if (wait != Wait::kReady) return wait;
     } else if (errno != EINTR) {
       return Wait::kEnded;
@@ -152,19 +165,19 @@ Wait ReceiveAll(int fd, char* to, size_t size, int pid_fd, int64_t deadline_ns,
 }
 
 // Receives a frame's content, which stays empty if it is larger than `max_bytes`.
-Wait ReceiveFrame(int fd, int64_t max_bytes, int pid_fd, int64_t deadline_ns,
-                  const CancelToken& cancel, std::string& content, bool& too_large) {
+Wait ReceiveFrame(int fd, int64_t max_bytes, int pid_fd, IsLate late, const CancelToken& cancel,
+                  std::string& content, bool& too_large) {
   uint64_t size = 0;
   too_large = false;
   const Wait wait =
-      ReceiveAll(fd, reinterpret_cast<char*>(&size), sizeof(size), pid_fd, deadline_ns, cancel);
+      ReceiveAll(fd, reinterpret_cast<char*>(&size), sizeof(size), pid_fd, late, cancel);
   if (wait != Wait::kReady) return wait;
   if (size > static_cast<uint64_t>(max_bytes)) {
     too_large = true;
     return Wait::kReady;
   }
   content.resize(size);
-  return ReceiveAll(fd, content.data(), size, pid_fd, deadline_ns, cancel);
+  return ReceiveAll(fd, content.data(), size, pid_fd, late, cancel);
 }
 
 // Kills the process when it goes out of scope.
@@ -280,11 +293,11 @@ absl::StatusOr<std::shared_ptr<CompileServer::Process>> CompileServer::Process::
   setpriority(PRIO_PROCESS, static_cast<id_t>(server->process_->pid()), kCompileNice);
 
   const Descriptor pid_fd(pidfd_open(server->process_->pid(), 0));
-  const int64_t deadline_ns = Clock::Real().MonotonicNs() + options.start_timeout_ns;
+  const LateAfter late(options.start_timeout_ns);
   std::string content;
   bool too_large = false;
-  const Wait wait = ReceiveFrame(server->control_.get(), kMaxHelloBytes, pid_fd.get(), deadline_ns,
-                                 cancel, content, too_large);
+  const Wait wait = ReceiveFrame(server->control_.get(), kMaxHelloBytes, pid_fd.get(), late, cancel,
+                                 content, too_large);
   if (wait == Wait::kStopped) return cancel.Check();
   Decoder decoder(content);
   const std::string error(decoder.Text());
@@ -306,9 +319,9 @@ absl::StatusOr<int> CompileServer::Process::Fork(int socket_fd, int output_fd, p
   uint64_t answer = 0;
   // A short wait that must not be interrupted: the next call would read this answer.
   const CancelToken never;
-  const int64_t deadline_ns = Clock::Real().MonotonicNs() + options_.fork_timeout_ns;
+  const LateAfter late(options_.fork_timeout_ns);
   if (!SendDescriptors(control_.get(), {&data, 1}, passed) ||
-      ReceiveAll(control_.get(), reinterpret_cast<char*>(&answer), sizeof(answer), -1, deadline_ns,
+      ReceiveAll(control_.get(), reinterpret_cast<char*>(&answer), sizeof(answer), -1, late,
                  never) != Wait::kReady ||
       answer <= 1 || answer > INT32_MAX) {
     process_->Kill();
@@ -343,7 +356,9 @@ absl::StatusOr<CompileServer::Outcome> CompileServer::Process::Compile(std::stri
   const KilledAtEnd child(pid_fd);
   theirs.reset();
 
-  const int64_t deadline_ns = Clock::Real().MonotonicNs() + options_.timeout_ns;
+  // On a busy machine the compiler may get no processor, which is not the source's fault.
+  ProcessLimit limit(pid, options_.timeout_ns, ProcessLimit::Watch::kAlways);
+  const auto late = [&limit] { return limit.Exceeded(); };
   std::string content;
   bool too_large = false;
   Encoder request;
@@ -352,9 +367,9 @@ absl::StatusOr<CompileServer::Outcome> CompileServer::Process::Compile(std::stri
       .Number(static_cast<uint64_t>(options_.max_output_bytes))
       .Text(filter_)
       .Text(fields);
-  Wait wait = SendAll(ours.get(), request.Take(), pid_fd, deadline_ns, cancel);
+  Wait wait = SendAll(ours.get(), request.Take(), pid_fd, late, cancel);
   if (wait == Wait::kReady) {
-    wait = ReceiveFrame(ours.get(), options_.max_reply_bytes, pid_fd, deadline_ns, cancel, content,
+    wait = ReceiveFrame(ours.get(), options_.max_reply_bytes, pid_fd, late, cancel, content,
                         too_large);
   }
   if (wait == Wait::kStopped) return cancel.Check();

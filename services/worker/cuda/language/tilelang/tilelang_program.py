@@ -144,7 +144,7 @@ def compile_request(request):
     fields = [lowered.kernel_source, len(variants)]
     for i, (axes, _) in enumerate(variants):
         known = [name for name, _, _ in axes]
-        # A second kernel of a function has a number at its end.
+        # If a function has several kernels, TileLang adds a number to the names of all but the first.
         devices = [device for device in lowered.device_mod.functions.values()
                    if str(device.attrs["global_symbol"]).startswith(f"kernelcast_{i}_kernel")]
         if len(devices) != 1:
