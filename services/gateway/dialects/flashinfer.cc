@@ -58,32 +58,34 @@ bool IsDefinition(const Problem& problem) {
           problem.task->format == PythonTask::Format::kSolExecBench);
 }
 
-// What the task's file says about a bench shape's workload.
-json StoredWorkload(const Served& served, size_t shape) {
-  const PythonTask& task = *served.problem.task;
-  for (size_t i = 0; i < task.cases.size(); ++i) {
-    if (task.cases[i].axes == Shapes(served)[shape]) {
-      return ParseBoundedJson<json>(task.details).at("cases").at(i);
-    }
-  }
-  return json::object();
-}
-
-std::string WorkloadId(const Served& served, size_t shape) {
+// The workloads of a problem, by bench shape.
+std::vector<json> WorkloadsOf(const Served& served) {
+  json stored = json::array();
   if (IsDefinition(served.problem)) {
-    const json stored = StoredWorkload(served, shape);
-    if (stored.contains("uuid")) return stored["uuid"].get<std::string>();
+    stored = ParseBoundedJson<json>(served.problem.task->details).at("cases");
   }
-  return ContentHasher().Add(served.problem.problem_id).Add(served.target).Add(shape).Hex128();
-}
-
-json WorkloadOf(const Served& served, size_t shape) {
-  json axes = json::object();
-  for (const auto& [axis, value] : Shapes(served)[shape]) axes[axis] = value;
-  json inputs = json::object();
-  for (const TensorSpec& input : served.problem.inputs) inputs[input.name] = {{"type", "random"}};
-  if (IsDefinition(served.problem)) inputs = StoredWorkload(served, shape).value("inputs", inputs);
-  return {{"uuid", WorkloadId(served, shape)}, {"axes", axes}, {"inputs", inputs}};
+  std::vector<json> workloads;
+  for (const AxisValues& shape : Shapes(served)) {
+    json workload = {{"uuid", ContentHasher()
+                                  .Add(served.problem.problem_id)
+                                  .Add(served.target)
+                                  .Add(workloads.size())
+                                  .Hex128()},
+                     {"axes", json::object()},
+                     {"inputs", json::object()}};
+    for (const auto& [axis, value] : shape) workload["axes"][axis] = value;
+    for (const TensorSpec& input : served.problem.inputs) {
+      workload["inputs"][input.name] = {{"type", "random"}};
+    }
+    for (size_t i = 0; i < stored.size(); ++i) {
+      if (served.problem.task->cases[i].axes != shape) continue;
+      for (const char* const field : {"uuid", "inputs"}) {
+        if (stored[i].contains(field)) workload[field] = stored[i][field];
+      }
+    }
+    workloads.push_back(std::move(workload));
+  }
+  return workloads;
 }
 
 json TensorsOf(const std::vector<TensorSpec>& tensors) {
@@ -375,9 +377,7 @@ class Flashinfer final : public Dialect {
     }
     if (Matches(request, "GET", {"definitions", "*", "workloads"})) {
       KC_ASSIGN_OR_RETURN(const Served* served, Definition(request.path[1]));
-      json all = json::array();
-      for (size_t i = 0; i < Shapes(*served).size(); ++i) all.push_back(WorkloadOf(*served, i));
-      return all;
+      return json(WorkloadsOf(*served));
     }
     if (Matches(request, "GET", {"workloads", "*"})) return Workload(request.path[1]);
     if (Matches(request, "POST", {"evaluate"})) return Evaluate(request);
@@ -435,8 +435,8 @@ class Flashinfer final : public Dialect {
 
   absl::StatusOr<json> Workload(const std::string& id) const {
     for (const Served& served : context_.catalogue->served()) {
-      for (size_t i = 0; i < Shapes(served).size(); ++i) {
-        if (WorkloadId(served, i) == id) return WorkloadOf(served, i);
+      for (json& workload : WorkloadsOf(served)) {
+        if (workload["uuid"] == id) return std::move(workload);
       }
     }
     return absl::NotFoundError(absl::StrCat("Workload not found: ", id));
@@ -515,10 +515,9 @@ class Flashinfer final : public Dialect {
   }
 
   static bool HasWorkload(const Served& served, const std::vector<std::string>& ids) {
-    for (size_t i = 0; i < Shapes(served).size(); ++i) {
-      if (std::find(ids.begin(), ids.end(), WorkloadId(served, i)) != ids.end()) return true;
-    }
-    return false;
+    return std::ranges::any_of(WorkloadsOf(served), [&](const json& workload) {
+      return std::ranges::find(ids, workload["uuid"].get<std::string>()) != ids.end();
+    });
   }
 
   // The task of an id with kFailedPrefix; nothing for other ids.
@@ -587,8 +586,9 @@ class Flashinfer final : public Dialect {
   static json TracesOf(const Served& served, const Submission& submission, const Verdict& verdict) {
     const json& asked = submission.note["workloads"];
     json traces = json::array();
-    for (size_t i = 0; i < Shapes(served).size(); ++i) {
-      const std::string id = WorkloadId(served, i);
+    std::vector<json> workloads = WorkloadsOf(served);
+    for (size_t i = 0; i < workloads.size(); ++i) {
+      const json& id = workloads[i]["uuid"];
       if (!asked.empty() && std::find(asked.begin(), asked.end(), id) == asked.end()) continue;
       const MeasuredOk* ok = verdict.ok();
       const ShapeTiming* timing = nullptr;
@@ -599,7 +599,7 @@ class Flashinfer final : public Dialect {
         if (timing == nullptr) continue;
       }
       traces.push_back({{"definition", served.name},
-                        {"workload", WorkloadOf(served, i)},
+                        {"workload", std::move(workloads[i])},
                         {"solution", submission.note["solution"]},
                         {"evaluation", EvaluationOf(verdict, timing)}});
     }
