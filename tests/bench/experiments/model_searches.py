@@ -55,16 +55,18 @@ def search(flags, problem, strategy, forecasts, seed, more):
         raise RuntimeError(f"{' '.join(command)}\nexit code {done.returncode}\n{done.stderr[-4000:]}")
     found = json.loads(done.stdout)
     shutil.rmtree(state, ignore_errors=True)
-    generation = found["counts"].get("generation", {})
-    forecasting = found.get("model_use", {})
+    # In protobuf's JSON, where 64-bit integers are strings and zeros are left out.
+    counts = found["search"]["counts"]
+    generation = counts.get("generation", {})
+    forecasting = counts.get("model_use", {}).get("token_usage", {})
     best = found.get("best") or {}
     return {
         "problem": problem, "strategy": strategy, "forecasts": forecasts, "seed": seed,
         "speedup": best.get("speedup", {}).get("value", 1.0), "end_reason": found["end_reason"],
         "measured": found["counts"]["measured"], "pruned": found["counts"]["pruned"],
         "device_seconds": found["device_seconds_spent"] - found["device_seconds_confirming"],
-        "device_model": found["device_model"], "kernels": generation.get("written", 0),
-        "tokens": sum(of.get(kind, 0) for of in (generation, forecasting) for kind in ("input_tokens", "output_tokens")),
+        "device_model": found["device_model"], "kernels": int(generation.get("written", 0)),
+        "tokens": sum(int(of.get(kind, 0)) for of in (generation, forecasting) for kind in ("input_tokens", "output_tokens")),
         "llm": flags.llm_model or flags.llm,
     }  # fmt: skip
 

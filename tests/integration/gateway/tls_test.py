@@ -114,7 +114,10 @@ class TlsTest(unittest.TestCase):
     @staticmethod
     def listening(pid):
         """Ports of 127.0.0.1 on which a process listens."""
-        sockets = {link.readlink().name for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
+        sockets = set()
+        for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # of a connection that has just ended
+                sockets.add(link.readlink().name)
         ports = set()
         for line in pathlib.Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
             fields = line.split()

@@ -138,7 +138,7 @@ TEST_CASE("Output placement does not distinguish the reference from itself") {
 
 TEST_CASE("The interval of a final result includes placement effects") {
   Court court;
-  const auto outcome = court.Judge(MapProgram(Good("place_ns=100")), MeasureLevel::kFinal);
+  const auto outcome = court.Judge(MapProgram(Good("place_ns=1000")), MeasureLevel::kFinal);
   REQUIRE(outcome.ok());
   const auto& ok = std::get<MeasuredOk>(*outcome);
   REQUIRE(ok.runner_speedups.size() == 5);
