@@ -288,7 +288,7 @@ class ImagesTest(unittest.TestCase):
                 "run", "--isolation", "chroot", "--user", f"{UID}:{UID}", orchestrator.container, "--",
                 "/opt/kernelcast/bin/kernelcast", "search", "row_softmax", "--orchestrator", address, "--state-dir",
                 "/tmp/cli", "--no-report", "--json", "--budget-measurements", "4"),
-            text=True, capture_output=True, check=False, timeout=300)
+            text=True, capture_output=True, check=False, timeout=900)
         # 1: nothing faster was found.
         self.assertIn(searching.returncode, (0, 1), searching.stderr + worker.output())
         self.assertIn('"measured"', searching.stdout)
