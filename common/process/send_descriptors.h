@@ -9,7 +9,7 @@
 namespace kernelcast {
 
 // Most descriptors of one message.
-inline constexpr size_t kMaxSentDescriptors = 2;
+inline constexpr size_t kMaxSentDescriptors = 8;
 
 // Sends the parts as one message over a Unix socket, with copies of the descriptors, if any. Goes
 // on when a signal interrupts it, and raises none if the other end is closed. False: errno says

@@ -192,9 +192,15 @@ void CpuTarget::ProbePython() {
   if (!python.ok()) {
     return refuse(absl::StrCat(python.status().message(), "; --python names another interpreter"));
   }
-  options_.runner.python = std::make_shared<const PythonInterpreter>(*python);
-  options_.runner.python_library =
-      (std::filesystem::path(options_.runner.path).parent_path() / kPythonLibrary).string();
+  PythonZygote::Options zygote;
+  zygote.python = *python;
+  zygote.program = kPythonRunner;
+  zygote.arguments = {
+      (std::filesystem::path(options_.runner.path).parent_path() / kPythonLibrary).string()};
+  // One thread each, because the processes are bound to one core.
+  zygote.environment = {"LC_ALL=C.UTF-8", "HOME=/nonexistent", "OMP_NUM_THREADS=1",
+                        "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1"};
+  options_.runner.python = std::make_shared<PythonZygote>(std::move(zygote));
   CompilerSandbox sandbox;
   sandbox.program = options_.compiler_sandbox.empty() ? CompilerSandboxBeside(options_.runner.path)
                                                       : options_.compiler_sandbox;

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <new>
 
 #include "absl/strings/str_cat.h"
@@ -56,22 +57,6 @@ std::string SystemCallName(int number) {
   std::string copy(name);
   free(name);
   return copy;
-}
-
-std::vector<std::string> PythonArguments(const PythonInterpreter& python,
-                                         const std::string& library) {
-  std::vector<std::string> argv = {python.program, "-I", "-S",          "-W",
-                                   "ignore",       "-c", kPythonRunner, library};
-  argv.insert(argv.end(), python.packages.begin(), python.packages.end());
-  argv.emplace_back("--");
-  argv.insert(argv.end(), python.read_only.begin(), python.read_only.end());
-  return argv;
-}
-
-// One thread each, because the process is bound to one core.
-std::vector<std::string> PythonEnvironment() {
-  return {"LC_ALL=C.UTF-8", "HOME=/nonexistent", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1",
-          "MKL_NUM_THREADS=1"};
 }
 
 }  // namespace
@@ -123,21 +108,24 @@ absl::StatusOr<std::unique_ptr<RunnerProcess>> RunnerProcess::Start(
   std::memcpy(process->control_.data() + runner::kCaseTableOffset, cases.data(),
               static_cast<size_t>(table_bytes));
 
+  // In the order of their numbers in the child.
+  const int descriptors[] = {process->control_.fd(), inputs.fd(), outputs.fd(), content.fd(),
+                             process->start_.fd()};
+  static_assert(runner::kStartFd - runner::kControlFd + 1 == std::size(descriptors));
   ChildOptions child;
-  child.argv = {options.path};
-  if (python != nullptr) {
-    child.argv = PythonArguments(*options.python, options.python_library);
-    child.environment = PythonEnvironment();
-  }
-  child.working_directory = "/";
-  child.descriptors = {{process->control_.fd(), runner::kControlFd},
-                       {inputs.fd(), runner::kInputsFd},
-                       {outputs.fd(), runner::kOutputsFd},
-                       {content.fd(), runner::kObjectFd},
-                       {process->start_.fd(), runner::kStartFd}};
   child.max_output_bytes = options.max_output_bytes;
   child.kept_output_bytes = kKeptOutputBytes;
-  auto spawned = ChildProcess::Spawn(child);
+  absl::StatusOr<std::unique_ptr<ChildProcess>> spawned;
+  if (python != nullptr) {
+    spawned = options.python->Fork(descriptors, child);
+  } else {
+    child.argv = {options.path};
+    child.working_directory = "/";
+    for (int number = runner::kControlFd; const int descriptor : descriptors) {
+      child.descriptors.emplace_back(descriptor, number++);
+    }
+    spawned = ChildProcess::Spawn(child);
+  }
   if (!spawned.ok()) {
     return absl::UnavailableError(spawned.status().message());
   }

@@ -18,8 +18,8 @@
 #include "services/worker/core/options.h"
 #include "services/worker/cpu/placement.h"
 #include "services/worker/native/shared_object.h"
-#include "services/worker/python/interpreter.h"
 #include "services/worker/python/task_programs.h"
+#include "services/worker/python/zygote.h"
 #include "services/worker/runner/control.h"
 
 namespace kernelcast::worker {
@@ -28,9 +28,8 @@ using Program = std::variant<LoadableObject, PythonProgram>;
 
 struct RunnerOptions {
   std::string path;  // of kernelcast-runner
-  // Runs Python programs, with the native part of runner.py; null: they cannot run.
-  std::shared_ptr<const PythonInterpreter> python;
-  std::string python_library;
+  // Runs Python programs; null: they cannot run.
+  std::shared_ptr<PythonZygote> python;
   int64_t max_memory_bytes = int64_t{2} << 30;  // beyond the tensors
   int64_t max_cpu_seconds = 120;
   int64_t max_output_bytes = kMaxCandidateOutputBytes;

@@ -2,19 +2,15 @@
 
     PYTHON -I -S -c SOURCE LIBRARY DEVICE PACKAGES... -- READABLE...
 
-This process imports PyTorch and waits on descriptor 3 for the worker, which asks for copies of it
-(zygote.h). A copy creates a CUDA context and serves one program. LIBRARY is the native part
-(cuda/python/runner_library.cc), which speaks to the judge. DEVICE is "cuda", or "cpu" where the
-memory of a stand-in for the driver is the processor's. PACKAGES are folders to import from, and
-READABLE what a program may read.
+This process makes copies of itself, as that of runner.py does. A copy creates a CUDA context and serves
+one program. LIBRARY is the native part (cuda/python/runner_library.cc), which speaks to the judge. DEVICE
+is "cuda", or "cpu" where the memory of a stand-in for the driver is the processor's. PACKAGES are folders
+to import from, and READABLE what a program may read.
 """
 
 import gc
 import importlib
-import socket
-import struct
 
-CONTROL = 3
 # Importing these does not initialise the driver, which copies of a process could not use then.
 PRELOADED = ("triton", "triton.language")
 SCRATCH = "/scratch"
@@ -513,18 +509,6 @@ def serve(library, name, environment, readable):
     library.kernelcast_serve(ctypes.byref(functions), paths, len(readable))
 
 
-def become_runner(library, name, message, descriptors, readable):
-    os.setpgid(0, 0)
-    runner_socket, output = descriptors
-    os.dup2(runner_socket, 10)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.dup2(10, CONTROL, inheritable=False)
-    os.closerange(CONTROL + 1, 1024)
-    environment = dict(pair.split("=", 1) for pair in message.decode().split("\0") if "=" in pair)
-    serve(library, name, environment, readable)
-
-
 def main():
     sys.dont_write_bytecode = True
     split = sys.argv.index("--")
@@ -541,30 +525,7 @@ def main():
         prepare_triton()
     # After PyTorch, so that both use the C++ library that PyTorch was made for.
     library = ctypes.PyDLL(sys.argv[1])
-    library.kernelcast_fork.restype = ctypes.c_int64
-    # Otherwise each copy would copy all pages with objects when it collects garbage.
-    gc.collect()
-    gc.freeze()
-    control = socket.socket(fileno=CONTROL)
-    control.send(struct.pack("<q", 0))
-    while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 2)
-        if not message:
-            os._exit(0)
-        ctypes.pythonapi.PyOS_BeforeFork()
-        child = library.kernelcast_fork()
-        if child == 0:
-            try:
-                ctypes.pythonapi.PyOS_AfterFork_Child()
-                become_runner(library, name, message, descriptors, readable)
-            except BaseException as error:
-                print_error(error)
-                sys.stderr.flush()
-            os._exit(1)
-        ctypes.pythonapi.PyOS_AfterFork_Parent()
-        for descriptor in descriptors:
-            os.close(descriptor)
-        control.send(struct.pack("<q", child))
+    serve_copies(library, lambda environment: serve(library, name, environment, readable))
 
 
 main()

@@ -2,14 +2,16 @@
 
     PYTHON -I -S -c SOURCE LIBRARY PACKAGES... -- READABLE...
 
-LIBRARY is the native part (runner_library.cc). PACKAGES are folders to import from, and READABLE what
-the process may read. Descriptor 6 holds the program, as python_task.h describes it. SOURCE starts with
-the files of the formats, of draws and of facts: task_values.py, definition_task.py, gpu_mode_task.py,
-reference_facts.py and task_draws.py.
+This process imports PyTorch and waits on descriptor 3 for the worker, which asks for copies of it
+(zygote.h). A copy serves one program: its descriptor 6 holds it, as python_task.h describes it. LIBRARY
+is the native part (runner_library.cc). PACKAGES are folders to import from, and READABLE what a copy may
+read. SOURCE starts with the files of the formats, of draws and of facts: task_values.py,
+definition_task.py, gpu_mode_task.py, reference_facts.py and task_draws.py.
 """
 
 import contextlib
 import ctypes
+import fcntl
 import gc
 import importlib
 import json
@@ -17,11 +19,16 @@ import linecache
 import math
 import os
 import random
+import socket
+import struct
 import sys
 import tempfile
 import traceback
 import types
 
+# The zygote's socket. A copy has the descriptors that the worker passes in its place.
+CONTROL = 3
+MOST_DESCRIPTORS = 8
 PROGRAM = 6
 SEED = 42
 # The exit code of a candidate whose result is in the judge's memory (task_programs.h).
@@ -465,43 +472,84 @@ def print_error(error):
     print("".join(text), file=sys.stderr)
 
 
-def main():
-    sys.dont_write_bytecode = True
-    split = sys.argv.index("--")
-    library = ctypes.PyDLL(sys.argv[1])
-    packages, readable = sys.argv[2:split], sys.argv[split + 1 :]
+def become_copy(message, descriptors):
+    """Gives a copy the descriptors that the worker has passed, of which the last is its output. Returns its environment."""
+    os.setpgid(0, 0)
+    # First to numbers that are free.
+    *passed, output = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, CONTROL + MOST_DESCRIPTORS) for descriptor in descriptors]
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    for number, descriptor in enumerate(passed, CONTROL):
+        os.dup2(descriptor, number, inheritable=False)
+    os.closerange(CONTROL + len(passed), 1024)
+    if numpy is not None:
+        numpy.random.seed()  # as in a process of its own; Python does it for random
+    return dict(pair.split("=", 1) for pair in message.decode().split("\0") if "=" in pair)
+
+
+def serve_copies(library, serve):
+    """Makes a copy of this process for each request of the worker. In it, calls `serve` with the environment."""
+    library.kernelcast_fork.restype = ctypes.c_int64
+    # Otherwise each copy would copy all pages with objects when it collects garbage.
+    gc.collect()
+    gc.freeze()
+    control = socket.socket(fileno=CONTROL)
+    control.send(struct.pack("<q", 0))
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 1 << 16, MOST_DESCRIPTORS)
+        if not message:
+            os._exit(0)
+        ctypes.pythonapi.PyOS_BeforeFork()
+        child = library.kernelcast_fork()
+        if child == 0:
+            try:
+                ctypes.pythonapi.PyOS_AfterFork_Child()
+                serve(become_copy(message, descriptors))
+            except BaseException as error:
+                print_error(error)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+        for descriptor in descriptors:
+            os.close(descriptor)
+        control.send(struct.pack("<q", child))
+
+
+def serve_program(library, readable):
     library.kernelcast_case.restype = ctypes.POINTER(Case)
     given = json.loads(os.pread(PROGRAM, os.fstat(PROGRAM).st_size, 0))
     library.kernelcast_map()
     library.kernelcast_hide_files((ctypes.c_char_p * len(readable))(*[p.encode() for p in readable]), len(readable))
-    sys.path += packages
-    import_torch()
     library.kernelcast_restrict()
-    try:
-        if given["role"] == "describe":
-            call = Describe(given, library)
-        elif given["role"] == "inputs":
-            call = Inputs(given, library)
-        elif given["role"] == "check":
-            call = Check(given, library)
-        else:
-            call = Run(given, library).call
+    if given["role"] == "describe":
+        call = Describe(given, library)
+    elif given["role"] == "inputs":
+        call = Inputs(given, library)
+    elif given["role"] == "check":
+        call = Check(given, library)
+    else:
+        call = Run(given, library).call
 
-        def guarded(index):
-            try:
-                return call(index)
-            except BaseException as error:
-                print_error(error)
-                sys.stderr.flush()
-                took_memory = isinstance(error, TookOutputMemory)
-                os._exit(TOOK_OUTPUT_MEMORY if took_memory else error.exit_code if isinstance(error, WrongForm) else 1)
+    def guarded(index):
+        try:
+            return call(index)
+        except BaseException as error:
+            print_error(error)
+            sys.stderr.flush()
+            took_memory = isinstance(error, TookOutputMemory)
+            os._exit(TOOK_OUTPUT_MEMORY if took_memory else error.exit_code if isinstance(error, WrongForm) else 1)
 
-        # Otherwise a later collection scans PyTorch's own objects, which delays one call by about 80 ms.
-        gc.collect()
-        gc.freeze()
-        library.kernelcast_serve(ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_uint32)(guarded))
-    except BaseException as error:
-        print_error(error)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(1)
+    # A later collection would delay one call.
+    gc.collect()
+    gc.freeze()
+    library.kernelcast_serve(ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_uint32)(guarded))
+
+
+def main():
+    sys.dont_write_bytecode = True
+    split = sys.argv.index("--")
+    sys.path += sys.argv[2:split]
+    import_torch()
+    library = ctypes.PyDLL(sys.argv[1])
+    serve_copies(library, lambda environment: serve_program(library, sys.argv[split + 1 :]))

@@ -1,7 +1,8 @@
 // The native part of runner.py, which calls these functions through ctypes, in this order:
 //
+//   kernelcast_fork        in the zygote, for each process
 //   kernelcast_map         what the judge has passed
-//   kernelcast_hide_files  before any library that could start threads
+//   kernelcast_hide_files  while the process has one thread
 //   kernelcast_tensor      for each tensor
 //   kernelcast_restrict    before any code of a task or a candidate
 //   kernelcast_serve       does not return
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -18,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "services/worker/python/copy_process.h"
 #include "services/worker/runner/control.h"
 #include "services/worker/runner/fault_reporters.h"
 #include "services/worker/runner/serve.h"
@@ -82,6 +85,13 @@ bool LimitResources(const ControlBlock& block, rlim_t address_space) {
   return sandbox::Limit(RLIMIT_AS, address_space) && limits;
 }
 
+// A random multiple of 16 below 64 KiB.
+size_t RandomShift() {
+  uint16_t random = 0;
+  if (getrandom(&random, sizeof(random), 0) != sizeof(random)) return 0;
+  return random & ~size_t{15};
+}
+
 using PythonCall = int32_t (*)(uint32_t index);
 
 int32_t CallPython(const Case&, uint32_t index, const void* call) {
@@ -95,8 +105,14 @@ extern "C" {
 
 namespace kernelcast_runner = kernelcast::worker::runner;
 
+[[gnu::visibility("default")]] int64_t kernelcast_fork() {
+  return kernelcast::worker::CopyProcess();
+}
+
 [[gnu::visibility("default")]] void kernelcast_map() {
   kernelcast_runner::KeepFreedMemory();
+  // As in kernelcast_serve, for what is allocated from now on. Never freed.
+  sbrk(static_cast<intptr_t>(kernelcast_runner::RandomShift()));
   auto& state = kernelcast_runner::ThisProcess();
   state.blocks = kernelcast_runner::MapBlocks();
   state.blocks.start->state.store(kernelcast_runner::kLoading);
@@ -145,6 +161,10 @@ namespace kernelcast_runner = kernelcast::worker::runner;
 
 [[gnu::visibility("default")]] void kernelcast_serve(kernelcast_runner::PythonCall call) {
   const auto& state = kernelcast_runner::ThisProcess();
+  // Copies of a process have the same addresses, and how fast code is can depend on them.
+  auto* const shift =
+      static_cast<volatile char*>(__builtin_alloca(kernelcast_runner::RandomShift() + 1));
+  *shift = 0;
   kernelcast_runner::Serve(state.blocks.control, state.cases, kernelcast_runner::CallPython, &call);
 }
 

@@ -25,9 +25,9 @@ constexpr int kPollMs = 50;
 
 std::vector<std::string> Arguments(const PythonZygote::Options& options) {
   const PythonInterpreter& python = options.python;
-  std::vector<std::string> argv = {
-      python.program,  "-I",          "-S", "-W", "ignore", "-c", kPythonCudaRunner,
-      options.library, options.device};
+  std::vector<std::string> argv = {python.program, "-I", "-S",           "-W",
+                                   "ignore",       "-c", options.program};
+  argv.insert(argv.end(), options.arguments.begin(), options.arguments.end());
   argv.insert(argv.end(), python.packages.begin(), python.packages.end());
   argv.emplace_back("--");
   argv.insert(argv.end(), python.read_only.begin(), python.read_only.end());
@@ -77,14 +77,14 @@ absl::Status PythonZygote::AwaitReply(int64_t limit_ns, int64_t& reply) {
       absl::StrCat("the interpreter with PyTorch has ended: ", process_->output()));
 }
 
-absl::StatusOr<int64_t> PythonZygote::Ask(int socket, int output, const std::string& environment) {
+absl::StatusOr<int64_t> PythonZygote::Ask(std::span<const int> descriptors,
+                                          const std::string& environment) {
   int64_t reply = 0;
   if (!std::exchange(ready_, true)) {
     KC_RETURN_IF_ERROR(AwaitReply(kPythonStartLimitNs, reply));
   }
-  const int passed[] = {socket, output};
   const iovec message{const_cast<char*>(environment.data()), environment.size()};
-  if (!SendDescriptors(control_.get(), {&message, 1}, passed)) {
+  if (!SendDescriptors(control_.get(), {&message, 1}, descriptors)) {
     process_->Kill();
     return absl::UnavailableError("the interpreter with PyTorch has ended");
   }
@@ -92,7 +92,7 @@ absl::StatusOr<int64_t> PythonZygote::Ask(int socket, int output, const std::str
   return reply;
 }
 
-absl::StatusOr<std::unique_ptr<ChildProcess>> PythonZygote::Fork(int socket,
+absl::StatusOr<std::unique_ptr<ChildProcess>> PythonZygote::Fork(std::span<const int> descriptors,
                                                                  const ChildOptions& limits) {
   int pipe_fds[2];
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
@@ -107,9 +107,11 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> PythonZygote::Fork(int socket,
     environment += '\0';
   }
   environment += '\0';
+  std::vector<int> passed(descriptors.begin(), descriptors.end());
+  passed.push_back(to_write.get());
   const std::lock_guard lock(mutex_);
   if (process_ == nullptr || process_->Poll()) KC_RETURN_IF_ERROR(BeginLocked());
-  KC_ASSIGN_OR_RETURN(const int64_t pid, Ask(socket, to_write.get(), environment));
+  KC_ASSIGN_OR_RETURN(const int64_t pid, Ask(passed, environment));
   if (pid <= 0) return absl::UnavailableError("the interpreter with PyTorch cannot be copied");
   return ChildProcess::Adopt(static_cast<pid_t>(pid), output.release(), limits);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,8 +24,9 @@ class PythonZygote {
  public:
   struct Options {
     PythonInterpreter python;
-    std::string library;  // kernelcast-cuda-python-runner.so
-    std::string device = "cuda";
+    const char* program = nullptr;  // kPythonRunner or kPythonCudaRunner
+    // Of the program: the path of its native part, and what else it takes before the packages.
+    std::vector<std::string> arguments;
     std::vector<std::string> environment;  // "NAME=value"
     // Files that programs may read besides the interpreter's.
     std::vector<std::string> read_only;
@@ -37,16 +39,16 @@ class PythonZygote {
   // Begins to start the process. UNAVAILABLE: it cannot be started.
   [[nodiscard]] absl::Status Begin();
 
-  // Makes a copy, with `socket` as its descriptor 3 and the limits of the output in `limits`, whose
-  // `environment` it gets. The first waits for the start; a zygote that has ended is started again.
-  // UNAVAILABLE: no copy can be made; the message says why.
-  [[nodiscard]] absl::StatusOr<std::unique_ptr<ChildProcess>> Fork(int socket,
+  // Makes a copy, with `descriptors` as its descriptors 3, 4, ... and the limits of the output in
+  // `limits`, whose `environment` it gets. The first waits for the start; a zygote that has ended
+  // is started again. UNAVAILABLE: no copy can be made; the message says why.
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<ChildProcess>> Fork(std::span<const int> descriptors,
                                                                    const ChildOptions& limits);
 
  private:
   absl::Status BeginLocked();
   absl::Status AwaitReply(int64_t limit_ns, int64_t& reply);
-  absl::StatusOr<int64_t> Ask(int socket, int output, const std::string& environment);
+  absl::StatusOr<int64_t> Ask(std::span<const int> descriptors, const std::string& environment);
 
   const Options options_;
   std::mutex mutex_;

@@ -125,7 +125,7 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Begin(const CudaRunnerOp
   child.environment = RunnerEnvironment(options);
   child.descriptors = {{sockets[1], cuda_runner::kSocketFd}};
   child.max_output_bytes = kMaxCandidateOutputBytes;
-  auto spawned = options.python != nullptr ? options.python->Fork(sockets[1], child)
+  auto spawned = options.python != nullptr ? options.python->Fork({&sockets[1], 1}, child)
                                            : ChildProcess::Spawn(child);
   close(sockets[1]);
   if (!spawned.ok()) {

@@ -5,11 +5,9 @@
 //   kernelcast_start        the driver's context
 //   kernelcast_serve        does not return
 
-#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -26,6 +24,7 @@
 #include "services/worker/cuda/runner/profiler.h"
 #include "services/worker/cuda/runner/protocol.h"
 #include "services/worker/cuda/runner/runner.h"
+#include "services/worker/python/copy_process.h"
 #include "services/worker/sandbox/file_view.h"
 
 namespace kernelcast::worker::cuda_runner {
@@ -116,9 +115,8 @@ extern "C" {
 
 namespace kernelcast_runner = kernelcast::worker::cuda_runner;
 
-// A child of the worker, and a copy of this process. Returns its id, 0 in the child, or -1.
 [[gnu::visibility("default")]] int64_t kernelcast_fork() {
-  return syscall(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, nullptr, nullptr, 0);
+  return kernelcast::worker::CopyProcess();
 }
 
 [[gnu::visibility("default")]] void kernelcast_leave_files() {

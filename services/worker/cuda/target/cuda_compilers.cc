@@ -134,8 +134,9 @@ void CudaCompilers::MakeZygote(const absl::StatusOr<PythonInterpreter>& python) 
   }
   PythonZygote::Options options;
   options.python = *python;
-  options.device = options_.python_device;
-  options.library = absl::StrCat(options_.program_folder, "/", kPythonLibrary);
+  options.program = kPythonCudaRunner;
+  options.arguments = {absl::StrCat(options_.program_folder, "/", kPythonLibrary),
+                       options_.python_device};
   options.environment = PythonEnvironment(toolkit_, *python);
   // Compilers at run time need the system's tools, headers and libraries.
   options.read_only = {"/usr",

@@ -55,8 +55,8 @@ TaskSubject::TaskSubject(int64_t load_limit_ns) : load_limit_ns_(load_limit_ns) 
   FakeCuda::Instance().Reset();
   worker::PythonZygote::Options zygote;
   zygote.python = *Python();
-  zygote.library = absl::StrCat(KERNELCAST_BIN_DIR, "/kernelcast-cuda-python-runner.so");
-  zygote.device = "cpu";
+  zygote.program = worker::kPythonCudaRunner;
+  zygote.arguments = {absl::StrCat(KERNELCAST_BIN_DIR, "/kernelcast-cuda-python-runner.so"), "cpu"};
   zygote.environment = {absl::StrCat("LD_LIBRARY_PATH=", DriverFolder())};
   worker::CudaMeasurerOptions options;
   options.measure = QuickOptions();
