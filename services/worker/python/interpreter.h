@@ -35,8 +35,8 @@ struct PythonInterpreter {
 [[nodiscard]] absl::StatusOr<PythonInterpreter> ProbeTorch(const std::string& python);
 
 // Programs that the worker runs in an interpreter: runner.py executes tasks and candidates,
-// cuda_runner.py does on a GPU, launch_recorder.py records what they launch, and source_check.py
-// checks the source of a candidate.
+// cuda_runner.py does on a GPU, launch_recorder.py records what they launch (a program of
+// CompileServer), and source_check.py checks the source of a candidate.
 extern const char* const kPythonRunner;
 extern const char* const kPythonCudaRunner;
 extern const char* const kPythonLaunchRecorder;

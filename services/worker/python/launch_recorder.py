@@ -1,12 +1,13 @@
-"""Records which Triton kernels a Python candidate launches, without a GPU and without Triton. Follows runner.py and
-triton_stand_in.py in one program.
+"""Records which Triton kernels a Python candidate launches, without a GPU and without Triton. Follows compile_server.py,
+runner.py and triton_stand_in.py in one program.
 
-    PYTHON -I -S -c SOURCE REQUEST RESULT PACKAGES...
-
-REQUEST is a JSON file: `role`, `format`, `task`, `details` and `candidate` as for runner.py, `case` (its index), and
-`gpu` with `name`, `multiprocessors` and `capability`. RESULT is the JSON file that recording.h describes. Tensors
-have shapes and no values. The candidate is called twice, and the second call is recorded, as timed calls are repeated.
+A request is JSON: `role`, `format`, `task`, `details` and `candidate` as for runner.py, `case` (its index), and `gpu`
+with `name`, `multiprocessors` and `capability`. The answer is the JSON that recording.h describes. Tensors have shapes
+and no values. The candidate is called twice, and the second call is recorded, as timed calls are repeated.
 """
+
+PACKAGE = "torch"
+FILES = ()
 
 
 def bytes_of(tensor):
@@ -305,19 +306,17 @@ def result_of(given):
     }
 
 
-def main():
-    sys.dont_write_bytecode = True
-    request, result, packages = sys.argv[1], sys.argv[2], sys.argv[3:]
-    with open(request) as file:
-        given = json.load(file)
-    sys.path += packages
+def import_compiler():
+    # PyTorch asks for the user's name, which this user has not.
+    os.environ.update(USER="kernelcast", OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
+    sys.path += sys.argv[1:]
     import_torch()
-    text = json.dumps(result_of(given))
-    with open(result, "w") as file:
-        file.write(text)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+    make_modes()
 
 
-main()
+def compile_request(request):
+    return (json.dumps(result_of(json.loads(request.string()))),)
+
+
+def describe(error):
+    """There are no errors of a compiler."""

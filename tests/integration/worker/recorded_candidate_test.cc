@@ -17,9 +17,9 @@
 #include "absl/strings/str_replace.h"
 #include "common/base/file.h"
 #include "common/domain/facts.h"
+#include "services/worker/cuda/language/pytorch/launch_recorder.h"
 #include "services/worker/cuda/language/pytorch/recorded_program.h"
 #include "services/worker/cuda/target/cuda_target.h"
-#include "services/worker/python/launch_recorder.h"
 #include "services/worker/virtual_gpu/estimate/gpu_model.h"
 #include "tests/support/services.h"
 #include "tests/support/task_examples.h"
@@ -50,12 +50,12 @@ std::string Read(const std::string& path) { return ReadFile(path).value(); }
 
 Problem MakeTask(const std::string& source) { return ParseProblem({{"task.py", source}}).value(); }
 
-const LaunchRecorder& Recorder() {
+LaunchRecorder& Recorder() {
   static const TemporaryFolder folder("recorder");
   worker::CompilerSandbox sandbox;
   sandbox.program = KERNELCAST_BIN_DIR "/kernelcast-compiler-sandbox";
-  static const LaunchRecorder recorder(worker::ProbeTorch(kPython).value(), sandbox,
-                                       folder.path().string());
+  static LaunchRecorder recorder(worker::ProbeTorch(kPython).value(), sandbox,
+                                 folder.path().string());
   return recorder;
 }
 
@@ -161,6 +161,15 @@ class ModelNew(torch.nn.Module):
                       body, "\n");
 }
 
+// A statement that answers in the recorder's place, over its socket (compile_server.py).
+std::string Forge(const std::string& recording) {
+  return absl::StrCat("import struct\ntext = b'''", recording, "'''", R"(
+fields = struct.pack('<Q', len(text)) + text
+answer = struct.pack('<QQQ', 0, 0, len(fields)) + fields
+os.write(3, struct.pack('<Q', len(answer)) + answer)
+os._exit(0))");
+}
+
 TEST_CASE("What cannot be recorded says why", "[slow]") {
   if (!HaveTorch()) return;
   const std::string launch = "        relu[(64,)](x, y, n, BLOCK=256)\n        return y";
@@ -179,8 +188,7 @@ TEST_CASE("What cannot be recorded says why", "[slow]") {
       {ModelNew("        return self.unknown"), "unknown"},
       {ModelNew(launch, "open('/etc/passwd').read()"), "passwd"},
       {ModelNew(launch, "os._exit(0)"), "the recorder ended"},
-      {ModelNew(launch, "open('result.json', 'w').write('{\"launches\": 1}')\nos._exit(0)"),
-       "the recording has"},
+      {ModelNew(launch, Forge(R"({"launches": 1})")), "the recording has"},
   };
   for (const auto& [source, reason] : cases) {
     INFO(source);
@@ -359,12 +367,8 @@ def get_init_inputs():
   CHECK_THAT(NotCovered(wrong), Catch::Contains("touches 2048 bytes") &&
                                     Catch::Contains("the reference needs 131072"));
   const auto forged = target.Compile(
-      kTask, ModelNew(launch,
-                      "open('result.json', 'w').write('''{\"source\": \"\", "
-                      "\"tensors\": [], \"launches\": [], \"needed\": 1, "
-                      "\"operations\": [{\"name\": \"relu\", \"bytes\": 1, "
-                      "\"operations\": 1, \"unit\": \"float32\", \"count\": 1}]}''')\n"
-                      "os._exit(0)"));
+      kTask, ModelNew(launch, Forge(R"({"source": "", "tensors": [], "launches": [], "needed": 1,
+"operations": [{"name": "relu", "bytes": 1, "operations": 1, "unit": "float32", "count": 1}]})")));
   CHECK_THAT(NotCovered(forged), Catch::Contains("touches 1 bytes"));
 }
 
@@ -381,7 +385,7 @@ TEST_CASE("Variants of tasks are different candidates of their format") {
   CHECK(ids.size() == variants.size());
 }
 
-// One in three, because each takes 1 s. KERNELCAST_ALL_EXAMPLES=1: all of them.
+// One in three. KERNELCAST_ALL_EXAMPLES=1: all of them.
 TEST_CASE("Most example candidates are recorded", "[slow]") {
   if (!HaveTorch()) return;
   const auto examples = ReadTaskExamples();

@@ -28,7 +28,7 @@ struct CompileServerOptions {
   //   describe(error)           text of an error of the compiler, or None
   // The probe follows it too, so its top level uses nothing of compile_server.py.
   const char* program = nullptr;
-  PythonInterpreter python = {};  // filled in
+  PythonInterpreter python = {};  // Start fills it in
   CompilerSandbox sandbox;        // read_only is not used
   std::string work_directory;     // an empty folder is made in it
   int64_t start_timeout_ns = 120'000'000'000;
@@ -63,6 +63,8 @@ class CompileServer {
   // the token was stopped.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CompileServer>> Start(
       CompileServerOptions options, const std::string& python, const CancelToken& cancel);
+  // With a known interpreter. The process starts with the first compilation.
+  explicit CompileServer(CompileServerOptions options);
   ~CompileServer();
   CompileServer(const CompileServer&) = delete;
   CompileServer& operator=(const CompileServer&) = delete;
@@ -79,7 +81,6 @@ class CompileServer {
  private:
   class Process;
 
-  explicit CompileServer(CompileServerOptions options);
   // Starts the process if there is none that lives.
   absl::StatusOr<std::shared_ptr<Process>> Running(const CancelToken& cancel);
 

@@ -100,7 +100,7 @@ def framed(*fields):
     return packed(packed(*fields))
 
 
-def load(source):
+def load_candidate(source):
     """Runs the source as a module. inspect finds its text through linecache."""
     module = types.ModuleType("candidate")
     module.__file__ = SOURCE_NAME
@@ -209,7 +209,7 @@ def serve():
             os.write(CONTROL, struct.pack("<Q", child))
 
 
-def main():
+def serve_compiler():
     resource.setrlimit(resource.RLIMIT_STACK, (STACK_BYTES, resource.getrlimit(resource.RLIMIT_STACK)[1]))
     sys.dont_write_bytecode = True
     sys.meta_path.append(GivenPackages(sys.argv[1:]))

@@ -12,9 +12,9 @@
 #include "absl/status/statusor.h"
 #include "services/worker/artifacts/compile_cache.h"
 #include "services/worker/cuda/language/language.h"
+#include "services/worker/cuda/language/pytorch/launch_recorder.h"
 #include "services/worker/native/compiler_step.h"
 #include "services/worker/python/interpreter.h"
-#include "services/worker/python/launch_recorder.h"
 #include "services/worker/python/python_compiler.h"
 #include "services/worker/virtual_gpu/estimate/gpu_model.h"
 

@@ -127,7 +127,7 @@ def compile_request(request):
          [request.number() for _ in tensors])
         for _ in range(request.number())
     ]
-    module = load(source)
+    module = load_candidate(source)
     make, parameters = find_entry(module)
     functions, names = {}, []
     for i, (axes, elements) in enumerate(variants):

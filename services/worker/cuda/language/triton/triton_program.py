@@ -131,7 +131,7 @@ def compile_request(request):
         arguments = [(request.string(), request.number()) for _ in range(request.number())]
         constexprs = [(request.string(), (request.string(), request.string())) for _ in range(request.number())]
         variants.append((name, num_warps, num_stages, arguments, constexprs))
-    module = load(source)
+    module = load_candidate(source)
     fields = [len(variants)]
     for variant in variants:
         fields += compile_variant(module, variant, arch, ptx_version)

@@ -150,7 +150,8 @@ TEST_CASE("Clients that do not read replies keep nobody waiting", "[gateway][htt
 TEST_CASE("Connections above the limit are closed", "[gateway][http]") {
   const ServerWorld world({.max_connections = 10});
   {
-    // Silent ones: the library notices at once that they close. After part of a head it may wait for 30 s.
+    // Silent ones: the library notices at once that they close. After part of a head it may wait
+    // for 30 s.
     const SlowClients all(world.server->address(), 10, "");
     kernelcast::testing::HttpConnection further(world.server->address());
     CHECK(further.ReadAll().empty());

@@ -1,11 +1,12 @@
-#ifndef KERNELCAST_SERVICES_WORKER_PYTHON_LAUNCH_RECORDER_H_
-#define KERNELCAST_SERVICES_WORKER_PYTHON_LAUNCH_RECORDER_H_
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_LANGUAGE_PYTORCH_LAUNCH_RECORDER_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_LANGUAGE_PYTORCH_LAUNCH_RECORDER_H_
 
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "common/domain/problem.h"
 #include "services/worker/core/cancel.h"
+#include "services/worker/cuda/language/compile_server/compile_server.h"
 #include "services/worker/native/compiler_step.h"
 #include "services/worker/python/interpreter.h"
 #include "services/worker/python/recording.h"
@@ -21,27 +22,25 @@ struct RecordedGpu {
 };
 
 // Runs Python candidates without a GPU, and without Triton, and records what they launch: in a
-// process of the compilers' sandbox, on tensors that have shapes and no values. Needs PyTorch, of
-// any build. Immutable and thread-safe.
+// process of CompileServer, on tensors that have shapes and no values. Needs PyTorch, of any build.
+// Thread-safe.
 class LaunchRecorder {
  public:
-  // `sandbox.read_only` is filled in. `work_directory`: folders are made in it.
+  // An empty folder is made in `work_directory`.
   LaunchRecorder(PythonInterpreter python, CompilerSandbox sandbox, std::string work_directory);
 
-  // Blocks, for about as long as PyTorch takes to be imported. Records a call of the candidate, or
-  // of the task's own reference if `source` is the task, at one of the task's cases. A candidate
-  // that fails or cannot be recorded is a result. UNAVAILABLE: no process can be started. Returns
-  // the token's status when it is stopped.
+  // Blocks. The first one waits until PyTorch is imported. Records a call of the candidate, or of
+  // the task's own reference if `source` is the task, at one of the task's cases. A candidate that
+  // fails or cannot be recorded is a result. UNAVAILABLE: no process can be started. Returns the
+  // token's status when it is stopped.
   [[nodiscard]] absl::StatusOr<Recording> Record(const PythonTask& task, size_t case_index,
                                                  const std::string& source, const RecordedGpu& gpu,
-                                                 const CancelToken& cancel) const;
+                                                 const CancelToken& cancel);
 
  private:
-  const PythonInterpreter python_;
-  CompilerSandbox sandbox_;
-  const std::string work_directory_;
+  CompileServer server_;
 };
 
 }  // namespace kernelcast::worker
 
-#endif  // KERNELCAST_SERVICES_WORKER_PYTHON_LAUNCH_RECORDER_H_
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_LANGUAGE_PYTORCH_LAUNCH_RECORDER_H_
