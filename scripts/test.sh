@@ -3,7 +3,7 @@
 #
 #   scripts/test.sh [--all | --long] [--asan | --tsan] [-- CTEST_OPTION ...]
 #
-#   --all      also runs tests with the label `slow`: fuzzers, images, chaos, a cluster, timing
+#   --all      also runs tests with the label `slow`: images, chaos, a cluster, timing
 #   --long     runs only tests with the label `long`, which no other option runs, and adds their results to
 #              data/measured/long_tests.jsonl
 #   --asan     with AddressSanitizer and UndefinedBehaviorSanitizer, without lint and timing
