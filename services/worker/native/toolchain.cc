@@ -156,7 +156,8 @@ absl::StatusOr<Toolchain> Toolchain::Probe(const std::string& compiler) {
   toolchain.compiler = FindProgram(compiler);
   if (!toolchain.compiler.starts_with('/')) {
     return absl::NotFoundError(
-        absl::StrCat("there is no ", compiler, " on PATH (", SearchPath(), ")"));
+        absl::StrCat("there is no ", compiler, " on PATH (", SearchPath(), ")",
+                     compiler == "g++" ? "; apt-get install g++ brings it" : ""));
   }
   KC_ASSIGN_OR_RETURN(const std::string version, Ask(toolchain.compiler, {"--version"}));
   std::vector<std::string> arguments = BaseFlags();

@@ -356,7 +356,8 @@ TEST_CASE("A missing header of NVIDIA's is named with its package", "[integratio
   Fixture fixture;
   const CompileError cub = fixture.Refusal("#include <cub/no_such.cuh>\n");
   CHECK(cub.stage == CompileStage::kAdmission);
-  CHECK_THAT(cub.log, Catch::Contains("cub/no_such.cuh") && Catch::Contains("nvidia-cuda-cccl"));
+  CHECK_THAT(cub.log, Catch::Contains("cub/no_such.cuh") &&
+                          Catch::Contains("pip install 'nvidia-cuda-cccl"));
   CHECK_THAT(fixture.Refusal("#include <curand_no_such.h>\n").log,
              Catch::Contains("nvidia-curand"));
   CHECK_THAT(fixture.Refusal("#include <vector>\n").log, !Catch::Contains("nvidia"));

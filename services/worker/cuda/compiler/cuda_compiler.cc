@@ -79,26 +79,43 @@ std::string QuotedNames(const std::vector<CubinKernel>& kernels) {
 }
 
 // NVIDIA's Python packages by the start of the names of their headers.
-constexpr std::pair<std::string_view, std::string_view> kPackages[] = {
-    {"cub/", "nvidia-cuda-cccl"},
-    {"cuda/", "nvidia-cuda-cccl"},
-    {"nv/", "nvidia-cuda-cccl"},
-    {"thrust/", "nvidia-cuda-cccl"},
-    {"crt/", "nvidia-cuda-crt"},
-    {"curand", "nvidia-curand"},
-    {"cooperative_groups", "nvidia-cuda-runtime"},
+struct HeaderPackage {
+  std::string_view start;
+  std::string_view name;
+  std::string_view name_of_cuda_12;
+  bool has_release;  // its version is that of CUDA
+};
+constexpr HeaderPackage kPackages[] = {
+    {"cub/", "nvidia-cuda-cccl", "nvidia-cuda-cccl-cu12", true},
+    {"cuda/", "nvidia-cuda-cccl", "nvidia-cuda-cccl-cu12", true},
+    {"nv/", "nvidia-cuda-cccl", "nvidia-cuda-cccl-cu12", true},
+    {"thrust/", "nvidia-cuda-cccl", "nvidia-cuda-cccl-cu12", true},
+    {"crt/", "nvidia-cuda-crt", "nvidia-cuda-nvcc-cu12", true},
+    {"curand", "nvidia-curand", "nvidia-curand-cu12", false},
+    {"cooperative_groups", "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", true},
 };
 
+// "pip install 'nvidia-cuda-cccl==13.0.*'" for version 13.0.88 of NVRTC.
+std::string InstallCommand(const HeaderPackage& package, const std::string& nvrtc_version) {
+  const std::string name(nvrtc_version.starts_with("12.") ? package.name_of_cuda_12 : package.name);
+  if (!package.has_release) return absl::StrCat("pip install ", name);
+  const size_t minor = nvrtc_version.find('.') + 1;
+  const std::string release = nvrtc_version.substr(0, nvrtc_version.find('.', minor));
+  return absl::StrCat("pip install '", name, "==", release, ".*'");
+}
+
 std::optional<std::string> CheckHeaders(const HeaderArchive& headers,
-                                        std::span<const IncludedFile> included) {
+                                        std::span<const IncludedFile> included,
+                                        const std::string& nvrtc_version) {
   for (const IncludedFile& file : included) {
     const std::string name = file.name.substr(0, 200);
     if (!headers.Has(file.name)) {
-      for (const auto& [start, package] : kPackages) {
-        if (std::string_view(name).substr(0, start.size()) == start) {
+      for (const HeaderPackage& package : kPackages) {
+        if (name.starts_with(package.start)) {
           return absl::StrCat("#include of '", name, "': this CUDA toolkit has no such header; ",
                               "headers of this kind come with NVIDIA's package ",
-                              std::string(package));
+                              std::string(package.name), ": ",
+                              InstallCommand(package, nvrtc_version));
         }
       }
       return absl::StrCat("#include of '", name, "': there is no such header; only ",
@@ -110,14 +127,15 @@ std::optional<std::string> CheckHeaders(const HeaderArchive& headers,
 
 // A header of the standard library may include one of CCCL, which a toolkit may lack.
 std::optional<std::string> CheckStandardHeaders(const HeaderArchive& headers,
-                                                std::span<const IncludedFile> included) {
+                                                std::span<const IncludedFile> included,
+                                                const std::string& nvrtc_version) {
   for (const StandardHeader& header : StandardHeaders()) {
     if (std::any_of(included.begin(), included.end(),
                     [&](const IncludedFile& file) { return file.name == header.name; })) {
       const auto next = IncludedFiles(header.text);
-      auto problem = CheckHeaders(headers, next);
+      auto problem = CheckHeaders(headers, next, nvrtc_version);
       if (!problem) {
-        problem = CheckStandardHeaders(headers, next);
+        problem = CheckStandardHeaders(headers, next, nvrtc_version);
       }
       if (problem) {
         return absl::StrCat("<", header.name, ">: ", *problem);
@@ -142,8 +160,9 @@ std::optional<std::string> CudaToolchain::ArchitectureOf(int major, int minor) c
 absl::StatusOr<std::unique_ptr<CudaCompiler>> CudaCompiler::Make(CudaCompilerOptions options,
                                                                  CompileCache& cache) {
   std::unique_ptr<CudaCompiler> compiler(new CudaCompiler(std::move(options), cache));
-  auto headers = HeaderArchive::Read(compiler->options_.process.toolkit.include_directory,
-                                     compiler->options_.headers);
+  const CudaToolkit& toolkit = compiler->options_.process.toolkit;
+  auto headers = HeaderArchive::Read(toolkit.include_directory, compiler->options_.headers,
+                                     toolkit.more_include_directories);
   if (!headers.ok()) {
     return absl::UnavailableError(headers.status().message());
   }
@@ -316,7 +335,7 @@ absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& sour
   }
   const std::vector<IncludedFile> included = IncludedFiles(source);
   for (const auto check : {CheckHeaders, CheckStandardHeaders}) {
-    if (auto problem = check(*headers_, included)) {
+    if (auto problem = check(*headers_, included, toolchain_.nvrtc_version)) {
       return Refused(CompileStage::kAdmission, *problem);
     }
   }

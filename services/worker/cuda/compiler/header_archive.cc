@@ -154,7 +154,8 @@ void CollectToolkit(const fs::path& root, bool only_known,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HeaderArchive>> HeaderArchive::Read(
-    const std::string& include_directory, std::span<const HeaderFolder> packages) {
+    const std::string& include_directory, std::span<const HeaderFolder> packages,
+    std::span<const std::string> more_directories) {
   std::map<std::string, std::string> texts;
   const fs::path root(include_directory);
   CollectToolkit(root, true, texts);
@@ -162,6 +163,7 @@ absl::StatusOr<std::unique_ptr<HeaderArchive>> HeaderArchive::Read(
   if (texts.count("cuda_fp16.h") == 0) {
     return absl::NotFoundError(absl::StrCat("no cuda_fp16.h in ", include_directory));
   }
+  for (const std::string& folder : more_directories) CollectToolkit(folder, true, texts);
   if (const auto cub = texts.find("cub/cub.cuh"); cub != texts.end()) {
     cub->second = ForDevices(cub->second);
   }

@@ -30,10 +30,12 @@ struct HeaderFolder {
 // written for nvcc. Thread-safe.
 class HeaderArchive {
  public:
-  // Reads the headers below a toolkit's include folder, and those of packages. NOT_FOUND: a folder
-  // has none. UNAVAILABLE: out of memory or descriptors.
+  // Reads the headers below a toolkit's include folder, those of packages, and from
+  // `more_directories` the toolkit's headers that the first folder lacks. NOT_FOUND: a folder has
+  // none. UNAVAILABLE: out of memory or descriptors.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<HeaderArchive>> Read(
-      const std::string& include_directory, std::span<const HeaderFolder> packages = {});
+      const std::string& include_directory, std::span<const HeaderFolder> packages = {},
+      std::span<const std::string> more_directories = {});
   ~HeaderArchive();
   HeaderArchive(const HeaderArchive&) = delete;
   HeaderArchive& operator=(const HeaderArchive&) = delete;

@@ -1,7 +1,9 @@
 #include "services/worker/cuda/probe/machine.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -114,6 +116,16 @@ void ReportNvrtc(const CudaToolkit& toolkit, MachineReport& report) {
       report.architectures.push_back(absl::StrCat("sm_", architecture));
     }
   }
+}
+
+bool HasCccl(const CudaToolkit& toolkit) {
+  std::vector<std::string> folders = {toolkit.include_directory + "/cccl",
+                                      toolkit.include_directory};
+  folders.insert(folders.end(), toolkit.more_include_directories.begin(),
+                 toolkit.more_include_directories.end());
+  return std::ranges::any_of(folders, [](const std::string& folder) {
+    return access((folder + "/cub/cub.cuh").c_str(), R_OK) == 0;
+  });
 }
 
 ToolReport ReportNvcc(const std::string& in_toolkit) {
@@ -328,6 +340,7 @@ MachineReport ReportMachine(const std::vector<std::string>& homes) {
   }
   if (toolkit.ok()) {
     report.headers_directory = toolkit->include_directory;
+    report.has_cccl = HasCccl(*toolkit);
     ReportNvrtc(*toolkit, report);
   } else {
     report.nvrtc.error = std::string(toolkit.status().message());
@@ -344,6 +357,7 @@ std::string ToJson(const MachineReport& report) {
   }
   Json nvrtc = ToolJson(report.nvrtc);
   nvrtc["headers"] = report.headers_directory;
+  nvrtc["cccl"] = report.has_cccl;
   nvrtc["architectures"] = report.architectures;
   const Json json = {{"driver",
                       {{"found", report.driver.error.empty()},

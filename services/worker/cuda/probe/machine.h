@@ -64,6 +64,7 @@ struct MachineReport {
   ToolReport cupti;
   CountersReport counters;
   std::string headers_directory;
+  bool has_cccl = false;                   // the headers of cub, thrust, cuda/std and nv
   std::vector<std::string> architectures;  // that NVRTC compiles for
 };
 

@@ -15,11 +15,14 @@ int main(int argc, char** argv) {
   app.add_option(
       "--cuda-home", home,
       "Folder of the CUDA toolkit [KERNELCAST_CUDA_HOME, CUDA_HOME or the usual places]");
+  std::string python;
+  app.add_option("--python", python,
+                 "Interpreter in whose environment NVIDIA's packages are searched");
   CLI11_PARSE(app, argc, argv);
   std::error_code ignored;
   const std::string folder =
       std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().string();
   const std::string report = kernelcast::worker::ToJson(
-      kernelcast::worker::ReportMachine(kernelcast::worker::CudaHomes(home, folder)));
+      kernelcast::worker::ReportMachine(kernelcast::worker::CudaHomes(home, folder, python)));
   return std::puts(report.c_str()) < 0 ? 1 : 0;
 }

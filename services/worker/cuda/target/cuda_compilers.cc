@@ -46,8 +46,9 @@ std::vector<std::string> PythonEnvironment(const CudaToolkit& toolkit,
 
 absl::StatusOr<std::unique_ptr<CudaCompilers>> CudaCompilers::Open(
     const CudaTargetOptions& options) {
-  KC_ASSIGN_OR_RETURN(CudaToolkit toolkit,
-                      FindCudaToolkit(CudaHomes(options.cuda_home, options.program_folder)));
+  KC_ASSIGN_OR_RETURN(
+      CudaToolkit toolkit,
+      FindCudaToolkit(CudaHomes(options.cuda_home, options.program_folder, options.python)));
   std::unique_ptr<CudaCompilers> made(new CudaCompilers(options, std::move(toolkit)));
   KC_ASSIGN_OR_RETURN(auto artifacts,
                       ArtifactCache::Open(options.cache_directory, options.max_cache_bytes));

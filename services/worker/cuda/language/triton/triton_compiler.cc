@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -13,6 +12,7 @@
 #include "common/base/status.h"
 #include "common/base/utf8.h"
 #include "common/domain/candidate.h"
+#include "common/domain/launch_geometry.h"
 #include "common/domain/text.h"
 #include "services/worker/cuda/compiler/admission.h"
 #include "services/worker/cuda/compiler/cubin.h"
@@ -27,8 +27,6 @@ namespace kernelcast::worker {
 extern const char* const kTritonProgram;
 
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kName = "Triton";
 constexpr const char* kSourceName = "candidate.py";  // in compile_server.py too
@@ -92,11 +90,9 @@ absl::StatusOr<std::unique_ptr<TritonCompiler>> TritonCompiler::Make(TritonCompi
 }
 
 absl::Status TritonCompiler::ProbeAssembler() {
-  const fs::path home(options_.toolkit.home);
-  assembler_ = fs::absolute(home / "bin/ptxas").lexically_normal().string();
-  std::error_code ignored;
-  if (!fs::exists(assembler_, ignored)) {
-    return absl::UnavailableError(absl::StrCat("there is no ptxas in ", home.string()));
+  assembler_ = options_.toolkit.ptxas;
+  if (assembler_.empty()) {
+    return absl::UnavailableError(absl::StrCat("there is no ptxas in ", options_.toolkit.home));
   }
   options_.sandbox.read_only = {
       assembler_,   "/lib64",          "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu",

@@ -121,6 +121,22 @@ TEST_CASE("The header memory is read-only for everyone") {
   CHECK(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, archive->fd(), 0) == MAP_FAILED);
 }
 
+TEST_CASE("More folders add the headers that the first one lacks") {
+  const Toolkit toolkit;
+  const TemporaryFolder more("headers");
+  Write(more, "vector_types.h", "struct of_another_release;\n");
+  Write(more, "crt/host_defines.h", "defines\n");
+  Write(more, "cub/cub.cuh", "cub\n");
+  Write(more, "other_package.h", "not NVIDIA's\n");
+  const std::vector<std::string> folders = {more.path().string()};
+  const auto archive = HeaderArchive::Read(toolkit.folder().path().string(), {}, folders);
+  REQUIRE(archive.ok());
+  CHECK((*archive)->Text("vector_types.h") == "struct int2;\n");
+  CHECK((*archive)->Text("crt/host_defines.h") == "defines\n");
+  CHECK((*archive)->Has("cub/cub.cuh"));
+  CHECK_FALSE((*archive)->Has("other_package.h"));
+}
+
 TEST_CASE("A folder without the toolkit's headers is reported") {
   const TemporaryFolder empty("headers");
   CHECK(absl::IsNotFound(HeaderArchive::Read(empty.path().string()).status()));
