@@ -116,6 +116,10 @@ absl::StatusOr<CompilerStep> RunCompilerStep(const CompilerSandbox& sandbox,
   Descriptor status_of_child(status_pipe[1]);
   child.descriptors = {{status_of_child.get(), sandbox_status::kFd}};
   child.environment = environment;
+  // Relative, because without namespaces the folder's path may lead through folders of root.
+  std::erase_if(child.environment,
+                [](const std::string& variable) { return absl::StartsWith(variable, "TMPDIR="); });
+  child.environment.emplace_back("TMPDIR=.");
   child.working_directory = directory;
   child.max_output_bytes = 8 << 20;
   child.kept_output_bytes = limits.max_log_bytes;

@@ -117,6 +117,22 @@ TEST_CASE("A compiler reads libraries by the names of its folders, links include
   }
 }
 
+// Where namespaces are denied, as in most containers, the path of the folder may lead through a
+// folder that only root can read, such as /root.
+TEST_CASE("A compiler makes temporary files without the path of its folder") {
+  const TemporaryFolder folder("sandbox");
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+  const CompilerSandbox sandbox = MakeSandbox();
+  const auto work = WorkFolder::Make(folder.path().string(), sandbox.uid);
+  REQUIRE(work.ok());
+  const auto step =
+      RunCompilerStep(sandbox, {"/bin/sh", "-c", "echo $TMPDIR; echo x > $TMPDIR/made"},
+                      CompilerEnvironment(work->path()), work->path(), {}, CancelToken());
+  REQUIRE(step.ok());
+  CHECK(step->log == ".\n");
+  CHECK(work->Read("made") == "x\n");
+}
+
 TEST_CASE("The compiler sandbox reports what a machine does not permit") {
   const TemporaryFolder folder("sandbox");
   const auto missing = MissingProtections(MakeSandbox(), folder.path().string());
