@@ -37,14 +37,20 @@ void AddStateFlags(CLI::App& app, ConnectionFlags& flags) {
   app.add_option(
          "--python", flags.python,
          "Python interpreter for a worker started by this command, with PyTorch for tasks in "
-         "Python or compilers of kernels in Python, such as Triton")
+         "Python or compilers of kernels in Python, such as Triton [that of the environment that "
+         "pip has installed this program in; python3 for a task]")
       ->envname("KERNELCAST_PYTHON")
       ->type_name("FILE");
 }
 
-std::vector<std::string> WorkerArguments(const ConnectionFlags& flags) {
-  if (flags.python.empty()) return {};
-  return {"--python", flags.python};
+std::string PythonOf(const Context& context, const ConnectionFlags& flags) {
+  return flags.python.empty() ? EnvironmentPython(context.program_folder) : flags.python;
+}
+
+std::vector<std::string> WorkerArguments(const Context& context, const ConnectionFlags& flags) {
+  const std::string python = PythonOf(context, flags);
+  if (python.empty()) return {};
+  return {"--python", python};
 }
 
 void AddConnectionFlags(CLI::App& app, ConnectionFlags& flags, Needs needs) {
@@ -89,7 +95,7 @@ absl::StatusOr<std::string> StateDir(const Context& context, const ConnectionFla
 
 void Connection::PrepareFor(const Problem& problem) {
   const std::lock_guard lock(mutex_);
-  if (problem.task && flags_.python.empty()) flags_.python = "python3";
+  if (problem.task && PythonOf(context_, flags_).empty()) flags_.python = "python3";
 }
 
 absl::StatusOr<ServiceAddresses> Connection::LocalAddresses() {
@@ -100,7 +106,7 @@ absl::StatusOr<ServiceAddresses> Connection::LocalAddresses() {
   options.program_folder =
       flags_.service_dir.empty() ? context_.program_folder : flags_.service_dir;
   options.replay_file = flags_.replay_file;
-  options.worker_arguments = WorkerArguments(flags_);
+  options.worker_arguments = WorkerArguments(context_, flags_);
   if (!prepared_) {
     KC_RETURN_IF_ERROR(PrepareForecasts(flags_.forecasts));
     prepared_ = true;

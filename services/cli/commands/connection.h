@@ -37,8 +37,12 @@ enum class Needs { kOrchestrator, kWorker, kWorkerAndForecaster };
 void AddStateFlags(CLI::App& app, ConnectionFlags& flags);
 void AddConnectionFlags(CLI::App& app, ConnectionFlags& flags, Needs needs);
 
+// The interpreter of a worker started by the command: that of the flags, or that of the environment
+// that the programs are installed in. May be empty.
+std::string PythonOf(const Context& context, const ConnectionFlags& flags);
+
 // Arguments of a worker started by the command.
-std::vector<std::string> WorkerArguments(const ConnectionFlags& flags);
+std::vector<std::string> WorkerArguments(const Context& context, const ConnectionFlags& flags);
 
 // Returns the state folder given by the flags, or the default one.
 [[nodiscard]] absl::StatusOr<std::string> StateDir(const Context& context,
@@ -53,7 +57,7 @@ class Connection {
       : context_(context), flags_(flags), needs_(needs) {}
 
   // Call it before the services are reached: a worker that this object starts judges a PyTorch task
-  // with python3, unless the flags name another interpreter.
+  // with python3 if there is no PythonOf.
   void PrepareFor(const Problem& problem);
 
   // May be called again when calls fail: finds services that have moved, or starts them again.

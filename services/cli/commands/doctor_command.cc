@@ -168,7 +168,7 @@ void CheckCompilers(Examination& examination, const std::string& program_folder)
     examination.Missing(
         "compiler",
         "neither g++ nor clang++ makes a C++20 shared object with <dlpack/dlpack.h>; "
-        "install g++ and libdlpack-dev");
+        "apt-get install g++ brings a compiler, and libdlpack-dev the header in a checkout");
   }
   unlink(source.c_str());
   unlink((folder + "/probe.so").c_str());
@@ -200,7 +200,7 @@ void CheckPrograms(Examination& examination, const std::string& folder) {
 }
 
 // Checks CUDA with a separate program: NVIDIA's libraries may be in any state.
-void CheckCuda(Examination& examination, const std::string& folder) {
+void CheckCuda(Examination& examination, const std::string& folder, const std::string& python) {
   const std::string program = folder + "/kernelcast-cuda-probe";
   if (access(program.c_str(), X_OK) != 0) {
     examination.Note("cuda",
@@ -210,6 +210,7 @@ void CheckCuda(Examination& examination, const std::string& folder) {
   }
   ChildOptions options;
   options.argv = {program};
+  if (!python.empty()) options.argv.insert(options.argv.end(), {"--python", python});
   options.kept_output_bytes = options.max_output_bytes;
   for (const char* name : {"PATH", "LD_LIBRARY_PATH", "KERNELCAST_CUDA_HOME", "CUDA_HOME",
                            "CUDA_PATH", "CUDA_VISIBLE_DEVICES"}) {
@@ -391,7 +392,7 @@ absl::StatusOr<ExitCode> RunDoctor(Context& context, const DoctorFlags& flags) {
       flags.connection.service_dir.empty() ? context.program_folder : flags.connection.service_dir;
   CheckCompilers(examination, service_dir);
   CheckPrograms(examination, service_dir);
-  CheckCuda(examination, context.program_folder);
+  CheckCuda(examination, context.program_folder, PythonOf(context, flags.connection));
   const absl::StatusOr<std::string> state_dir = StateDir(context, flags.connection);
   CheckState(examination, state_dir);
   CheckPorts(examination);

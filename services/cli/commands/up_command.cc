@@ -54,7 +54,7 @@ absl::StatusOr<LocalServicesOptions> OptionsOf(Context& context, const UpFlags& 
   options.keep_addresses = true;
   options.replay_file = flags.connection.replay_file;
   KC_RETURN_IF_ERROR(PrepareForecasts(flags.connection.forecasts));
-  options.worker_arguments = WorkerArguments(flags.connection);
+  options.worker_arguments = WorkerArguments(context, flags.connection);
   if (flags.gpus != "all") {
     options.worker_arguments.insert(options.worker_arguments.end(), {"--gpus", flags.gpus});
   }

@@ -125,13 +125,24 @@ std::vector<Check> CudaChecks(std::string_view probe_output) {
     }
   }
   Check nvrtc = OfTool(report, "nvrtc", "device CUDA cannot be compiled without it",
-                       "scripts/setup.sh downloads it, or set CUDA_HOME to a toolkit of CUDA 12.8 "
-                       "or later");
+                       "pip install nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-cccl brings "
+                       "it to the environment of --python, scripts/setup.sh to a checkout; or set "
+                       "CUDA_HOME to a toolkit of CUDA 12.8 or later");
   const auto architectures = Texts(List(Object(report, "nvrtc"), "architectures"));
   if (!architectures.empty()) {
     absl::StrAppend(&nvrtc.detail, ", for ", architectures.front(), " to ", architectures.back());
   }
   checks.push_back(std::move(nvrtc));
+  if (const Json found = Object(report, "nvrtc");
+      IsTrue(found, "found") && !IsTrue(found, "cccl")) {
+    const std::string release = Text(found, "version");
+    checks.push_back(
+        {"cccl", Verdict::kNote,
+         absl::StrCat("not among the headers in ", Text(found, "headers"),
+                      "; device CUDA that includes cub, thrust or most headers of the "
+                      "standard library does not compile; pip install 'nvidia-cuda-cccl",
+                      release.starts_with("12.") ? "-cu12" : "", "==", release, ".*' brings it")});
+  }
   // The rest is useful only with GPUs.
   if (gpus.empty()) {
     return checks;

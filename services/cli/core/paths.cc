@@ -47,6 +47,20 @@ std::string ProgramFolder() {
   return error ? std::string(".") : program.parent_path().string();
 }
 
+std::string EnvironmentPython(const std::string& program_folder) {
+  if (!program_folder.ends_with("/lib/kernelcast/bin")) return "";
+  const fs::path environment = fs::path(program_folder).parent_path().parent_path().parent_path();
+  std::vector<fs::path> candidates = {environment / "bin/python3"};
+  if (environment.filename() == "local") {
+    candidates.push_back(environment.parent_path() / "bin/python3");
+  }
+  std::error_code error;
+  for (const fs::path& python : candidates) {
+    if (fs::exists(python, error)) return python.string();
+  }
+  return "";
+}
+
 std::vector<std::string> ProblemFolders(const Environment& environment,
                                         const std::string& program_folder) {
   std::vector<std::string> folders;

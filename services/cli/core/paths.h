@@ -22,6 +22,10 @@ Environment ProcessEnvironment();
 // Folder of the running program.
 std::string ProgramFolder();
 
+// Returns the interpreter of the Python environment that the programs are installed in by pip, in
+// lib/kernelcast/bin, or "". Debian's pip installs into /usr/local for /usr/bin/python3.
+std::string EnvironmentPython(const std::string& program_folder);
+
 // Returns the folders that are searched for problems by name, in order: those of
 // KERNELCAST_PROBLEMS (separated by ':'), examples/problems in the working directory, and
 // ../share/kernelcast/problems relative to the program. They need not exist.

@@ -27,7 +27,8 @@ constexpr const char* kServer = R"({
      "max_clock_mhz": null, "clock_reasons": ["power_cap"], "mig": true,
      "processes": [{"pid": 1, "memory_bytes": 1073741824}, {"pid": 2, "memory_bytes": null}]}],
   "nvrtc": {"found": true, "path": "/opt/cuda/lib64/libnvrtc.so.13", "version": "13.0",
-            "error": "", "architectures": ["sm_75", "sm_90", "sm_121"]},
+            "error": "", "headers": "/opt/cuda/include", "cccl": true,
+            "architectures": ["sm_75", "sm_90", "sm_121"]},
   "nvcc": {"found": false, "path": "", "version": "", "error": "no nvcc"},
   "cupti": {"found": true, "path": "/opt/cuda/lib64/libcupti.so.13", "version": "API 130000"},
   "counters": {"permitted": false, "reason": "the driver lets administrators only read them",
@@ -76,6 +77,18 @@ TEST_CASE("A machine without a GPU gets only advice on compiling for one") {
   CHECK(checks[1].name == "nvrtc");
   CHECK_THAT(checks[1].detail,
              Catch::Contains("/usr: no libnvrtc.so") && Catch::Contains("scripts/setup.sh"));
+}
+
+TEST_CASE("Missing headers of CCCL are named with the command that installs them") {
+  std::string report = kServer;
+  CHECK(std::ranges::none_of(CudaChecks(report), [](const Check& c) { return c.name == "cccl"; }));
+  const std::string present = "\"cccl\": true";
+  report.replace(report.find(present), present.size(), "\"cccl\": false");
+  const auto checks = CudaChecks(report);
+  CHECK(Named(checks, "cccl").verdict == Verdict::kNote);
+  CHECK_THAT(Named(checks, "cccl").detail,
+             Catch::Contains("/opt/cuda/include") &&
+                 Catch::Contains("pip install 'nvidia-cuda-cccl==13.0.*'"));
 }
 
 TEST_CASE("A driver that is present but broken reports why") {

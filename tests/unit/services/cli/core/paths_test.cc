@@ -91,6 +91,21 @@ TEST_CASE("A problem is found by its folder, its file or its name") {
   CHECK(FindProblemFolder("", folders).status().code() == absl::StatusCode::kNotFound);
 }
 
+TEST_CASE("Programs installed by pip use the interpreter of their environment") {
+  const PathsFolder folder;
+  const std::string programs = folder.path + "/venv/lib/kernelcast/bin";
+  CHECK(EnvironmentPython(programs).empty());
+  folder.Write("venv/bin/python3", "");
+  CHECK(EnvironmentPython(programs) == folder.path + "/venv/bin/python3");
+  // Debian's pip installs into /usr/local for /usr/bin/python3.
+  folder.Write("usr/bin/python3", "");
+  CHECK(EnvironmentPython(folder.path + "/usr/local/lib/kernelcast/bin") ==
+        folder.path + "/usr/bin/python3");
+  // An archive, or a checkout.
+  folder.Write("bin/python3", "");
+  CHECK(EnvironmentPython(folder.path + "/opt/kernelcast/bin").empty());
+}
+
 TEST_CASE("Tasks of other projects are found by their paths") {
   const std::string tasks = KERNELCAST_SOURCE_DIR "/examples/tasks/";
   const std::string definition = tasks + "flashinfer_bench/definitions/gemm/gemm_n192_k256.json";
