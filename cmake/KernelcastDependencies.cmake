@@ -13,7 +13,7 @@ find_package(CURL 7.88 REQUIRED)           # libcurl4-openssl-dev
 find_package(SQLite3 REQUIRED)             # libsqlite3-dev
 pkg_check_modules(libpq REQUIRED IMPORTED_TARGET libpq>=15)  # libpq-dev
 find_library(KERNELCAST_LIBBLOOM bloom REQUIRED)  # libbloom-dev
-find_package(simdjson 3.0 CONFIG REQUIRED)  # libsimdjson-dev
+find_package(simdjson CONFIG REQUIRED)      # libsimdjson-dev
 find_package(nlohmann_json CONFIG REQUIRED)  # nlohmann-json3-dev
 find_package(yaml-cpp CONFIG REQUIRED)     # libyaml-cpp-dev
 find_package(prometheus-cpp CONFIG REQUIRED)  # prometheus-cpp-dev
