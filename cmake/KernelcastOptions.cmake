@@ -85,10 +85,14 @@ function(kernelcast_library name)
   target_include_directories(kernelcast_${name} PUBLIC ${PROJECT_SOURCE_DIR})
 endfunction()
 
+# Everything that is installed.
+add_custom_target(programs)
+
 # kernelcast_binary(NAME SOURCES ... DEPS ...)
 function(kernelcast_binary name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} kernelcast::options)
   install(TARGETS ${name} RUNTIME DESTINATION bin)
+  add_dependencies(programs ${name})
 endfunction()

@@ -29,7 +29,7 @@ done
 preset=${KERNELCAST_PRESET:-ci}
 build_dir=build/$preset
 folder=$build_dir/bundle/kernelcast
-targets=(all)
+targets=(programs)
 if ((with_tests)); then targets+=(gpu_tests benches); fi
 scripts/build.sh "${targets[@]}" >&2
 rm -rf "$folder"
@@ -40,9 +40,10 @@ if ((with_tests)); then
   done
 fi
 
-# Leave out the C library: it must match the system's loader.
+# Leave out the C library, which must match the system's loader, and that of C++: candidates need
+# one at least as new as the system's compiler.
 mkdir -p "$folder/lib"
-own='^(ld-linux-x86-64|libc|libm|libmvec|libpthread|libdl|librt|libresolv|libutil|libanl|libnss_.*)\.so'
+own='^(ld-linux-x86-64|libc|libm|libmvec|libpthread|libdl|librt|libresolv|libutil|libanl|libnss_.*|libstdc\+\+|libgcc_s)\.so'
 for program in "$folder"/bin/*; do
   ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }'
 done | sort -u | while read -r library; do

@@ -19,6 +19,8 @@ import tempfile
 import time
 import unittest
 
+import debian
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SUITE = "bookworm"
 UID = 10001
@@ -80,20 +82,6 @@ def buildah(*arguments, **how):
     except subprocess.CalledProcessError as error:
         output = "\n".join((error.stdout + error.stderr).splitlines()[-30:])
         raise AssertionError(f"{' '.join(command)}:\n{output}") from None
-
-
-def base_archive():
-    """A minimal Debian; the archive is made once."""
-    archive = os.path.join(options.cache, f"debian-{SUITE}.tar")
-    if not os.path.exists(archive):
-        os.makedirs(options.cache, exist_ok=True)
-        folder = os.path.join(options.work, "base")
-        run("debootstrap", "--variant=minbase", "--include=ca-certificates", SUITE, folder)
-        shutil.rmtree(os.path.join(folder, "var/cache/apt/archives"), ignore_errors=True)
-        run("tar", "-C", folder, "-cf", archive + ".part", ".")
-        os.rename(archive + ".part", archive)
-        shutil.rmtree(folder)
-    return archive
 
 
 class Container:
@@ -180,10 +168,11 @@ class ImagesTest(unittest.TestCase):
             context = os.path.join(options.work, "base-context")
             os.makedirs(context)
             archive = os.path.join(context, "base.tar")
+            base = debian.base_archive(SUITE, options.cache, options.work)
             try:
-                os.link(base_archive(), archive)
+                os.link(base, archive)
             except OSError:
-                shutil.copyfile(base_archive(), archive)
+                shutil.copyfile(base, archive)
             with open(os.path.join(context, "Dockerfile"), "w", encoding="utf-8") as file:
                 file.write("FROM scratch\nADD base.tar /\n")
             make_base = ("bud", "--isolation", "chroot", "-t", "localhost/kernelcast-base:test", context)
@@ -339,8 +328,7 @@ def missing():
         import grpc  # noqa: F401
     except ImportError:
         return "python3-grpcio is missing; scripts/setup.sh --test installs it"
-    archive = os.path.join(options.cache, f"debian-{SUITE}.tar")
-    if not os.path.exists(archive):
+    if not os.path.exists(debian.archive_path(SUITE, options.cache)):
         reach = subprocess.run(["apt-get", "-q", "--print-uris", "download", "tini"], capture_output=True,
                                check=False, cwd=options.work)
         if reach.returncode != 0:

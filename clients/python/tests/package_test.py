@@ -52,7 +52,7 @@ def test_a_fresh_environment_needs_grpc_and_protobuf_only(tmp_path):
     pip = [sys._base_executable, "-I", "-m", "pip", "--python", python]
     run(*pip, "install", "--no-index", "--find-links", WHEELS, wheel, env=UNSET)
     installed = run(*pip, "list", "--format=freeze", env=UNSET)
-    assert {line.split("==")[0] for line in installed.split()} == {"grpcio", "kernelcast", "protobuf", "typing_extensions"}
+    assert {line.split("==")[0] for line in installed.split()} == {"grpcio", "kernelcast-client", "protobuf", "typing_extensions"}
     print(run(python, "-I", "-c", "import kernelcast\nwith kernelcast.local() as c: print(c.describe().version)"))
 
 
@@ -95,7 +95,7 @@ def test_a_forecast_cannot_be_taken_for_a_measurement(tmp_path):
 
 def test_it_is_the_version_of_the_services():
     assert kernelcast.__version__ in (recorded.ROOT / "CMakeLists.txt").read_text()
-    assert any(f"kernelcast-{kernelcast.__version__}" in file.name for file in DIST.iterdir())
+    assert any(f"kernelcast_client-{kernelcast.__version__}" in file.name for file in DIST.iterdir())
 
 
 def test_only_one_module_names_calls():

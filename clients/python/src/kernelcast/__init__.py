@@ -46,8 +46,8 @@ def local(bundle: str | os.PathLike[str] | None = None, *, state_dir: str | os.P
           replay: str | os.PathLike[str] | None = None, arguments: Sequence[str] = ()) -> Local:
     """Starts the services on this machine. Use with `with`, which gives a Client, or `async with`, an AsyncClient.
 
-    `bundle` is the folder of an installation; by default that in KERNELCAST_BUNDLE, or the `kernelcast` command in
-    PATH. Without `state_dir` nothing is kept. With `replay`, a file of exported records, the worker answers from these.
+    `bundle` is the folder of an installation; by default that in KERNELCAST_BUNDLE, or the `kernelcast` command of
+    this environment or in PATH. Without `state_dir` nothing is kept. With `replay`, a file of exported records, the worker answers from these.
     `arguments` are passed to `kernelcast up`. The services end with this process, however it ends.
     """
     from kernelcast._local import Local

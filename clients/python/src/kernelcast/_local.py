@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Sequence
@@ -22,9 +23,12 @@ _STOP_SECONDS = 60
 
 
 def find_program(bundle: Path_ | None) -> str:
-    """The `kernelcast` command of a bundle (its folder, or `bin` in it), of KERNELCAST_BUNDLE, or from PATH."""
+    """The `kernelcast` command of a bundle (its folder, or `bin` in it), of KERNELCAST_BUNDLE, of this environment, or
+    from PATH."""
     bundle = bundle or os.environ.get("KERNELCAST_BUNDLE")
     if bundle is None:
+        if os.access(installed := os.path.join(sysconfig.get_path("scripts"), "kernelcast"), os.X_OK):
+            return installed
         if found := shutil.which("kernelcast"):
             return found
         raise errors.FailedPrecondition("bundle: no kernelcast command in PATH; install the services, or give the "

@@ -14,7 +14,7 @@ class Progress:
             try:
                 from tqdm.auto import tqdm
             except ImportError as error:
-                raise ImportError("progress=True needs tqdm: pip install kernelcast[progress]") from error
+                raise ImportError("progress=True needs tqdm: pip install tqdm") from error
             self._bar = tqdm(total=len(candidates) if isinstance(candidates, Sized) else None, unit="candidate")
         self.update: Callable[[], object] = self._bar.update if wanted else lambda: None
 
