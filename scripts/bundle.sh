@@ -44,13 +44,22 @@ fi
 # one at least as new as the system's compiler.
 mkdir -p "$folder/lib"
 own='^(ld-linux-x86-64|libc|libm|libmvec|libpthread|libdl|librt|libresolv|libutil|libanl|libnss_.*|libstdc\+\+|libgcc_s)\.so'
-for program in "$folder"/bin/*; do
-  ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }'
-done | sort -u | while read -r library; do
+files=()
+while read -r library; do
   [[ $(basename "$library") =~ $own ]] && continue
-  install -m 755 "$(readlink -f "$library")" "$folder/lib/$(basename "$library")"
-done
+  file=$(readlink -f "$library")
+  install -m 755 "$file" "$folder/lib/$(basename "$library")"
+  files+=("*/$(basename "$file")")
+done < <(for program in "$folder"/bin/*; do
+  ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }'
+done | sort -u)
 strip --strip-unneeded "$folder"/lib/*.so* 2>/dev/null || true
+
+# Their licences, and that of Kernelcast.
+install -D -m 644 LICENSE "$folder/share/doc/kernelcast/LICENSE"
+dpkg-query -S "${files[@]}" | sed 's/[,:].*//' | sort -u | while read -r package; do
+  install -D -m 644 "/usr/share/doc/$package/copyright" "$folder/share/doc/kernelcast/licenses/$package.txt"
+done
 
 if ((archive)); then
   version=$(sed -n 's/^project(kernelcast VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)

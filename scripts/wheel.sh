@@ -60,7 +60,7 @@ done
 
 # The Python package by another name, with the programs in a folder of their own in the environment.
 cp -r clients/python/src/kernelcast "$staging/src/"
-cp clients/python/README.md "$staging/"
+cp clients/python/{LICENSE,README.md} "$staging/"
 PATH=$python/bin:$PATH "$python/bin/python" -B clients/python/hatch_build.py "$staging/src"
 cp -r "$programs" "$staging/programs"
 mkdir -p "$staging/share"

@@ -35,6 +35,11 @@ def test_the_wheel_holds_the_messages_and_their_types():
     assert all(name.startswith("kernelcast") for name in names)
 
 
+def test_the_licence_is_that_of_the_project():
+    licence, = (content for name, content in contents().items() if name.endswith("/licenses/LICENSE"))
+    assert licence == (recorded.ROOT / "LICENSE").read_bytes()
+
+
 def test_the_sdist_builds_the_same_wheel_without_the_protos(tmp_path):
     sdist, = DIST.glob("*.tar.gz")
     run("tar", "-xf", sdist, "-C", tmp_path)
