@@ -1,7 +1,5 @@
 #include "common/base/file.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -11,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/output_file.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
 
@@ -21,13 +20,6 @@ constexpr size_t kChunkBytes = 1 << 16;
 
 absl::Status CannotRead(const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
-}
-
-bool Write(const std::string& path, std::string_view content) {
-  std::FILE* const file = std::fopen(path.c_str(), "we");
-  if (file == nullptr) return false;
-  const bool written = std::fwrite(content.data(), 1, content.size(), file) == content.size();
-  return std::fclose(file) == 0 && written;
 }
 
 }  // namespace
@@ -65,13 +57,9 @@ absl::Status MakeFolders(const std::string& folder) {
 }
 
 absl::Status ReplaceFile(const std::string& path, std::string_view content) {
-  const std::string temporary = absl::StrCat(path, ".", static_cast<int>(getpid()), ".partial");
-  if (Write(temporary, content) && std::rename(temporary.c_str(), path.c_str()) == 0) {
-    return absl::OkStatus();
-  }
-  const int code = errno;
-  std::remove(temporary.c_str());
-  return absl::ErrnoToStatus(code, absl::StrCat("cannot write ", path));
+  KC_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> file, OutputFile::Open(path));
+  KC_RETURN_IF_ERROR(file->Write(content));
+  return file->Commit();
 }
 
 absl::Status WriteFileAtomically(const std::string& path, std::string_view content) {

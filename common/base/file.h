@@ -24,8 +24,8 @@ inline constexpr int64_t kAnySize = std::numeric_limits<int64_t>::max();
 // Creates a folder and its parents. Does nothing if it exists, or if the path is empty.
 [[nodiscard]] absl::Status MakeFolders(const std::string& folder);
 
-// Writes a temporary file in the same folder and renames it, so that readers never see partial
-// content. Errors follow errno and name the path; the file is then unchanged.
+// Writes a file with an OutputFile (output_file.h), so that readers never see partial content.
+// Errors are those of OutputFile; the file is then unchanged.
 [[nodiscard]] absl::Status ReplaceFile(const std::string& path, std::string_view content);
 // As ReplaceFile, but creates the folder first.
 [[nodiscard]] absl::Status WriteFileAtomically(const std::string& path, std::string_view content);
