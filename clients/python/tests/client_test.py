@@ -103,6 +103,20 @@ def test_a_deadline_leaves_an_id_to_ask_again(client, softmax):
     assert isinstance(result, kernelcast.Measurement) and result.request_id == raised.value.request_id
 
 
+def test_arguments_of_a_wrong_type_are_refused_with_what_is_expected(client, softmax):
+    with pytest.raises(errors.InvalidArgument, match=r"candidate.flags: expected a list of flags, such as .*, got the str '-O3'"):
+        client.evaluate(softmax, kernelcast.Candidate(SAME, flags="-O3"))
+    with pytest.raises(errors.InvalidArgument, match="candidate.source: expected a str, got b'int x;'"):
+        client.evaluate(softmax, kernelcast.Candidate(b"int x;"))
+    with pytest.raises(errors.InvalidArgument, match="candidate: expected a Candidate or its source as a str, got 42"):
+        client.evaluate(softmax, 42)
+    with pytest.raises(errors.InvalidArgument, match="problem: expected what put_problem returns, got 'row_softmax'"):
+        client.evaluate("row_softmax", SAME)
+    for one in (SAME, kernelcast.Candidate(SAME)):
+        with pytest.raises(errors.InvalidArgument, match="candidates: expected an iterable, such as"):
+            next(client.evaluate_many(softmax, one))
+
+
 def test_errors_name_the_field(client, softmax, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="target: row_softmax has no reference for 'cuba'; it has: cpu, cuda"):
         client.evaluate(softmax, kernelcast.Candidate(SAME, target="cuba"))

@@ -7,7 +7,7 @@ import functools
 from typing import Any, AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Concatenate, Coroutine, \
     Iterable, Iterator, ParamSpec, TypeVar
 
-from kernelcast._core import Caller, Core, Question, numbered
+from kernelcast._core import Caller, Core, Question, numbered, refuse_single
 from kernelcast._loop import call, run_async
 from kernelcast._progress import Progress
 from kernelcast._stream import take
@@ -57,6 +57,7 @@ class AsyncClient(Caller):
         Takes the next candidates when fewer than `in_flight` have no result, so `candidates` may be endless. Each
         result has its candidate. `progress` shows a bar, with tqdm. With `reward`, each result has one.
         """
+        refuse_single(candidates)
         question = Question(problem, mode, search, device_model, reward)
         session = call(lambda: self._core.session(in_flight))
         request_id = request_id or numbered()

@@ -66,6 +66,11 @@ class CandidateWriter:
         self._beginnings: dict[tuple[str, Kind | None, bool], bytes] = {}
 
     def __call__(self, candidate: Candidate) -> bytes:
+        if isinstance(candidate.flags, str):
+            raise errors.InvalidArgument(
+                f"candidate.flags: expected a list of flags, such as ['-O3'], got the str {candidate.flags!r:.60}")
+        if not isinstance(candidate.source, str):
+            raise errors.InvalidArgument(f"candidate.source: expected a str, got {candidate.source!r:.60}")
         try:
             source = candidate.source.encode()
         except UnicodeEncodeError as error:

@@ -31,7 +31,17 @@ def numbered() -> Callable[[Candidate], str]:
 
 
 def _as_candidate(candidate: Candidate | str) -> Candidate:
-    return Candidate(candidate) if isinstance(candidate, str) else candidate
+    if isinstance(candidate, str):
+        return Candidate(candidate)
+    if isinstance(candidate, Candidate):
+        return candidate
+    raise errors.InvalidArgument(f"candidate: expected a Candidate or its source as a str, got {candidate!r:.60}")
+
+
+def refuse_single(candidates: object) -> None:
+    """InvalidArgument for one candidate where several are expected: a str would be one for each character."""
+    if isinstance(candidates, (str, Candidate)):
+        raise errors.InvalidArgument(f"candidates: expected an iterable, such as [candidate], got {candidates!r:.60}")
 
 
 class Core:
@@ -170,6 +180,8 @@ class Question:
     """
 
     def __init__(self, problem: Problem, mode: Mode, search: str, device_model: str, reward: RewardSpec | None) -> None:
+        if not isinstance(problem, Problem):
+            raise errors.InvalidArgument(f"problem: expected what put_problem returns, got {problem!r:.60}")
         self._candidate = _convert.CandidateWriter(problem)
         self._common = orchestrator_pb2.EvaluateRequest(
             mode=_convert.one_of("mode", mode, _convert.MODES), search_id=search,

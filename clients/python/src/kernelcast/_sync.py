@@ -8,7 +8,7 @@ import queue
 from typing import Any, Callable, Concatenate, Coroutine, Iterable, Iterator, ParamSpec, TypeVar
 
 from kernelcast._aio import AsyncClient
-from kernelcast._core import Caller, Core, Question, numbered
+from kernelcast._core import Caller, Core, Question, numbered, refuse_single
 from kernelcast._loop import call, loop, run
 from kernelcast._progress import Progress
 from kernelcast._stream import take
@@ -52,6 +52,7 @@ class Client(Caller):
                       search: str = "", device_model: str = "", request_id: Callable[[Candidate], str] | None = None,
                       in_flight: int = 512, progress: bool = False,
                       reward: RewardSpec | None = None) -> Iterator[Evaluation]:
+        refuse_single(candidates)
         question = Question(problem, mode, search, device_model, reward)
         session = call(lambda: self._core.session(in_flight))
         request_id = request_id or numbered()
