@@ -1,6 +1,8 @@
 #include "services/cli/core/table.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_split.h"
@@ -42,6 +44,17 @@ std::string Table::Render(const Style& style, int width) const {
       --total;
     }
   }
+  // Columns in which ends distinguish cells that begin alike.
+  std::vector<bool> keeps_ends;
+  for (size_t c = 0; c < columns_.size(); ++c) {
+    std::set<std::string> whole;
+    std::set<std::string> cut;
+    for (const auto& row : rows_) {
+      if (!columns_[c].shrinks || !whole.insert(row[c]).second) continue;
+      cut.insert(Truncate(row[c], widths[c]));
+    }
+    keeps_ends.push_back(cut.size() < whole.size());
+  }
   std::string text;
   const auto line = [&](const auto& cell_of) {
     std::string out;
@@ -53,7 +66,8 @@ std::string Table::Render(const Style& style, int width) const {
     text += out + "\n";
   };
   const auto fit = [&](size_t c, const std::string& cell) {
-    const std::string cut = DisplayWidth(cell) > widths[c] ? Truncate(cell, widths[c]) : cell;
+    const std::string cut =
+        keeps_ends[c] ? TruncateMiddle(cell, widths[c]) : Truncate(cell, widths[c]);
     return columns_[c].align == Align::kRight ? PadLeft(cut, widths[c]) : PadRight(cut, widths[c]);
   };
   line([&](size_t c) { return style.Bold(fit(c, columns_[c].header)); });

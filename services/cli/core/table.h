@@ -16,6 +16,7 @@ class Table {
     std::string header;
     Align align = Align::kLeft;
     // If the table is wider than the terminal, the widest of the shrinkable columns shrinks first.
+    // Its cells lose their ends, or their middles where different cells would look the same.
     bool shrinks = false;
     // A cell that does not fit wraps instead of being cut.
     bool wraps = false;

@@ -253,6 +253,17 @@ std::string Truncate(std::string_view text, int width) {
   return std::string(text.substr(0, i)) + "…";
 }
 
+std::string TruncateMiddle(std::string_view text, int width) {
+  const int columns = DisplayWidth(text);
+  if (columns <= width || width <= 2) return Truncate(text, width);
+  const int end = (width - 1) / 2;
+  const std::string begin = Truncate(text, width - end);
+  // Skips characters until the rest fits.
+  size_t i = 0;
+  for (int left = columns; left > end;) left -= CharacterWidth(NextCharacter(text, i));
+  return absl::StrCat(begin, std::string(text.substr(i)));
+}
+
 std::string WrapText(std::string_view text, int width, int indent) {
   if (width <= 0) return std::string(text);
   std::string wrapped;

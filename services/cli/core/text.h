@@ -45,6 +45,8 @@ std::string OneLine(std::string_view untrusted);
 int DisplayWidth(std::string_view text);
 // Cuts to at most `width` columns, the last of which is then an ellipsis. For text without colours.
 std::string Truncate(std::string_view text, int width);
+// The same, but cuts the middle, so that the beginning and the end stay.
+std::string TruncateMiddle(std::string_view text, int width);
 // Wraps at blanks to at most `width` columns; a longer word gets a line of its own. Lines after the
 // first of each paragraph are indented by `indent` blanks. `width` 0: unchanged.
 std::string WrapText(std::string_view text, int width, int indent = 0);

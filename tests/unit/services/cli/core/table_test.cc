@@ -22,6 +22,18 @@ TEST_CASE("A shrinking column fits the terminal's width") {
   CHECK(text == "id  text\n1   a rather long t…\n");
 }
 
+TEST_CASE("Cells that begin alike keep the ends that distinguish them") {
+  Table table({{"id"}, {"kernel", Table::Align::kLeft, true}});
+  table.AddRow({"1", "softmax_block_128_stages_2"});
+  table.AddRow({"2", "softmax_block_128_stages_3"});
+  table.AddRow({"3", "short"});
+  CHECK(table.Render(Style(false), 18) ==
+        "id  kernel\n"
+        "1   softmax…tages_2\n"
+        "2   softmax…tages_3\n"
+        "3   short\n");
+}
+
 TEST_CASE("A wrapping column continues below and breaks no word") {
   Table table({{"id"}, {"text", Table::Align::kLeft, false, true}, {"n", Table::Align::kRight}});
   table.AddRow({"1", "a rather long text", "7"});

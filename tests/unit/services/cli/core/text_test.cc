@@ -90,6 +90,14 @@ TEST_CASE("Widths count columns, not bytes or colours") {
   CHECK(PadLeft("×", 3) == "  ×");
 }
 
+TEST_CASE("A text cut in the middle keeps both ends, by columns") {
+  CHECK(TruncateMiddle("abcdefghij", 10) == "abcdefghij");
+  CHECK(TruncateMiddle("abcdefghij", 7) == "abc…hij");
+  CHECK(TruncateMiddle("abcdefghij", 6) == "abc…ij");
+  CHECK(TruncateMiddle("abcdefghij", 2) == "a…");
+  CHECK(TruncateMiddle("äöüÄÖÜßéèê", 7) == "äöü…éèê");
+}
+
 TEST_CASE("Text is wrapped between words only") {
   CHECK(WrapText("one two three", 0) == "one two three");
   CHECK(WrapText("one two three", 13) == "one two three");
