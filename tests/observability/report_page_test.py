@@ -35,7 +35,10 @@ PROBE = """<script>addEventListener('load', () => {
     }
     return true;
   }).map((one) => one.tagName + '.' + one.className);
-  document.title = JSON.stringify({width: root.clientWidth, scroll: root.scrollWidth, height: root.scrollHeight, opened, visible, wide});
+  const best = document.querySelector('#progress .tab.t1 text.end').getBoundingClientRect();
+  const frame = document.querySelector('#progress .tab.t1').getBoundingClientRect();
+  const best_shown = best.left >= frame.left && best.right <= Math.min(frame.right, root.clientWidth) + 1;
+  document.title = JSON.stringify({best_shown, width: root.clientWidth, scroll: root.scrollWidth, height: root.scrollHeight, opened, visible, wide});
 });</script>"""
 
 options = None
@@ -114,6 +117,7 @@ class ReportPageTest(BrowserTest):
                 self.assertLess(said["height"], MAX_HEIGHT[width])
                 self.assertLess(said["visible"], 60)
                 self.assertGreater(said["visible"], 5)
+                self.assertTrue(said["best_shown"], "the best is outside of the chart's window")
 
     def test_a_link_to_a_candidate_opens_its_one_row_with_all_of_its_evaluations(self):
         said = self.look(1000, f"#{self.best}")

@@ -1,6 +1,7 @@
 #include "services/cli/report/analysis.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/split_mix.h"
 #include "common/convert/convert.h"
 #include "common/domain/measuring_cost.h"
 #include "services/cli/core/text.h"
@@ -96,16 +98,62 @@ std::string MeasurementPhrase(const Measurement& measurement) {
       measurement.outcome);
 }
 
+// A forecast of the reliability diagram.
+struct Scored {
+  int bucket = 0;
+  double weight = 0;
+  double confidence = 0;
+  bool hit = false;
+};
+
+constexpr int kBuckets = 10;
+constexpr int kErrorResamples = 1000;
+
+// The expected calibration error of forecasts, each counted `times` its weight.
+double CalibrationError(const std::vector<Scored>& scored, const std::vector<int>& times) {
+  std::array<double, kBuckets> gaps{};  // sum of weight * (hit - confidence)
+  double total = 0;
+  for (size_t i = 0; i < scored.size(); ++i) {
+    const double weight = scored[i].weight * times[i];
+    gaps[static_cast<size_t>(scored[i].bucket)] +=
+        weight * ((scored[i].hit ? 1 : 0) - scored[i].confidence);
+    total += weight;
+  }
+  double error = 0;
+  for (const double gap : gaps) error += std::fabs(gap);
+  return total > 0 ? error / total : std::numeric_limits<double>::quiet_NaN();
+}
+
+// With its interval from bootstrap resamples, which are the same for the same forecasts.
+Interval CalibrationErrorInterval(const std::vector<Scored>& scored) {
+  Interval interval;
+  interval.value = CalibrationError(scored, std::vector<int>(scored.size(), 1));
+  interval.low = interval.high = interval.value;
+  if (scored.empty()) return interval;
+  uint64_t state = 1;
+  std::vector<double> errors;
+  for (int resample = 0; resample < kErrorResamples; ++resample) {
+    std::vector<int> times(scored.size(), 0);
+    for (size_t draw = 0; draw < scored.size(); ++draw) {
+      ++times[static_cast<size_t>(UnitInterval(state) * static_cast<double>(scored.size()))];
+    }
+    errors.push_back(CalibrationError(scored, times));
+  }
+  std::ranges::sort(errors);
+  interval.low = errors[kErrorResamples / 40];
+  interval.high = errors[kErrorResamples - 1 - kErrorResamples / 40];
+  return interval;
+}
+
 void AnalyzeReliability(const ReportInput& input, ReportAnalysis& analysis) {
-  constexpr int kBuckets = 10;
   const std::map<std::string, double> speedups = SpeedupsById(input.candidates);
+  std::vector<Scored> scored;
   std::vector<ReliabilityPoint> points(kBuckets);
   std::vector<double> hits(kBuckets, 0);
   for (int b = 0; b < kBuckets; ++b) {
     points[static_cast<size_t>(b)].low = b / 10.0;
     points[static_cast<size_t>(b)].high = (b + 1) / 10.0;
   }
-  double total = 0;
   for (size_t i = 0; i < input.candidates.size(); ++i) {
     const ReportCandidate& candidate = input.candidates[i];
     const Ratio* speedup = SpeedupOf(candidate);
@@ -134,17 +182,15 @@ void AnalyzeReliability(const ReportInput& input, ReportAnalysis& analysis) {
     if (candidate.decision.has_value() && candidate.decision->reason == DecisionReason::kAudit) {
       ++point.audits;
     }
-    total += weight;
+    scored.push_back({bucket, weight, confidence, predicted == *label});
     ++analysis.scored_forecasts;
   }
-  analysis.reliability_error = total > 0 ? 0 : std::numeric_limits<double>::quiet_NaN();
+  analysis.reliability_error = CalibrationErrorInterval(scored);
   for (int b = 0; b < kBuckets; ++b) {
     ReliabilityPoint& point = points[static_cast<size_t>(b)];
     if (point.weight <= 0) continue;
     point.mean_confidence /= point.weight;
     point.accuracy = hits[static_cast<size_t>(b)] / point.weight;
-    analysis.reliability_error +=
-        point.weight / total * std::fabs(point.accuracy - point.mean_confidence);
   }
   analysis.reliability = std::move(points);
 }
@@ -255,7 +301,10 @@ void Summarize(const ReportInput& input, ReportAnalysis& analysis) {
     origin.origin = OriginOf(candidate.candidate);
     ++origin.considered;
     if (candidate.measurement.has_value()) ++origin.measured;
-    if (FateOf(candidate) == Fate::kPruned) ++origin.pruned;
+    if (FateOf(candidate) == Fate::kPruned) {
+      ++origin.pruned;
+      if (candidate.decision.has_value()) ++analysis.counts.pruned_by[candidate.decision->reason];
+    }
     if (const Ratio* speedup = SpeedupOf(candidate); speedup != nullptr) {
       origin.speedups.push_back(speedup->value);
     }
@@ -414,7 +463,9 @@ std::optional<ForecastOutcome> ForecastOutcomeOf(const ReportCandidate& candidat
 
 std::string RiskText(const v1::SelectiveRisk& risk) {
   std::string text =
-      absl::StrCat("Of ", FormatCount(risk.candidates()), " candidates pruned or audited, ");
+      absl::StrCat("Of ", FormatCount(risk.candidates()),
+                   " candidates that were pruned as unpromising or as a likely failure, or audited "
+                   "instead, ");
   if (risk.measured() == 0) {
     absl::StrAppend(&text, "none was audited, so the loss from pruning is unknown.");
   } else {
@@ -523,6 +574,15 @@ std::string MeasuredWhyText(const ReportCounts& counts) {
         std::pair(counts.audited, "audited"), std::pair(counts.requested, "requested"),
         std::pair(counts.unforecast, "without a forecast")}) {
     if (count > 0) absl::StrAppend(&text, text.empty() ? "" : ", ", FormatCount(count), " ", word);
+  }
+  return text;
+}
+
+std::string PrunedWhyText(const ReportCounts& counts) {
+  std::string text;
+  for (const auto& [reason, count] : counts.pruned_by) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", FormatCount(count), " ",
+                    std::string(ReasonWord(reason)));
   }
   return text;
 }

@@ -38,6 +38,7 @@ std::string FailurePhrase(const ReportCandidate& candidate);
 // Confirmations are counted only in the device time.
 struct ReportCounts : CandidateCounts {
   uint64_t faster = 0;  // measured, with an interval above 1
+  std::map<DecisionReason, uint64_t> pruned_by;
   // From the search if available, otherwise from the records alone.
   double device_seconds_spent = 0;  // includes the next two
   double device_seconds_preparing = 0;
@@ -91,7 +92,9 @@ struct ReportAnalysis {
   std::vector<FailureSummary> failures;  // most frequent first
   std::vector<ReliabilityPoint> reliability;
   uint64_t scored_forecasts = 0;
-  double reliability_error = 0;  // ECE, weighted; NaN without a scored forecast
+  // Expected calibration error, weighted, with its 95% bootstrap interval; NaN without a scored
+  // forecast. A few audits of large weight make the interval wide.
+  Interval reliability_error;
   std::optional<DeviceInfo> device;
   std::string toolchain;
   std::string architecture;
@@ -124,6 +127,8 @@ std::string RiskText(const v1::SelectiveRisk& risk);
 std::vector<std::string> ModelTexts(const v1::Search& search);
 // Why candidates were measured, e.g. "40 selected, 30 deferred, 20 promoted"; zeros are left out.
 std::string MeasuredWhyText(const ReportCounts& counts);
+// "7 unpromising, 37 budget pace": why candidates were pruned.
+std::string PrunedWhyText(const ReportCounts& counts);
 // Device time that the evaluation took, with its unstable attempts. 0 if it reused a measurement.
 double DeviceSecondsOf(const ReportCandidate& candidate);
 // "37.2 s of device time: 30.0 s measuring, 4.1 s preparing, 3.1 s confirming; 18.0 s avoided".

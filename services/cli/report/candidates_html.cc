@@ -1,5 +1,6 @@
 #include "services/cli/report/candidates_html.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -113,10 +114,13 @@ std::string CandidatesHtml(const ReportInput& input, const ReportAnalysis& analy
       with_final ? "<th><button type=button data-sort=final>final</button>" : "",
       "<th><button type=button data-sort=screening>screening</button><th class=n><button "
       "type=button data-sort=device>device time</button></tr></thead><tbody>");
+  // Without a speedup to show, the failures are what there is.
+  const bool any_speedup = std::ranges::any_of(
+      analysis.rows, [](const ReportRow& row) { return row.speedup() != nullptr; });
   size_t shown = 0;
   size_t folded = 0;
   for (const ReportRow& row : analysis.rows) {
-    const bool fold = shown >= kUnfoldedRows || row.speedup() == nullptr;
+    const bool fold = shown >= kUnfoldedRows || (any_speedup && row.speedup() == nullptr);
     ++(fold ? folded : shown);
     body += TableRow(input, row, fold, with_final);
   }

@@ -273,10 +273,13 @@ std::string ForecastQuality(const ReportInput& input, const ReportAnalysis& anal
                               : scatter + MarkLegend(analysis.counts, false));
   std::string note;
   if (!reliability.empty()) {
+    const Interval& error = analysis.reliability_error;
     note = absl::StrCat("Forecasts with a confidence of 70% should be correct 70% of the time. ",
                         FormatCount(analysis.scored_forecasts),
                         " scored, each weighted by 1 / propensity; calibration error (ECE) <b>",
-                        FormatFixed(analysis.reliability_error, 3), "</b>.");
+                        FormatFixed(error.value, 2), "</b> [", FormatFixed(error.low, 2), ", ",
+                        FormatFixed(error.high, 2), "], the interval from ",
+                        "resampling the forecasts.");
   }
   html +=
       Section("reliability", "Can the forecasts be trusted?", note,

@@ -104,7 +104,42 @@ TEST_CASE("Reliability weights an audit by its inverse propensity") {
   CHECK(last.audits == 1);
   CHECK(last.weight == Approx(11));
   CHECK(last.accuracy == Approx(1.0 / 11));
-  CHECK(analysis.reliability_error == Approx(10.0 / 11));
+  CHECK(analysis.reliability_error.value == Approx(10.0 / 11));
+  // Resamples have the audit alone, or the other alone.
+  CHECK(analysis.reliability_error.low == Approx(0).margin(1e-9));
+  CHECK(analysis.reliability_error.high == Approx(1));
+}
+
+TEST_CASE("Many correct forecasts and one wrong audit have a wide interval of calibration error") {
+  std::vector<ReportCandidate> candidates;
+  for (int i = 0; i < 60; ++i) {
+    const bool audit = i == 0;
+    ReportCandidate& one = candidates.emplace_back(
+        MeasuredCandidate("k_" + std::to_string(i), audit ? 0.4 : 1.2,
+                          audit ? DecisionReason::kAudit : DecisionReason::kPromising));
+    if (audit) one.decision->audit_propensity = 0.02;
+    for (double& p : one.forecast->bin_probabilities) p = 0;
+    one.forecast->bin_probabilities[4] = 1;
+  }
+  const Interval error = Analyze(Input(candidates)).reliability_error;
+  CHECK(error.value == Approx(50.0 / 109));
+  CHECK(error.low < 0.05);
+  CHECK(error.high > 0.6);
+}
+
+TEST_CASE("Pruned candidates are counted by the reason") {
+  const auto pruned = [](const char* id, DecisionReason reason) {
+    ReportCandidate candidate = MeasuredCandidate(id, 1.0, reason);
+    candidate.measurement.reset();
+    candidate.decision->kind = DecisionKind::kPrune;
+    return candidate;
+  };
+  const ReportAnalysis analysis = Analyze(Input(
+      {pruned("k_1", DecisionReason::kUnpromising), pruned("k_2", DecisionReason::kBudgetPace),
+       pruned("k_3", DecisionReason::kBudgetPace), MeasuredCandidate("k_4", 1.2)}));
+  CHECK(analysis.counts.pruned == 3);
+  CHECK_THAT(PrunedWhyText(analysis.counts),
+             Catch::Contains("1 unpromising") && Catch::Contains("2 budget pace"));
 }
 
 TEST_CASE("A forecast against another baseline is compared with the ratio to that baseline") {
@@ -157,7 +192,7 @@ TEST_CASE("An empty set of records gives no NaN figures") {
   const ReportAnalysis analysis = Analyze(Input({}));
   CHECK(analysis.counts.DeferRate() == 0);
   CHECK(analysis.counts.device_seconds_avoided == 0);
-  CHECK(std::isnan(analysis.reliability_error));
+  CHECK(std::isnan(analysis.reliability_error.value));
 }
 
 TEST_CASE("The possible loss from pruning is shown with its interval and certificate") {
@@ -170,7 +205,8 @@ TEST_CASE("The possible loss from pruning is shown with its interval and certifi
   risk.set_alpha(0.05);
   risk.set_delta(0.05);
   CHECK(RiskText(risk) ==
-        "Of 180 candidates pruned or audited, 2% [0.4%, 11%] would have won, by the 12 audits.");
+        "Of 180 candidates that were pruned as unpromising or as a likely failure, or audited "
+        "instead, 2% [0.4%, 11%] would have won, by the 12 audits.");
   // Only policies that prune by certificates have any.
   risk.set_certifies(true);
   CHECK_THAT(RiskText(risk), Catch::Contains("Nothing is certified: the forecasts have not been "

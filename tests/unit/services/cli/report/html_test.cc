@@ -200,6 +200,19 @@ TEST_CASE("Slow, pruned and rejected candidates are folded, one row each") {
   CHECK(unfolded <= 40);
 }
 
+TEST_CASE("A report in which all candidates failed shows them") {
+  ReportInput input;
+  for (const char* id : {"k_1", "k_2"}) {
+    ReportCandidate failed = MeasuredCandidate(id, 1);
+    failed.measurement->outcome = Timeout{1'000'000'000, "check"};
+    input.candidates.push_back(failed);
+  }
+  const std::string markup = Markup(RenderReport(input));
+  CHECK_THAT(markup, Catch::Contains("<tr data-i=0>") && Catch::Contains("<tr data-i=1>"));
+  CHECK_THAT(markup, !Catch::Contains("class=fold"));
+  CHECK_THAT(markup, Catch::Contains("timeout"));
+}
+
 TEST_CASE("Route colours come only from the palette") {
   CHECK_THAT(RenderReport(SampleReport(5)), Catch::Contains("<style>" + RoutePaletteCss()));
   for (const Route route : kRoutes) {
