@@ -1,5 +1,9 @@
 #include "services/cli/rpc/records.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,10 +11,14 @@
 #include "common/base/status.h"
 #include "common/convert/convert.h"
 #include "common/convert/proto_json.h"
+#include "services/cli/core/search_ids.h"
 #include "services/cli/core/text.h"
+#include "services/cli/rpc/channel.h"
 
 namespace kernelcast::cli {
 namespace {
+
+constexpr int kSearchesPerPage = 200;
 
 std::string RejectionText(const v1::Rejection& rejection) {
   switch (rejection.cause_case()) {
@@ -86,6 +94,68 @@ absl::StatusOr<ReportCandidate> ReportCandidateFromProto(const v1::ExportRecord&
   if (record.has_facts()) row.facts = FromProto(record.facts());
   if (record.has_reference_facts()) row.reference_facts = FromProto(record.reference_facts());
   return row;
+}
+
+absl::StatusOr<std::vector<v1::Search>> ListSearches(v1::Orchestrator::Stub& stub,
+                                                     v1::SearchStatus status) {
+  std::vector<v1::Search> searches;
+  v1::ListSearchesRequest request;
+  request.set_status(status);
+  request.set_page_size(kSearchesPerPage);
+  do {
+    v1::ListSearchesReply reply;
+    KC_RETURN_IF_ERROR(Call(stub, &v1::Orchestrator::Stub::ListSearches, request, &reply));
+    for (v1::Search& search : *reply.mutable_searches()) searches.push_back(std::move(search));
+    request.set_page_token(reply.next_page_token());
+  } while (!request.page_token().empty());
+  std::ranges::stable_sort(searches, std::greater<>(), [](const v1::Search& search) {
+    return ToNanoseconds(search.started_at());
+  });
+  return searches;
+}
+
+absl::StatusOr<std::string> FindSearchId(v1::Orchestrator::Stub& stub, const std::string& given) {
+  absl::Status unknown;
+  if (given != kLatestSearch) {
+    v1::GetSearchRequest request;
+    request.set_search_id(given);
+    v1::GetSearchReply reply;
+    unknown = Call(stub, &v1::Orchestrator::Stub::GetSearch, request, &reply);
+    if (unknown.ok()) return given;
+    if (!absl::IsNotFound(unknown)) return unknown;
+  }
+  KC_ASSIGN_OR_RETURN(const std::vector<v1::Search> searches, ListSearches(stub));
+  std::vector<KnownSearch> known;
+  for (const v1::Search& search : searches) {
+    known.push_back({search.search_id(), ToNanoseconds(search.started_at())});
+  }
+  absl::StatusOr<std::string> chosen = ChooseSearchId(given, known);
+  if (absl::IsNotFound(chosen.status()) && !unknown.ok()) return unknown;
+  return chosen;
+}
+
+absl::StatusOr<std::string> FindSearchIdInRecords(const std::vector<std::string>& files,
+                                                  const std::string& given) {
+  std::map<std::string, int64_t> started;
+  for (const std::string& file : files) {
+    KC_RETURN_IF_ERROR(ReadRecords(file, [&](const v1::ExportRecord& record) {
+      const v1::Evaluation& evaluation = record.evaluation();
+      if (!evaluation.search_id().empty()) {
+        const int64_t accepted_ns = ToNanoseconds(evaluation.accepted_at());
+        const auto [at, is_new] = started.emplace(evaluation.search_id(), accepted_ns);
+        if (!is_new) at->second = std::min(at->second, accepted_ns);
+      }
+      return absl::OkStatus();
+    }));
+  }
+  std::vector<KnownSearch> known;
+  for (const auto& [id, started_ns] : started) {
+    if (id == given) return given;
+    known.push_back({id, started_ns});
+  }
+  // The caller says what the files hold.
+  absl::StatusOr<std::string> chosen = ChooseSearchId(given, known);
+  return absl::IsNotFound(chosen.status()) ? given : chosen;
 }
 
 absl::Status RequireOneSearch(const std::string& what, const std::vector<v1::Search>& searches) {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernelcast/v1/orchestrator.pb.h"
+#include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "services/cli/core/progress.h"
 #include "services/cli/report/model.h"
 
@@ -29,6 +29,17 @@ std::vector<v1::Search> SearchesIn(const Reply& reply) {
   if (reply.searches().empty()) return {v1::Search()};
   return {reply.searches().begin(), reply.searches().end()};
 }
+// All searches in this state, or in any; newest first.
+[[nodiscard]] absl::StatusOr<std::vector<v1::Search>> ListSearches(
+    v1::Orchestrator::Stub& stub, v1::SearchStatus status = v1::SEARCH_STATUS_UNSPECIFIED);
+// Returns the id that `given` stands for: an id, or what ChooseSearchId accepts. Errors of the
+// orchestrator, and INVALID_ARGUMENT as ChooseSearchId.
+[[nodiscard]] absl::StatusOr<std::string> FindSearchId(v1::Orchestrator::Stub& stub,
+                                                       const std::string& given);
+// The same for the searches in files of records.
+[[nodiscard]] absl::StatusOr<std::string> FindSearchIdInRecords(
+    const std::vector<std::string>& files, const std::string& given);
+
 // INVALID_ARGUMENT if there are several searches; the message lists their ids. `what` names what
 // needs a single search.
 [[nodiscard]] absl::Status RequireOneSearch(const std::string& what,
