@@ -1,18 +1,48 @@
 #include "services/cli/commands/problem_argument.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
 #include "common/domain/python_task.h"
 #include "common/domain/task_files.h"
+#include "common/domain/text.h"
 #include "services/cli/core/paths.h"
 #include "services/cli/core/text.h"
+#include "services/cli/core/yaml_hint.h"
 
 namespace kernelcast::cli {
+
+namespace {
+
+constexpr int64_t kMaxHintedBytes = 1 << 20;
+
+// The parser knows neither the folder nor the devices there are.
+absl::Status CheckNames(const Problem& problem, const std::string& folder) {
+  if (IsTaskPath(folder)) return absl::OkStatus();
+  std::error_code error;
+  // Without the slash at its end, which a folder may have.
+  const std::string name = std::filesystem::canonical(folder, error).filename().string();
+  if (!error && problem.name != name) {
+    return absl::InvalidArgumentError(absl::StrCat("problem.yaml: name: ", Quoted(problem.name),
+                                                   " is not the name of the folder, ",
+                                                   Quoted(name)));
+  }
+  for (const auto& [target, unused] : problem.targets) {
+    if (target == kCpuTargetName || target == kCudaTargetName) continue;
+    return absl::InvalidArgumentError(absl::StrCat("problem.yaml: targets: ", Quoted(target),
+                                                   " is no target; there are: cpu, cuda"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::StatusOr<LoadedProblem> LoadProblemFolder(const std::string& folder) {
   LoadedProblem loaded;
@@ -21,14 +51,19 @@ absl::StatusOr<LoadedProblem> LoadProblemFolder(const std::string& folder) {
   absl::Status status = files.status();
   if (files.ok()) {
     absl::StatusOr<Problem> problem = ParseProblem(*std::move(files));
-    if (problem.ok()) {
+    status = problem.ok() ? CheckNames(*problem, folder) : problem.status();
+    if (status.ok()) {
       loaded.problem = *std::move(problem);
       return loaded;
     }
-    status = problem.status();
   }
   // Messages name files relative to the folder.
   std::string message(status.message());
+  if (const int line = LineInMessage(message, "problem.yaml"); line > 0) {
+    const absl::StatusOr<std::string> text = ReadFile(folder + "/problem.yaml", kMaxHintedBytes);
+    const std::string hint = text.ok() ? YamlHint(*text, line) : std::string();
+    if (!hint.empty()) absl::StrAppend(&message, "; ", hint);
+  }
   if (IsTaskPath(folder)) return absl::Status(status.code(), message);
   if (message.find(folder) == std::string::npos) message = absl::StrCat(folder, "/", message);
   return absl::Status(status.code(), message);
