@@ -1,5 +1,6 @@
 #include "services/cli/commands/connection.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -8,13 +9,19 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/domain/text.h"
 #include "services/cli/rpc/channel.h"
 
 namespace kernelcast::cli {
 namespace {
 
 constexpr int64_t kStartingPatienceNs = 60'000'000'000;
+constexpr int64_t kWorkerPatienceNs = 5'000'000'000;
+constexpr absl::Duration kWorkerPoll = absl::Milliseconds(20);
 constexpr int kConnectAttempts = 3;
+constexpr absl::Duration kConnectPatience = absl::Seconds(5);
+// After an interrupt.
+constexpr absl::Duration kHurriedPatience = absl::Milliseconds(300);
 // More failures than this in one call are not explained by other commands ending their services.
 constexpr int kAskAttempts = 5;
 constexpr absl::Duration kAskPause = absl::Milliseconds(300);
@@ -171,7 +178,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Reach(
       }
     }
     absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
-        Connect(service, address, given.empty() ? ChannelOptions{} : flags_.channel);
+        Connect(service, address, given.empty() ? ChannelOptions{} : flags_.channel,
+                context_.interrupt.requested() ? kHurriedPatience : kConnectPatience);
     if (channel.ok()) return channel;
     // Services of another process may have ended since their address was read.
     if (!of_others || attempt == kConnectAttempts) return channel.status();
@@ -201,11 +209,63 @@ absl::Status Connection::AskOrchestrator(const OrchestratorWork& work) {
                       (local && absl::IsDeadlineExceeded(status));
     if (!gone || attempt == kAskAttempts || context_.interrupt.requested()) return status;
     // Another orchestrator should appear at the same address, or behind the same name, soon.
-    if (!local) {
-      std::this_thread::sleep_for(
-          absl::ToChronoMilliseconds(RetryAfter(status).value_or(kAskPause)));
-    }
+    if (!local) context_.interrupt.WaitFor(RetryAfter(status).value_or(kAskPause));
   }
+}
+
+absl::Status Connection::CheckMeasures(const std::string& target) {
+  if (!flags_.orchestrator.empty()) return absl::OkStatus();
+  const int64_t give_up_ns = Clock::Real().MonotonicNs() + kWorkerPatienceNs;
+  for (;;) {
+    v1::OrchestratorDescription description;
+    KC_RETURN_IF_ERROR(AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
+      return Call(stub, &v1::Orchestrator::Stub::Describe, v1::OrchestratorDescribeRequest(),
+                  &description);
+    }));
+    bool known = false;
+    std::string reason;
+    std::vector<std::string> measured;
+    for (const v1::WorkerStatus& worker : description.workers()) {
+      known = known || worker.healthy();
+      for (const v1::TargetDescription& described : worker.description().targets()) {
+        if (described.can_measure()) measured.push_back(OneLine(described.target()));
+        if (described.target() == target) reason = OneLine(described.unavailable_reason());
+      }
+    }
+    if (std::ranges::find(measured, target) != measured.end()) return absl::OkStatus();
+    if (known) {
+      return absl::UnavailableError(absl::StrCat(
+          "nothing on this machine measures ", target, reason.empty() ? "" : ": ", reason,
+          measured.empty() ? std::string() : absl::StrCat("; it measures ", CommaList(measured))));
+    }
+    // The orchestrator has just started, and has not reached its worker yet.
+    if (Clock::Real().MonotonicNs() > give_up_ns) return absl::OkStatus();
+    KC_RETURN_IF_ERROR(CheckInterrupt(context_));
+    context_.interrupt.WaitFor(kWorkerPoll);
+  }
+}
+
+std::string Connection::WatchCommand(const std::string& search_id) const {
+  const bool local = flags_.orchestrator.empty();
+  // `watch` does not start services with a model.
+  if (local && flags_.forecasts.given()) {
+    return absl::StrCat("the same command with --search-id ", search_id);
+  }
+  std::string command = absl::StrCat("kernelcast watch ", search_id);
+  const auto add = [&command](const char* option, const std::string& value) {
+    if (!value.empty()) absl::StrAppend(&command, " ", option, " ", value);
+  };
+  add("--orchestrator", flags_.orchestrator);
+  add("--tls-ca", flags_.channel.tls.ca_file);
+  add("--tls-certificate", flags_.channel.tls.certificate_file);
+  add("--tls-key", flags_.channel.tls.key_file);
+  add("--token-file", flags_.channel.token_file);
+  if (!local) return command;
+  add("--state-dir", flags_.state_dir);
+  add("--service-dir", flags_.service_dir);
+  add("--replay", flags_.replay_file);
+  add("--python", flags_.python);
+  return command;
 }
 
 bool Connection::owns_services() const {

@@ -73,6 +73,14 @@ class Connection {
   using OrchestratorWork = std::function<absl::Status(v1::Orchestrator::Stub& stub)>;
   [[nodiscard]] absl::Status AskOrchestrator(const OrchestratorWork& work);
 
+  // UNAVAILABLE: the orchestrator runs on this machine, where nothing measures candidates of the
+  // target. The message has the worker's reason. An orchestrator elsewhere may get other workers,
+  // so it is not asked.
+  [[nodiscard]] absl::Status CheckMeasures(const std::string& target);
+
+  // The command that follows a search on the same services, or on new ones like them.
+  std::string WatchCommand(const std::string& search_id) const;
+
   // Whether the services belong to this process.
   bool owns_services() const;
 

@@ -4,6 +4,10 @@
 
 namespace kernelcast::cli {
 
+absl::Status CheckInterrupt(const Context& context) {
+  return context.interrupt.requested() ? absl::CancelledError("interrupted") : absl::OkStatus();
+}
+
 CLI::App* AddCommand(CLI::App& app, Context& context, const std::string& name,
                      const std::string& description,
                      std::function<absl::StatusOr<ExitCode>()> run) {

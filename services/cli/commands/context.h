@@ -24,6 +24,9 @@ struct Context {
   std::function<absl::StatusOr<ExitCode>()> chosen;
 };
 
+// CANCELLED: the user has interrupted the command.
+[[nodiscard]] absl::Status CheckInterrupt(const Context& context);
+
 // Adds a subcommand with the flags that all commands have (--json, --quiet). `run` implements it.
 CLI::App* AddCommand(CLI::App& app, Context& context, const std::string& name,
                      const std::string& description, std::function<absl::StatusOr<ExitCode>()> run);

@@ -1,9 +1,12 @@
 #include "services/cli/commands/search_follower.h"
 
+#include <signal.h>
+
 #include <cmath>
 #include <memory>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/convert/convert.h"
@@ -22,6 +25,9 @@ constexpr int64_t kLogLineNs = 10'000'000'000;
 constexpr size_t kLineageSteps = 6;
 // The tree and the archive are drawn again at this interval.
 constexpr int64_t kDetailsNs = 1'000'000'000;
+// After an interrupt.
+constexpr absl::Duration kEndPatience = absl::Milliseconds(700);
+constexpr absl::Duration kStopTimeout = absl::Milliseconds(500);
 constexpr absl::Duration kArchiveTimeout = absl::Seconds(1);
 constexpr size_t kLiveCandidates = 8;
 constexpr size_t kLiveTreeLines = 12;
@@ -43,6 +49,9 @@ SearchFollower::SearchFollower(Context& context, Connection& connection, const v
 }
 
 absl::Status SearchFollower::Follow(bool& interrupted) {
+  const Interrupt& interrupt = context_.interrupt;
+  interrupt.SetFarewell(ContinuesText());
+  const absl::Cleanup forget = [&interrupt] { interrupt.SetFarewell(""); };
   SearchWatch watch(progress_.search_id, [this] { return connection_.Orchestrator(); });
   interrupted = false;
   for (int64_t tick = 0;; ++tick) {
@@ -58,14 +67,20 @@ absl::Status SearchFollower::Follow(bool& interrupted) {
       context_.console.Draw({});
       return *update.ended;
     }
-    if (context_.interrupt.requested() && !interrupted) {
+    if (interrupt.requested() && !interrupted) {
       interrupted = true;
-      context_.console.Note(
-          "stopping after candidates in flight are settled; interrupt again to quit now");
-      if (absl::Status stopped = Stop(); !stopped.ok()) {
-        context_.console.Draw({});
-        return stopped;
+      if (interrupt.signal() == SIGINT) {
+        context_.console.Note("stopping the search; interrupt again to quit now");
+        if (const absl::Status stopped = Stop(); !stopped.ok()) {
+          context_.console.Warn(absl::StrCat("the search could not be stopped: ",
+                                             OneLine(std::string(stopped.message()))));
+        }
       }
+    }
+    if (interrupted && (interrupt.signal() != SIGINT || interrupt.age() > kEndPatience)) {
+      context_.console.Draw({});
+      context_.console.Note(ContinuesText());
+      return absl::OkStatus();
     }
   }
 }
@@ -75,8 +90,16 @@ absl::Status SearchFollower::Stop() {
     v1::StopSearchRequest request;
     request.set_search_id(progress_.search_id);
     v1::StopSearchReply reply;
-    return Call(stub, &v1::Orchestrator::Stub::StopSearch, request, &reply);
+    return Call(stub, &v1::Orchestrator::Stub::StopSearch, request, &reply, kStopTimeout);
   });
+}
+
+std::string SearchFollower::ContinuesText() const {
+  // Services of this process end with it.
+  return absl::StrCat(
+      "the search ", progress_.search_id,
+      connection_.owns_services() ? " continues with: " : " continues; follow it with: ",
+      connection_.WatchCommand(progress_.search_id));
 }
 
 std::string SearchFollower::Label(const std::string& candidate_id) const {

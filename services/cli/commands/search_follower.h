@@ -24,17 +24,21 @@ struct FollowOptions {
   Prices prices;
 };
 
-// Shows a running search until it has ended or the user interrupts. Not thread-safe.
+// Shows a running search until it has ended or the user interrupts. SIGINT stops the search; other
+// signals leave it as it is. Not thread-safe.
 class SearchFollower {
  public:
   SearchFollower(Context& context, Connection& connection, const v1::Search& search,
                  const FollowOptions& options);
 
-  // OK: the search has ended, or the user interrupted, which sets `interrupted`.
+  // OK: the search has ended, or the user interrupted, which sets `interrupted`. After an interrupt
+  // waits for less than a second for the end.
   absl::Status Follow(bool& interrupted);
 
  private:
   absl::Status Stop();
+  // Says that the search has not ended, and how to follow it.
+  std::string ContinuesText() const;
   std::string Label(const std::string& candidate_id) const;
   void Apply(const v1::SearchEvent& event);
   void ApplyGeneration(const v1::Generation& generation);

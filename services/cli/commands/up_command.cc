@@ -70,6 +70,7 @@ absl::StatusOr<LocalServicesOptions> OptionsOf(Context& context, const UpFlags& 
   options.accept_loss = flags.accept_loss;
   options.log_level = flags.log_level;
   options.drain = absl::Seconds(flags.drain_seconds);
+  options.drain_after_interrupt = true;
   options.interrupt = &context.interrupt;
   options.notify = [&console](const std::string& what) { console.Warn(what); };
   options.with_gateway = flags.with_gateway;
@@ -82,6 +83,7 @@ absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
   Console& console = context.console;
   KC_ASSIGN_OR_RETURN(const LocalServicesOptions options, OptionsOf(context, flags));
   KC_ASSIGN_OR_RETURN(const std::unique_ptr<LocalServices> services, LocalServices::Start(options));
+  context.interrupt.LiftDeadline();
   const ServiceAddresses addresses = services->addresses();
   Table table({{"service"}, {"address"}, {"metrics"}, {"log"}});
   const auto add = [&](const std::string& name, const std::string& address,
@@ -105,6 +107,7 @@ absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
   Json line = {{"state_dir", options.state_dir}};
   for (const auto& [name, address] : kAddressFields) line[name] = addresses.*address;
   console.Line(line);
+  KC_RETURN_IF_ERROR(console.output_status());
   pollfd wake = {context.interrupt.fd(), POLLIN, 0};
   while (!context.interrupt.requested()) poll(&wake, 1, -1);
   console.Note("draining; interrupt again to quit now");

@@ -36,6 +36,7 @@ constexpr int64_t kLongestBackoffNs = 10'000'000'000;
 constexpr int64_t kHealthyNs = 30'000'000'000;
 constexpr off_t kMaxLogBytes = 16 << 20;
 constexpr size_t kServices = 4;
+constexpr int64_t kHurriedDrainNs = 200'000'000;
 constexpr int kPollMs = 20;
 constexpr int kIdlePollMs = 500;
 
@@ -431,19 +432,27 @@ class LocalServices::Supervisor {
     return wait_ms;
   }
 
+  // Whether a user waits for this process to end.
+  bool Hurried() const {
+    return options_.interrupt != nullptr && options_.interrupt->requested() &&
+           !(options_.drain_after_interrupt && started_->ok());
+  }
+
   // Sends SIGTERM, and SIGKILL to services that still run after the drain time.
   void End(const std::vector<Index>& indices) {
     for (const Index index : indices) {
       if (services_[index].process != nullptr) services_[index].process->Signal(SIGTERM);
     }
-    const int64_t deadline = Now() + absl::ToInt64Nanoseconds(options_.drain + absl::Seconds(2));
+    const int64_t start = Now();
+    const int64_t patience = absl::ToInt64Nanoseconds(options_.drain + absl::Seconds(2));
     for (;;) {
       bool any = false;
       for (const Index index : indices) {
         Service& service = services_[index];
         any = any || (service.process != nullptr && !service.process->Ended());
       }
-      if (!any || Now() > deadline) break;
+      // The interrupt may come while the services drain.
+      if (!any || Now() - start > (Hurried() ? kHurriedDrainNs : patience)) break;
       WaitForEvents(kPollMs);
     }
     for (const Index index : indices) services_[index].process.reset();

@@ -47,6 +47,9 @@ struct LocalServicesOptions {
   std::function<void(const std::string&)> notify;
   // An interrupt ends the wait for readiness; may be null.
   const Interrupt* interrupt = nullptr;
+  // Whether the services keep the drain time after an interrupt. By default they are killed a
+  // moment later: their state is on disk, and the user waits.
+  bool drain_after_interrupt = false;
 };
 
 // The services as child processes, with their output in STATE/log. A service that dies is
@@ -67,7 +70,7 @@ class LocalServices {
   ServiceAddresses addresses() const;
 
   // Sends SIGTERM to the gateway, to the orchestrator, then to the others, each with the drain
-  // time; then SIGKILL. Idempotent.
+  // time, or a moment after an interrupt; then SIGKILL. Idempotent.
   void Drain();
 
  private:
