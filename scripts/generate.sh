@@ -10,3 +10,4 @@ scripts/api.sh
 scripts/configuration.py "$programs"
 "$programs/kernelcast" completion bash >scripts/completion/kernelcast.bash
 "$programs/kernelcast" completion zsh >scripts/completion/_kernelcast
+"$programs/kernelcast" completion fish >scripts/completion/kernelcast.fish

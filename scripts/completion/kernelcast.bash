@@ -66,7 +66,7 @@ _kernelcast() {
     "evaluate --baseline") mapfile -t COMPREPLY < <(compgen -W 'compile eager' -- "$cur"); return ;;
     "evaluate --mode") mapfile -t COMPREPLY < <(compgen -W 'final forecast measure route' -- "$cur"); return ;;
     "evaluate --device-model") return ;;
-    "evaluate --search-id") return ;;
+    "evaluate --search-id") mapfile -t COMPREPLY < <(compgen -W "$(kernelcast searches --ids 2>/dev/null)" -- "$cur"); return ;;
     "evaluate --in-flight") return ;;
     "evaluate --forecaster") mapfile -t COMPREPLY < <(compgen -W 'embedded llm pool replay' -- "$cur"); return ;;
     "evaluate --llm") return ;;
@@ -191,7 +191,7 @@ _kernelcast() {
     "search --forecast-tokens") return ;;
     "search --gate") mapfile -t COMPREPLY < <(compgen -W 'declared drawn off' -- "$cur"); return ;;
     "search --lessons") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
-    "search --search-id") return ;;
+    "search --search-id") mapfile -t COMPREPLY < <(compgen -W "$(kernelcast searches --ids 2>/dev/null)" -- "$cur"); return ;;
     "search --device-model") return ;;
     "search --device-price") return ;;
     "search --input-token-price") return ;;
@@ -292,6 +292,8 @@ _kernelcast() {
     best)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --device-model --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -W "$(kernelcast searches --ids 2>/dev/null)" -- "$cur")
       fi
       ;;
     compile)
@@ -305,7 +307,7 @@ _kernelcast() {
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q' -- "$cur")
       else
-        mapfile -t COMPREPLY < <(compgen -W 'bash zsh' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W 'bash fish zsh' -- "$cur")
       fi
       ;;
     doctor)
@@ -330,6 +332,8 @@ _kernelcast() {
     export)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --all --sources --format --records --bin-scheme --pairs --per-bin --seed --prompts --rows --prompt --prompt-directory --from-sequence --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -W "$(kernelcast searches --ids 2>/dev/null)" -- "$cur")
       fi
       ;;
     forecast)
@@ -363,6 +367,8 @@ _kernelcast() {
     report)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --records --problem --output -o --device-price --input-token-price --cached-token-price --output-token-price --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -W "$(kernelcast searches --ids 2>/dev/null)" -- "$cur")
       fi
       ;;
     search)
@@ -374,12 +380,14 @@ _kernelcast() {
       ;;
     searches)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --status --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --status --ids --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
     stop)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -W "$(kernelcast searches --ids 2>/dev/null)" -- "$cur")
       fi
       ;;
     token)
@@ -402,6 +410,8 @@ _kernelcast() {
     watch)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --tree --archive --device-price --input-token-price --cached-token-price --output-token-price --report --no-report --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -W "$(kernelcast searches --ids 2>/dev/null)" -- "$cur")
       fi
       ;;
   esac

@@ -10,6 +10,9 @@
 namespace kernelcast::cli {
 namespace {
 
+// Prints the ids of searches, for completions.
+constexpr char kSearchIds[] = "kernelcast searches --ids 2>/dev/null";
+
 struct Flag {
   std::vector<std::string> names;  // "--json", "-q"
   std::string description;
@@ -17,6 +20,7 @@ struct Flag {
   std::vector<std::string> choices;
   bool file = false;
   bool folder = false;
+  bool search = false;
 };
 
 struct Command {
@@ -25,6 +29,7 @@ struct Command {
   std::vector<Flag> flags;
   bool takes_problem = false;
   bool takes_file = false;
+  bool takes_search = false;
   std::vector<std::string> words;  // allowed positional words, or subcommands
 };
 
@@ -51,6 +56,7 @@ void AddOptions(const CLI::App& app, Command& command) {
       const std::string name = option->get_name(true);
       command.takes_problem = command.takes_problem || name == "PROBLEM";
       command.takes_file = command.takes_file || name.find("FILE") == 0 || name == "DIR";
+      command.takes_search = command.takes_search || name == "SEARCH_ID";
       for (const std::string& word : ChoicesOf(type)) command.words.push_back(word);
       continue;
     }
@@ -62,6 +68,7 @@ void AddOptions(const CLI::App& app, Command& command) {
     flag.choices = ChoicesOf(type);
     flag.file = type.find("FILE") != std::string::npos || type.find("PATH") != std::string::npos;
     flag.folder = type.find("DIR") != std::string::npos;
+    flag.search = type.find("ID") == 0;
     const bool known = std::ranges::any_of(
         command.flags, [&](const Flag& other) { return other.names == flag.names; });
     if (!known) command.flags.push_back(std::move(flag));
@@ -90,6 +97,16 @@ std::string JoinWords(const std::vector<std::string>& words, const char* separat
   std::string text;
   for (const std::string& word : words) absl::StrAppend(&text, text.empty() ? "" : separator, word);
   return text;
+}
+
+// Escapes text for a single-quoted fish string.
+std::string FishText(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
 }
 
 // Escapes text for a single-quoted zsh string within an _arguments specification.
@@ -142,6 +159,9 @@ std::string BashCompletion(const CLI::App& app) {
         action = "mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"); return";
       } else if (flag.file) {
         action = "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); return";
+      } else if (flag.search) {
+        action = absl::StrCat("mapfile -t COMPREPLY < <(compgen -W \"$(", kSearchIds,
+                              ")\" -- \"$cur\"); return");
       }
       absl::StrAppend(&script, "    ", JoinWords(patterns, " | "), ") ", action, " ;;\n");
     }
@@ -165,6 +185,9 @@ std::string BashCompletion(const CLI::App& app) {
     } else if (!command.words.empty()) {
       absl::StrAppend(&script, "      else\n        mapfile -t COMPREPLY < <(compgen -W '",
                       JoinWords(command.words, " "), "' -- \"$cur\")\n");
+    } else if (command.takes_search) {
+      absl::StrAppend(&script, "      else\n        mapfile -t COMPREPLY < <(compgen -W \"$(",
+                      kSearchIds, ")\" -- \"$cur\")\n");
     } else if (command.takes_file) {
       absl::StrAppend(&script,
                       "      else\n        mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n");
@@ -185,6 +208,11 @@ std::string ZshCompletion(const CLI::App& app) {
       "  names=(${(f)\"$(kernelcast problems --names 2>/dev/null)\"})\n"
       "  _alternative 'names:problem:compadd -a names' 'folders:folder:_files -/' "
       "'tasks:task:_files -g \"*.py\"'\n"
+      "}\n"
+      "_kernelcast_searches() {\n"
+      "  local -a ids\n"
+      "  ids=(${(f)\"$(kernelcast searches --ids 2>/dev/null)\"})\n"
+      "  compadd -a ids\n"
       "}\n"
       "_kernelcast() {\n"
       "  local context state state_descr line\n"
@@ -213,6 +241,8 @@ std::string ZshCompletion(const CLI::App& app) {
           action += "_files -/";
         } else if (flag.file) {
           action += "_files";
+        } else if (flag.search) {
+          action += "_kernelcast_searches";
         }
       }
       for (const std::string& name : flag.names) {
@@ -224,6 +254,8 @@ std::string ZshCompletion(const CLI::App& app) {
       absl::StrAppend(&script, " \\\n            '1:problem:_kernelcast_problems'");
     } else if (!command.words.empty()) {
       absl::StrAppend(&script, " \\\n            '1:word:(", JoinWords(command.words, " "), ")'");
+    } else if (command.takes_search) {
+      absl::StrAppend(&script, " \\\n            '1:search:_kernelcast_searches'");
     } else if (command.takes_file) {
       absl::StrAppend(&script, " \\\n            '*:file:_files'");
     }
@@ -233,17 +265,71 @@ std::string ZshCompletion(const CLI::App& app) {
   return script;
 }
 
+std::string FishCompletion(const CLI::App& app) {
+  std::string script =
+      "# Completion of kernelcast for fish; made by `kernelcast completion fish`.\n"
+      "function __kernelcast_problems\n"
+      "  kernelcast problems --names 2>/dev/null\n"
+      "  __fish_complete_directories\n"
+      "  __fish_complete_suffix .py\n"
+      "end\n"
+      "function __kernelcast_searches\n"
+      "  kernelcast searches --ids 2>/dev/null\n"
+      "end\n"
+      "complete -c kernelcast -f\n"
+      "complete -c kernelcast -n __fish_use_subcommand -l help -d 'Print help'\n"
+      "complete -c kernelcast -n __fish_use_subcommand -l version -d 'Print the version'\n";
+  for (const Command& command : CommandsOf(app)) {
+    absl::StrAppend(&script, "complete -c kernelcast -n __fish_use_subcommand -a ", command.name,
+                    " -d '", FishText(command.description), "'\n");
+    const std::string within =
+        absl::StrCat("complete -c kernelcast -n '__fish_seen_subcommand_from ", command.name, "'");
+    for (const Flag& flag : command.flags) {
+      absl::StrAppend(&script, within);
+      for (const std::string& name : flag.names) {
+        absl::StrAppend(&script, name[1] == '-' ? " -l " : " -s ",
+                        name.substr(name[1] == '-' ? 2 : 1));
+      }
+      if (flag.takes_value && flag.file) {
+        absl::StrAppend(&script, " -r -F");
+      } else if (flag.takes_value) {
+        absl::StrAppend(&script, " -x");
+      }
+      if (!flag.choices.empty()) {
+        absl::StrAppend(&script, " -a '", JoinWords(flag.choices, " "), "'");
+      } else if (flag.folder && !flag.file) {
+        absl::StrAppend(&script, " -a '(__fish_complete_directories)'");
+      } else if (flag.search) {
+        absl::StrAppend(&script, " -a '(__kernelcast_searches)'");
+      }
+      absl::StrAppend(&script, " -d '", FishText(flag.description), "'\n");
+    }
+    if (command.takes_problem) {
+      absl::StrAppend(&script, within, " -a '(__kernelcast_problems)'\n");
+    } else if (!command.words.empty()) {
+      absl::StrAppend(&script, within, " -a '", JoinWords(command.words, " "), "'\n");
+    } else if (command.takes_search) {
+      absl::StrAppend(&script, within, " -a '(__kernelcast_searches)'\n");
+    } else if (command.takes_file) {
+      absl::StrAppend(&script, within, " -F\n");
+    }
+  }
+  return script;
+}
+
 void AddCompletionCommand(CLI::App& app, Context& context) {
   const auto shell = std::make_shared<std::string>();
   CLI::App* completion =
       AddCommand(app, context, "completion", "Print a completion script for a shell",
                  [&app, &context, shell]() -> absl::StatusOr<ExitCode> {
-                   context.console.Out(*shell == "zsh" ? ZshCompletion(app) : BashCompletion(app));
+                   context.console.Out(*shell == "zsh"    ? ZshCompletion(app)
+                                       : *shell == "fish" ? FishCompletion(app)
+                                                          : BashCompletion(app));
                    return ExitCode::kOk;
                  });
   completion->add_option("SHELL", *shell, "For which shell")
       ->required()
-      ->check(CLI::IsMember({"bash", "zsh"}));
+      ->check(CLI::IsMember({"bash", "fish", "zsh"}));
 }
 
 }  // namespace kernelcast::cli

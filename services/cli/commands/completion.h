@@ -9,6 +9,7 @@ namespace kernelcast::cli {
 // Completion scripts, generated from the commands and flags of `app`.
 std::string BashCompletion(const CLI::App& app);
 std::string ZshCompletion(const CLI::App& app);
+std::string FishCompletion(const CLI::App& app);
 
 }  // namespace kernelcast::cli
 
