@@ -342,6 +342,35 @@ TEST_CASE("A failing or refused candidate gives a negative exit code", "[e2e]") 
   CHECK(outcome.out.find('\x1b') == std::string::npos);
 }
 
+TEST_CASE("The full text of each failure stands below the table", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  const std::string log =
+      "kernel.cc:3:17: error: no member named 'shape_of_the_output' in 'DLTensor'\n"
+      "    3 |   return tensor->shape_of_the_output[0];\n";
+  fake.on_evaluate = [&](const v1::EvaluateRequest& request) -> v1::EvaluateReply {
+    if (request.candidate().source() == "int candidate_0;\n") return Measured(request, 2);
+    v1::EvaluateReply reply = Measured(request, 2);
+    v1::Evaluation& evaluation = *reply.mutable_evaluation();
+    v1::CompileError& error = *evaluation.mutable_rejected()->mutable_compile_error();
+    error.set_stage(v1::CompileError::STAGE_COMPILER);
+    error.set_log(log);
+    evaluation.set_text_feedback("Does not compile: " + log);
+    return reply;
+  };
+  const std::vector<std::string> arguments = {"evaluate",       "row_softmax",
+                                              "--candidates",   MakeCandidates(home, 3),
+                                              "--orchestrator", fake.address()};
+  for (const auto streams : {Program::Streams::kTerminal, Program::Streams::kPipes}) {
+    Outcome outcome = Program(home, arguments, {{"NO_COLOR", "1"}}, streams, 80).Wait();
+    CHECK(outcome.exit_code == 1);
+    std::erase(outcome.out, '\r');
+    // Once for both candidates.
+    CHECK_THAT(outcome.out, Catch::Contains("\nc1, c2:\nDoes not compile: " + log));
+    CHECK(Occurrences(outcome.out, "shape_of_the_output[0]") == 1);
+  }
+}
+
 TEST_CASE("Files that are no candidates are refused by name, and the others evaluated", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
@@ -370,7 +399,7 @@ TEST_CASE("Files that are no candidates are refused by name, and the others eval
   }
   REQUIRE(by_name.size() == 4);
   CHECK(by_name["c0"].contains("evaluation"));
-  CHECK(by_name["empty"]["error"]["code"] == 3);
+  CHECK(by_name["empty"]["error"]["code"] == "INVALID_ARGUMENT");
   CHECK_THAT(by_name["latin"]["error"]["message"].get<std::string>(),
              Catch::Contains("latin.cc: source: is not UTF-8"));
 }

@@ -1,6 +1,8 @@
 // Tests the program with the real services and a scripted endpoint. The worker replays synthetic
 // records, so that no test depends on a quiet machine.
 
+#include <signal.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -17,6 +19,7 @@
 #include "common/domain/bins.h"
 #include "tests/e2e/program.h"
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
+#include "tests/support/eventually.h"
 #include "tests/support/recorded_problem.h"
 
 namespace kernelcast::testing::cli_llm_test {
@@ -267,6 +270,30 @@ TEST_CASE("forecast shows the prompt sent to the model", "[e2e][llm]") {
   }
   CHECK(has_prompt);
   CHECK(has_forecast);
+}
+
+TEST_CASE("One Ctrl-C ends a forecast that waits for a model, and the services with it",
+          "[e2e][llm]") {
+  FakeEndpointOptions options;
+  options.latency_us = 600'000'000;
+  const Site site(std::move(options));
+  nlohmann::ordered_json line = {{"name", "one"},
+                                 {"source", site.recorded.candidates.front().source},
+                                 {"tunables", nlohmann::ordered_json::object()}};
+  for (const Tunable& tunable : site.recorded.candidates.front().tunables) {
+    line["tunables"][tunable.name] = tunable.value;
+  }
+  const std::string candidates = site.home.File("candidates.jsonl");
+  std::ofstream(candidates) << line.dump() << "\n";
+  Program forecast(site.home, {"forecast", site.problem, "--candidates", candidates, "--replay",
+                               site.records, "--state-dir", site.home.File("state"), "--llm",
+                               site.endpoint->url(), "--forecaster", "llm"});
+  REQUIRE(Eventually([&] { return site.endpoint->Seen().requests > 0; }));
+  forecast.Signal(SIGINT);
+  const Outcome outcome = forecast.Wait(20);
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 4);
+  CHECK_THAT(outcome.err, Contains("interrupted"));
 }
 
 TEST_CASE("Text that a model writes instead of a forecast stays out of the table", "[e2e][llm]") {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
 #include "common/base/file.h"
 #include "tests/e2e/program.h"
@@ -28,6 +29,104 @@ TEST_CASE("Help and version are printed and document the exit codes", "[e2e]") {
   }
   CHECK_THAT(Run(home, {"search", "--help"}).out, Catch::Contains("--budget-measurements"));
   CHECK_THAT(Run(home, {"--version"}).out, Catch::StartsWith("kernelcast "));
+  CHECK(Run(home, {"help"}).out == help.out);
+  const Outcome search = Run(home, {"search", "--help"});
+  CHECK(Run(home, {"help", "search"}).out == search.out);
+  CHECK(Run(home, {"help", "lessons", "learn"}).out ==
+        Run(home, {"lessons", "learn", "--help"}).out);
+  CHECK(Run(home, {"help", "serach"}).exit_code == 2);
+}
+
+TEST_CASE("An unknown option is answered with the options it may stand for", "[e2e]") {
+  const TemporaryFolder home("cli");
+  const Outcome budget = Run(home, {"search", "row_softmax", "--budget", "3"});
+  CHECK(budget.exit_code == 2);
+  CHECK_THAT(budget.err,
+             Catch::Contains("no option '--budget'; did you mean --budget-measurements, "
+                             "--budget-candidates, --budget-seconds or "
+                             "--budget-device-seconds?") &&
+                 Catch::Contains("Run kernelcast search --help for more."));
+  CHECK_THAT(Run(home, {"search", "--budget=3"}).err, Catch::Contains("no option '--budget'"));
+  const Outcome typo = Run(home, {"lessons", "learn", "--bokk", "x"});
+  CHECK(typo.exit_code == 2);
+  CHECK_THAT(typo.err, Catch::Contains("no option '--bokk'; did you mean --book?") &&
+                           Catch::Contains("Run kernelcast lessons learn --help for more."));
+  const Outcome strange = Run(home, {"problems", "--zyxwvuts"});
+  CHECK(strange.exit_code == 2);
+  CHECK_THAT(strange.err, Catch::Contains("no option '--zyxwvuts'") && !Catch::Contains("mean"));
+}
+
+TEST_CASE("A failed write to standard output is exit code 3", "[e2e]") {
+  const TemporaryFolder home("cli");
+  std::ofstream(home.File("book.jsonl")) << "{\"format\":\"kernelcast-lessons\",\"version\":1}\n";
+  std::ofstream(home.File("rows.jsonl"))
+      << R"({"comparison_id":"c","pack":"scan","anchor_code":"a","candidate_code":"b",)"
+         R"("hardware":"h","aggregated_speedup":1.2,"true_bin":4,"source_id":1,)"
+         R"("source_search":"s","internal_experiment":"x"})"
+      << "\n";
+  const std::vector<std::string> commands[] = {
+      {"--help"},
+      {"--version"},
+      {"help", "search"},
+      {"problems"},
+      {"problems", "--names"},
+      {"problems", "--json"},
+      {"completion", "bash"},
+      {"eval", home.File("rows.jsonl")},
+      {"eval", home.File("rows.jsonl"), "--json"},
+      {"lessons", "list", home.File("book.jsonl")},
+      {"token", "me", "--role", "submit", "-o", home.File("token")}};
+  for (const std::vector<std::string>& arguments : commands) {
+    INFO(arguments.front() << " " << arguments.back());
+    const Outcome outcome = Program(home, arguments, {}, Program::Streams::kFullOutput).Wait();
+    CHECK(outcome.exit_code == 3);
+    CHECK_THAT(outcome.err,
+               Catch::Contains("cannot write to standard output: No space left on device"));
+  }
+}
+
+TEST_CASE("A problem's name is its folder's, and its targets exist", "[e2e]") {
+  const TemporaryFolder home("cli");
+  const fs::path original = std::string(KERNELCAST_SOURCE_DIR) + "/examples/problems/row_softmax";
+  const fs::path renamed = home.path() / "problems" / "soft";
+  fs::create_directories(renamed.parent_path());
+  fs::copy(original, renamed, fs::copy_options::recursive);
+  const Outcome name = Run(home, {"problems", renamed.string()});
+  CHECK(name.exit_code == 1);
+  const json line = json::parse(Run(home, {"problems", renamed.string(), "--json"}).out);
+  CHECK(line["error"]["code"] == "INVALID_ARGUMENT");
+  CHECK(line["error"]["exit_code"] == 2);
+  CHECK_THAT(name.out, Catch::Contains(renamed.string() + "/problem.yaml: name: 'row_softmax' is "
+                                                          "not the name of the folder, 'soft'"));
+  CHECK(Run(home, {"search", renamed.string()}).exit_code == 2);
+  const fs::path copy = home.path() / "problems" / "row_softmax";
+  fs::rename(renamed, copy);
+  CHECK(Run(home, {"problems", copy.string()}).exit_code == 0);
+  CHECK(Run(home, {"problems", copy.string() + "/"}).exit_code == 0);
+  std::string text = ReadFile(copy / "problem.yaml").value();
+  // Common mistakes are explained.
+  for (const auto& [from, to, hint] :
+       {std::tuple("schema: 1", "schema: '2'", "quotes make it text"),
+        std::tuple("\naxes:\n  ", "\naxes:\n\t", "is indented with a tab"),
+        std::tuple("\ntitle: ", "\ntitle: Rows: ", "a text that contains ': ' needs quotes")}) {
+    INFO(hint);
+    std::string mistaken = text;
+    const size_t found = mistaken.find(from);
+    REQUIRE(found != std::string::npos);
+    mistaken.replace(found, std::string(from).size(), to);
+    std::ofstream(copy / "problem.yaml") << mistaken;
+    const Outcome outcome = Run(home, {"problems", copy.string()});
+    CHECK(outcome.exit_code == 1);
+    CHECK_THAT(outcome.out, Catch::Contains(hint));
+  }
+  const size_t at = text.find("\n  cuda:");
+  REQUIRE(at != std::string::npos);
+  text.replace(at, 8, "\n  gpu:");
+  std::ofstream(copy / "problem.yaml") << text;
+  const Outcome target = Run(home, {"problems", copy.string()});
+  CHECK(target.exit_code == 1);
+  CHECK_THAT(target.out,
+             Catch::Contains("problem.yaml: targets: 'gpu' is no target; there are: cpu, cuda"));
 }
 
 TEST_CASE("Bad usage exits with code 2 and lists the allowed values", "[e2e]") {
@@ -219,7 +318,14 @@ TEST_CASE("The completion scripts in the tree match the generated ones", "[e2e]"
   const Outcome zsh = Run(home, {"completion", "zsh"});
   CHECK(zsh.exit_code == 0);
   CHECK(zsh.out == ReadFile(folder + "_kernelcast").value());
-  CHECK(Run(home, {"completion", "fish"}).exit_code == 2);
+  const Outcome fish = Run(home, {"completion", "fish"});
+  CHECK(fish.exit_code == 0);
+  CHECK(fish.out == ReadFile(folder + "kernelcast.fish").value());
+  CHECK(Run(home, {"completion", "csh"}).exit_code == 2);
+  // All of them complete the ids of searches.
+  for (const std::string* script : {&bash.out, &zsh.out, &fish.out}) {
+    CHECK_THAT(*script, Catch::Contains("kernelcast searches --ids"));
+  }
 }
 
 TEST_CASE("Every command and option is in docs/reference/cli.md", "[e2e]") {

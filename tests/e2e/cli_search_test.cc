@@ -618,6 +618,109 @@ TEST_CASE("Searches are listed across all pages and stopped by name", "[e2e]") {
   CHECK(fake.stops() == 1);
 }
 
+TEST_CASE("A failed write of an orchestrator's answers is exit code 3", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.script = MakeSearchScript(3, 1.2, 0.1);
+  fake.script.finished.set_search_id("s1");
+  fake.searches = {fake.script.finished};
+  fs::create_directories(home.path() / "candidates");
+  std::ofstream(home.File("candidates/a.cc")) << "int a;\n";
+  fake.on_evaluate = [&](const v1::EvaluateRequest& request) {
+    v1::EvaluateReply reply;
+    reply.set_request_id(request.request_id());
+    *reply.mutable_evaluation() = fake.script.records[0].evaluation();
+    reply.mutable_evaluation()->set_request_id(request.request_id());
+    return reply;
+  };
+  const std::vector<std::string> commands[] = {
+      {"searches"},
+      {"searches", "--json"},
+      {"searches", "--ids"},
+      {"search", "row_softmax", "--search-id", "s1", "--no-report"},
+      {"search", "row_softmax", "--search-id", "s1", "--json"},
+      {"search", "row_softmax", "--search-id", "s1", "--report", "-"},
+      {"watch", "s1", "--json"},
+      {"evaluate", "row_softmax", "--candidates", home.File("candidates"), "--json"},
+      {"evaluate", "row_softmax", "--candidates", home.File("candidates")},
+      {"best", "s1"},
+      {"best", "s1", "--json"},
+      {"report", "s1"},
+      {"report", "s1", "-o", "-"},
+      {"export", "s1"},
+      {"export", "s1", "--format", "search-events"},
+      {"stop", "s1"}};
+  for (std::vector<std::string> arguments : commands) {
+    INFO(arguments.front() << " " << arguments.back());
+    arguments.insert(arguments.end(), {"--orchestrator", fake.address()});
+    const Outcome outcome = Program(home, arguments, {}, Program::Streams::kFullOutput).Wait();
+    CHECK(outcome.exit_code == 3);
+    CHECK_THAT(outcome.err,
+               Catch::Contains("cannot write to standard output: No space left on device"));
+  }
+  // The same for a file.
+  const fs::path full = home.path() / "full";
+  fs::create_symlink("/dev/full", full);
+  const std::vector<std::string> writing[] = {
+      {"search", "row_softmax", "--search-id", "s1", "--report", full},
+      {"watch", "s1", "--report", full},
+      {"best", "s1", "-o", full},
+      {"report", "s1", "-o", full},
+      {"export", "s1", "-o", full}};
+  for (std::vector<std::string> arguments : writing) {
+    INFO(arguments.front());
+    arguments.insert(arguments.end(), {"--orchestrator", fake.address()});
+    const Outcome outcome = Run(home, arguments);
+    CHECK(outcome.exit_code == 3);
+    CHECK_THAT(outcome.err,
+               Catch::Contains("cannot write " + full.string() + ": No space left on device"));
+    CHECK(fs::is_symlink(full));
+  }
+  // Nor is a description written next to a device.
+  CHECK_FALSE(fs::exists(home.path() / "full.json"));
+}
+
+TEST_CASE("Commands accept the beginning of an id, and latest", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.script = MakeSearchScript(4, 1.2, 0.1);
+  fake.script.finished.set_search_id("s_abc");
+  for (const auto& [id, seconds] : {std::pair("s_abc", 20), std::pair("s_abd", 10)}) {
+    v1::Search search = fake.script.finished;
+    search.set_search_id(id);
+    search.mutable_started_at()->set_seconds(seconds);
+    fake.searches.push_back(search);
+  }
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--orchestrator", fake.address()});
+    return Run(home, arguments);
+  };
+  CHECK(run({"searches", "--ids"}).out == "s_abc\ns_abd\n");
+  for (const char* given : {"latest", "s_abc"}) {
+    INFO(given);
+    CHECK(json::parse(run({"best", given, "--json"}).out)["search_id"] == "s_abc");
+    CHECK(json::parse(run({"watch", given, "--no-report", "--json"}).out)["search_id"] == "s_abc");
+    CHECK(
+        json::parse(run({"report", given, "-o", home.File("r.html"), "--json"}).out)["search_id"] ==
+        "s_abc");
+    CHECK_THAT(run({"stop", given}).out, Catch::Contains("s_abc is finishing"));
+    REQUIRE(run({"export", given, "-o", home.File("records.jsonl")}).exit_code == 0);
+    CHECK(fake.exported().back().search_id() == "s_abc");
+  }
+  // The fake knows s_abc only, so other ids are looked for in the list.
+  CHECK_THAT(run({"stop", "s_abd"}).out, Catch::Contains("s_abd is finishing"));
+  const Outcome several = run({"best", "s_ab"});
+  CHECK(several.exit_code == 2);
+  CHECK_THAT(several.err, Catch::Contains("'s_ab' is the beginning of 2 ids: s_abc, s_abd"));
+  const Outcome none = run({"best", "s_x"});
+  CHECK(none.exit_code == 2);
+  CHECK_THAT(none.err, Catch::Contains("'s_x' is not known"));
+  // In a file of records too.
+  CHECK(Run(home, {"report", "latest", "--records", home.File("records.jsonl"), "-o",
+                   home.File("r.html")})
+            .exit_code == 0);
+}
+
 TEST_CASE("The orchestrator address is read from the environment", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;

@@ -396,6 +396,30 @@ TEST_CASE("A search on an absent device fails within seconds and lists the avail
   CHECK_FALSE(result.value("interrupted", true));
 }
 
+TEST_CASE("A target that nothing here measures is refused at once", "[e2e]") {
+  const TemporaryFolder home("no-gpu");
+  fs::create_directories(home.path() / "candidates");
+  std::ofstream(home.File("candidates/a.cu")) << "extern \"C\" __global__ void f() {}\n";
+  std::ofstream(home.File("candidates/a.json"))
+      << R"({"launches": [{"kernel": "f", "grid": [1], "block": [1], "arguments": []}]})";
+  const std::vector<std::string> commands[] = {
+      {"search", "row_softmax", "--target", "cuda", "--json"},
+      {"evaluate", "row_softmax", "--target", "cuda", "--candidates", home.File("candidates"),
+       "--json"}};
+  for (const std::vector<std::string>& arguments : commands) {
+    INFO(arguments.front());
+    const Outcome outcome = Run(home, arguments, {{"CUDA_VISIBLE_DEVICES", ""}});
+    INFO(outcome.err);
+    CHECK(outcome.exit_code == 3);
+    CHECK_THAT(outcome.err, Catch::Contains("nothing on this machine measures cuda") &&
+                                Catch::Contains("it measures cpu"));
+    // No figures of a search that never ran.
+    const json error = json::parse(outcome.out);
+    CHECK(error["error"]["code"] == "UNAVAILABLE");
+  }
+  CHECK(Run(home, {"searches"}).out == "no searches\n");
+}
+
 TEST_CASE("The search's counts match the report's counts", "[e2e][slow]") {
   const Site site;
   const Outcome outcome = Run(site.home, site.Search());

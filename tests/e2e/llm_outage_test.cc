@@ -182,7 +182,11 @@ TEST_CASE("A search continues through an endpoint outage, and metrics show it",
   const Outcome outcome = search.Wait(120);
   INFO(outcome.err);
   CHECK(outcome.exit_code == 4);
-  const json result = json::parse(outcome.out);
+  // The command has ended, the search settles what was in flight.
+  const Outcome watched = Run(cluster.home, {"watch", "s", "--json", "--no-report",
+                                             "--orchestrator", cluster.orchestrator->address()});
+  INFO(watched.err);
+  const json result = json::parse(watched.out);
   CHECK(result["status"] == "done");
   CHECK(result["counts"]["measured"].get<int>() > 0);
   // Nothing remains under way.

@@ -75,7 +75,11 @@ Program::Program(const TemporaryFolder& home, const std::vector<std::string>& ar
     out_fd_ = out[0];
     err_fd_ = err[0];
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    if (streams == Streams::kFullOutput) {
+      posix_spawn_file_actions_addopen(&actions, 1, "/dev/full", O_WRONLY, 0);
+    } else {
+      posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    }
     posix_spawn_file_actions_adddup2(&actions, err[1], 2);
   }
   std::vector<char*> argument_pointers;

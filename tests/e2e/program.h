@@ -26,8 +26,9 @@ struct Outcome {
 // temporary folder, and none of the developer's settings apply.
 class Program {
  public:
-  // On a terminal, both streams are `out`.
-  enum class Streams { kPipes, kTerminal };
+  // On a terminal, both streams are `out`. kFullOutput: standard output is /dev/full, where every
+  // write fails.
+  enum class Streams { kPipes, kTerminal, kFullOutput };
 
   Program(const TemporaryFolder& home, const std::vector<std::string>& arguments,
           const std::map<std::string, std::string>& environment = {},

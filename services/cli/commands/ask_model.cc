@@ -70,7 +70,8 @@ class PredictionFile {
   absl::Status Append(const PredictionRow& row) {
     const std::string line = JsonLine(ToJson(row)) + "\n";
     const bool written = std::fwrite(line.data(), 1, line.size(), file_) == line.size();
-    return written && std::fflush(file_) == 0 ? absl::OkStatus() : Refused();
+    return written && std::fflush(file_) == 0 ? absl::OkStatus()
+                                              : absl::ResourceExhaustedError(Refused().message());
   }
 
  private:

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -76,11 +76,12 @@ absl::StatusOr<v1::Search> ChooseSearch(const v1::GetSearchReply& reply,
 absl::Status WriteSource(Console& console, const BestFlags& flags, const Candidate& best) {
   if (flags.output == "-") {
     if (console.json()) return absl::OkStatus();
-    if (std::fwrite(best.source.data(), 1, best.source.size(), stdout) != best.source.size() ||
-        std::fflush(stdout) != 0) {
-      return absl::ResourceExhaustedError("cannot write to standard output");
-    }
-    return absl::OkStatus();
+    return WriteFileAtomically(flags.output, best.source);
+  }
+  std::error_code error;
+  if (fs::exists(flags.output, error) && !fs::is_regular_file(flags.output, error)) {
+    // Nothing stands next to a device or a FIFO.
+    return WriteFileAtomically(flags.output, best.source);
   }
   fs::path description(flags.output);
   description.replace_extension(".json");
@@ -99,7 +100,7 @@ absl::StatusOr<ExitCode> RunBest(Context& context, const BestFlags& flags) {
   ReportInput input;
   const auto fetch = [&](v1::Orchestrator::Stub& stub) -> absl::Status {
     v1::GetSearchRequest request;
-    request.set_search_id(flags.search_id);
+    KC_ASSIGN_OR_RETURN(*request.mutable_search_id(), FindSearchId(stub, flags.search_id));
     v1::GetSearchReply reply;
     KC_RETURN_IF_ERROR(Call(stub, &v1::Orchestrator::Stub::GetSearch, request, &reply));
     KC_ASSIGN_OR_RETURN(const v1::Search search, ChooseSearch(reply, flags.device_model));

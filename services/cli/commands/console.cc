@@ -27,6 +27,12 @@ int WidthOf(int fd) {
 
 }  // namespace
 
+Json ErrorJson(const absl::Status& status) {
+  return {{"code", absl::StatusCodeToString(status.code())},
+          {"message", std::string(status.message())},
+          {"exit_code", static_cast<int>(ExitCodeFor(status))}};
+}
+
 Console::Console()
     : live_(ColoursWanted(STDERR_FILENO)),
       out_style_(ColoursWanted(STDOUT_FILENO)),
@@ -44,10 +50,19 @@ void Console::Write(int fd, std::string_view text) {
     const ssize_t written = write(fd, text.data(), text.size());
     if (written < 0) {
       if (errno == EINTR) continue;
-      return;  // the reader has gone
+      if (fd == STDOUT_FILENO && output_status_.ok()) {
+        const absl::Status reason = absl::ErrnoToStatus(errno, "cannot write to standard output");
+        output_status_ = absl::ResourceExhaustedError(reason.message());
+      }
+      return;
     }
     text.remove_prefix(static_cast<size_t>(written));
   }
+}
+
+absl::Status Console::output_status() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return output_status_;
 }
 
 void Console::Erase() {
@@ -111,10 +126,7 @@ void Console::Error(const absl::Status& status) {
                                   WidthOf(STDERR_FILENO)) +
                              "\n");
   }
-  Line({{"error",
-         {{"code", absl::StatusCodeToString(status.code())},
-          {"message", message},
-          {"exit_code", static_cast<int>(ExitCodeFor(status))}}}});
+  Line({{"error", ErrorJson(status)}});
 }
 
 }  // namespace kernelcast::cli

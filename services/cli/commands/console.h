@@ -14,6 +14,9 @@ namespace kernelcast::cli {
 
 using Json = nlohmann::ordered_json;
 
+// An error in the output of --json: {"code", "message", "exit_code"}, the same in all commands.
+Json ErrorJson(const absl::Status& status);
+
 // The program's output streams. Results go to standard output: text, or with --json only JSON.
 // Everything else goes to standard error. Thread-safe.
 class Console {
@@ -44,6 +47,9 @@ class Console {
   bool live() const { return live_; }
   // Replaces the lines drawn before. An empty list removes the block.
   void Draw(const std::vector<std::string>& lines);
+  // RESOURCE_EXHAUSTED: a write to standard output has failed. The message has the reason.
+  absl::Status output_status() const;
+
   // Style and width of standard error.
   const Style& live_style() const { return error_style_; }
   int live_width() const;
@@ -52,7 +58,8 @@ class Console {
   void Erase();
   void Write(int fd, std::string_view text);
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  absl::Status output_status_;  // guarded by mutex_
   bool json_ = false;
   bool quiet_ = false;
   bool live_ = false;

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <sstream>
 #include <utility>
@@ -16,6 +17,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
@@ -26,6 +28,7 @@
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/core/cuda_checks.h"
+#include "services/cli/core/paths.h"
 #include "services/cli/core/table.h"
 #include "services/cli/launch/kept_addresses.h"
 #include "services/cli/rpc/channel.h"
@@ -33,8 +36,8 @@
 namespace kernelcast::cli {
 namespace {
 
-constexpr int64_t kCompilerTimeoutNs = 30'000'000'000;
-constexpr int64_t kProbeTimeoutNs = 30'000'000'000;
+constexpr absl::Duration kToolTimeout = absl::Seconds(30);
+constexpr absl::Duration kToolPoll = absl::Milliseconds(10);
 
 class Examination {
  public:
@@ -49,6 +52,8 @@ class Examination {
   }
   void Add(Check check) { checks_.push_back(std::move(check)); }
   const std::vector<Check>& checks() const { return checks_; }
+  // Drops all checks after the first `count`.
+  void Truncate(size_t count) { checks_.resize(count); }
 
  private:
   std::vector<Check> checks_;
@@ -63,7 +68,20 @@ std::string FileLine(const std::string& path) {
   return line;
 }
 
-absl::StatusOr<ChildExit> RunTool(const std::vector<std::string>& argv, const std::string& folder) {
+// Runs a child until it ends, for kToolTimeout at most. CANCELLED: interrupted.
+absl::StatusOr<ChildExit> RunChild(const ChildOptions& options, const Interrupt& interrupt) {
+  KC_ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> child, ChildProcess::Spawn(options));
+  const int64_t give_up_ns = Clock::Real().MonotonicNs() + absl::ToInt64Nanoseconds(kToolTimeout);
+  while (!child->Poll()) {
+    if (interrupt.requested()) return absl::CancelledError("interrupted");
+    if (Clock::Real().MonotonicNs() > give_up_ns) break;
+    interrupt.WaitFor(kToolPoll);
+  }
+  return child->Wait(0);
+}
+
+absl::StatusOr<ChildExit> RunTool(const Interrupt& interrupt, const std::vector<std::string>& argv,
+                                  const std::string& folder) {
   ChildOptions options;
   options.argv = argv;
   options.working_directory = folder;
@@ -73,8 +91,7 @@ absl::StatusOr<ChildExit> RunTool(const std::vector<std::string>& argv, const st
   if (const char* libraries = std::getenv("LD_LIBRARY_PATH")) {
     options.environment.push_back(absl::StrCat("LD_LIBRARY_PATH=", libraries));
   }
-  KC_ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> child, ChildProcess::Spawn(options));
-  return child->Wait(kCompilerTimeoutNs);
+  return RunChild(options, interrupt);
 }
 
 void CheckMachine(Examination& examination) {
@@ -131,12 +148,14 @@ void CheckMachine(Examination& examination) {
 
 // Tests each compiler by compiling a candidate with the headers that workers use: those installed
 // with the programs, or the system's.
-void CheckCompilers(Examination& examination, const std::string& program_folder) {
-  std::string folder = "/tmp/kernelcast-doctor-XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) {
-    examination.Missing("compiler", "cannot create a folder in /tmp for a test");
+void CheckCompilers(Examination& examination, const Interrupt& interrupt,
+                    const std::string& program_folder) {
+  const absl::StatusOr<std::unique_ptr<ScratchFolder>> scratch = ScratchFolder::Make();
+  if (!scratch.ok()) {
+    examination.Missing("compiler", std::string(scratch.status().message()));
     return;
   }
+  const std::string& folder = (*scratch)->path();
   const std::string source = folder + "/probe.cc";
   std::ofstream(source)
       << "#include <dlpack/dlpack.h>\n#include <cmath>\n"
@@ -146,10 +165,11 @@ void CheckCompilers(Examination& examination, const std::string& program_folder)
          "  return static_cast<int>(sum);\n}\n";
   bool any = false;
   for (const char* name : {"g++", "clang++"}) {
-    const absl::StatusOr<ChildExit> version = RunTool({name, "--version"}, folder);
+    const absl::StatusOr<ChildExit> version = RunTool(interrupt, {name, "--version"}, folder);
     if (!version.ok() || !version->exited || version->exit_code != 0) continue;
     const std::string shown = OneLine(FirstLine(version->output));
     const absl::StatusOr<ChildExit> compiled = RunTool(
+        interrupt,
         {name, "-std=c++20", "-O3", "-march=native", "-fPIC", "-shared",
          "-I" + program_folder + "/../include/kernelcast-candidate",
          "-I" + program_folder + "/../candidate_include", source, "-o", folder + "/probe.so"},
@@ -170,13 +190,11 @@ void CheckCompilers(Examination& examination, const std::string& program_folder)
         "neither g++ nor clang++ makes a C++20 shared object with <dlpack/dlpack.h>; "
         "apt-get install g++ brings a compiler, and libdlpack-dev the header in a checkout");
   }
-  unlink(source.c_str());
-  unlink((folder + "/probe.so").c_str());
-  rmdir(folder.c_str());
 }
 
 // Starts each of the services' programs, to check that it finds its libraries.
-void CheckPrograms(Examination& examination, const std::string& folder) {
+void CheckPrograms(Examination& examination, const Interrupt& interrupt,
+                   const std::string& folder) {
   std::vector<std::string> problems;
   for (const char* name : {"orchestrator", "worker", "runner", "forecaster"}) {
     const std::string program = absl::StrCat(folder, "/kernelcast-", name);
@@ -185,7 +203,7 @@ void CheckPrograms(Examination& examination, const std::string& folder) {
       continue;
     }
     if (std::string_view(name) == "runner") continue;  // only the worker starts it
-    const absl::StatusOr<ChildExit> started = RunTool({program, "--version"}, "/");
+    const absl::StatusOr<ChildExit> started = RunTool(interrupt, {program, "--version"}, "/");
     if (!started.ok() || !started->exited || started->exit_code != 0) {
       const std::string why =
           started.ok() ? FirstLine(started->output) : std::string(started.status().message());
@@ -200,7 +218,8 @@ void CheckPrograms(Examination& examination, const std::string& folder) {
 }
 
 // Checks CUDA with a separate program: NVIDIA's libraries may be in any state.
-void CheckCuda(Examination& examination, const std::string& folder, const std::string& python) {
+void CheckCuda(Examination& examination, const Interrupt& interrupt, const std::string& folder,
+               const std::string& python) {
   const std::string program = folder + "/kernelcast-cuda-probe";
   if (access(program.c_str(), X_OK) != 0) {
     examination.Note("cuda",
@@ -218,9 +237,8 @@ void CheckCuda(Examination& examination, const std::string& folder, const std::s
       options.environment.push_back(absl::StrCat(name, "=", value));
     }
   }
-  const absl::StatusOr<std::unique_ptr<ChildProcess>> child = ChildProcess::Spawn(options);
-  const std::string output =
-      child.ok() ? (*child)->Wait(kProbeTimeoutNs).output : std::string(child.status().message());
+  const absl::StatusOr<ChildExit> probed = RunChild(options, interrupt);
+  const std::string output = probed.ok() ? probed->output : std::string(probed.status().message());
   for (Check& check : CudaChecks(output)) {
     examination.Add(std::move(check));
   }
@@ -387,25 +405,39 @@ absl::StatusOr<ExitCode> RunDoctor(Context& context, const DoctorFlags& flags) {
   Examination examination;
   examination.Good("kernelcast", absl::StrCat(std::string(Version()), " ", std::string(Revision()),
                                               ", gRPC ", grpc::Version()));
-  CheckMachine(examination);
+  const Interrupt& interrupt = context.interrupt;
   const std::string& service_dir =
       flags.connection.service_dir.empty() ? context.program_folder : flags.connection.service_dir;
-  CheckCompilers(examination, service_dir);
-  CheckPrograms(examination, service_dir);
-  CheckCuda(examination, context.program_folder, PythonOf(context, flags.connection));
   const absl::StatusOr<std::string> state_dir = StateDir(context, flags.connection);
-  CheckState(examination, state_dir);
-  CheckPorts(examination);
-  CheckLlm(examination, flags.llm);
-  // Check this before the trial worker locks the folder.
-  std::string orchestrator = flags.orchestrator;
-  if (orchestrator.empty() && state_dir.ok() && StateIsLocked(*state_dir)) {
-    const absl::StatusOr<ServiceAddresses> running = ReadServiceAddresses(*state_dir);
-    if (running.ok()) orchestrator = running->orchestrator;
-  }
-  CheckOrchestrator(examination, orchestrator, flags.connection.channel);
   Connection connection(context, flags.connection, Needs::kWorker);
-  CheckWorker(examination, connection);
+  const std::function<void()> steps[] = {
+      [&] { CheckMachine(examination); },
+      [&] { CheckCompilers(examination, interrupt, service_dir); },
+      [&] { CheckPrograms(examination, interrupt, service_dir); },
+      [&] {
+        CheckCuda(examination, interrupt, context.program_folder,
+                  PythonOf(context, flags.connection));
+      },
+      [&] { CheckState(examination, state_dir); },
+      [&] { CheckPorts(examination); },
+      [&] { CheckLlm(examination, flags.llm); },
+      [&] {
+        // Before the trial worker locks the folder.
+        std::string orchestrator = flags.orchestrator;
+        if (orchestrator.empty() && state_dir.ok() && StateIsLocked(*state_dir)) {
+          const absl::StatusOr<ServiceAddresses> running = ReadServiceAddresses(*state_dir);
+          if (running.ok()) orchestrator = running->orchestrator;
+        }
+        CheckOrchestrator(examination, orchestrator, flags.connection.channel);
+      },
+      [&] { CheckWorker(examination, connection); }};
+  for (const std::function<void()>& step : steps) {
+    const size_t before = examination.checks().size();
+    step();
+    if (!interrupt.requested()) continue;
+    examination.Truncate(before);  // the step may have been cut short
+    break;
+  }
 
   bool all_good = true;
   Table table({{""}, {"what"}, {"finding", Table::Align::kLeft, false, true}});
@@ -422,6 +454,7 @@ absl::StatusOr<ExitCode> RunDoctor(Context& context, const DoctorFlags& flags) {
     console.Line({{"check", check.name}, {"verdict", word}, {"detail", check.detail}});
   }
   console.Out(table.Render(style, console.width()));
+  KC_RETURN_IF_ERROR(CheckInterrupt(context));
   return all_good ? ExitCode::kOk : ExitCode::kNegative;
 }
 

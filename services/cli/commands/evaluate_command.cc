@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "common/base/utf8.h"
 #include "common/config/number_flags.h"
 #include "common/convert/convert.h"
+#include "common/domain/text.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/commands/problem_argument.h"
@@ -55,8 +57,9 @@ struct Settled {
   std::string forecast;
   std::string result;
   std::string detail;
+  std::string failure;  // the full text, which may have several lines
   bool good = false;
-  bool unavailable = false;  // not evaluated, for the reason in `detail`
+  bool unavailable = false;  // not evaluated, for the reason in `failure`
   bool measured = false;     // the outcome is ok
 };
 
@@ -69,7 +72,7 @@ Settled DescribeError(const std::string& name, const v1::RequestError& error, co
   settled.name = OneLine(name);
   settled.decision = "refused";
   settled.result = style.Red(absl::StatusCodeToString(static_cast<absl::StatusCode>(error.code())));
-  settled.detail = OneLine(error.message());
+  settled.failure = ForTerminal(error.message());
   return settled;
 }
 
@@ -88,7 +91,7 @@ Settled Describe(const std::string& name, const v1::Evaluation& evaluation, cons
   const absl::StatusOr<ReportCandidate> row = ReportCandidateFromProto(evaluation, v1::Candidate());
   if (!row.ok()) {
     settled.result = style.Red("unreadable");
-    settled.detail = OneLine(std::string(row.status().message()));
+    settled.failure = ForTerminal(std::string(row.status().message()));
     return settled;
   }
   if (row->decision.has_value()) settled.decision = std::string(ReasonWord(row->decision->reason));
@@ -115,14 +118,52 @@ Settled Describe(const std::string& name, const v1::Evaluation& evaluation, cons
       break;
     default:
       settled.unavailable = evaluation.rejected().has_unavailable();
-      settled.detail =
-          OneLine(settled.unavailable ? evaluation.rejected().unavailable() : row->feedback);
+      settled.failure =
+          ForTerminal(settled.unavailable ? evaluation.rejected().unavailable() : row->feedback);
       settled.result = style.Red(settled.unavailable           ? "not evaluated"
                                  : FailurePhrase(*row).empty() ? OneLine(row->rejection)
                                                                : FailurePhrase(*row));
   }
   return settled;
 }
+
+// The table of results.
+class ResultTable {
+ public:
+  void Add(const Settled& one) {
+    table_.AddRow({one.name, one.decision, one.forecast, one.result, one.detail});
+    all_good_ = all_good_ && one.good;
+    if (one.failure.empty()) return;
+    const auto same = std::ranges::find(failures_, one.failure, &Failure::text);
+    Failure& failure =
+        same != failures_.end() ? *same : failures_.emplace_back(Failure{one.failure, {}});
+    failure.names.push_back(one.name);
+  }
+  bool all_good() const { return all_good_; }
+  // The rows, and below them the full text of each failure, after the candidates that have it.
+  std::string Render(const Style& style, int width) const {
+    if (table_.empty()) return "";
+    std::string text = table_.Render(style, width);
+    for (const Failure& failure : failures_) {
+      absl::StrAppend(&text, "\n", WrapText(CommaList(failure.names), width), ":\n", failure.text,
+                      failure.text.back() == '\n' ? "" : "\n");
+    }
+    return text;
+  }
+
+ private:
+  struct Failure {
+    std::string text;
+    std::vector<std::string> names;
+  };
+  Table table_ = Table({{"candidate", Table::Align::kLeft, true},
+                        {"decision"},
+                        {"forecast", Table::Align::kRight},
+                        {"result"},
+                        {"detail", Table::Align::kLeft, false, true}});
+  std::vector<Failure> failures_;
+  bool all_good_ = true;
+};
 
 // One result for each device model that the candidate was evaluated on.
 std::vector<Settled> DescribeAll(const std::string& name, const v1::EvaluateReply& reply,
@@ -157,11 +198,23 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
     return Call(stub, &v1::Orchestrator::Stub::PutProblem, PutRequest(loaded.problem), &known);
   }));
   NoteTaskGpus(console, flags.target, known);
+  if (Modes().at(flags.mode) != v1::EVALUATE_MODE_FORECAST) {
+    KC_RETURN_IF_ERROR(connection.CheckMeasures(
+        !flags.target.empty() || known.default_target().empty() ? target : known.default_target()));
+  }
   if (TakeDefaultTarget(flags.target, known, target)) {
     KC_ASSIGN_OR_RETURN(
         candidates, ReadCandidates(flags.candidates, loaded.problem.problem_id, target, &refused));
   }
 
+  std::string search_id;
+  if (!flags.search_id.empty()) {
+    KC_RETURN_IF_ERROR(
+        connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) -> absl::Status {
+          KC_ASSIGN_OR_RETURN(search_id, FindSearchId(stub, flags.search_id));
+          return absl::OkStatus();
+        }));
+  }
   const std::string batch = RandomId("e_");
   std::vector<v1::EvaluateRequest> requests;
   std::map<std::string, std::string> names;
@@ -170,7 +223,7 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
     v1::EvaluateRequest request;
     request.set_request_id(absl::StrCat(batch, "/", i + 1));
     *request.mutable_candidate() = ToProto(candidates[i].candidate);
-    request.set_search_id(flags.search_id);
+    request.set_search_id(search_id);
     request.set_mode(Modes().at(flags.mode));
     request.mutable_device_models()->Assign(flags.device_models.begin(), flags.device_models.end());
     names[request.request_id()] = candidates[i].name;
@@ -182,8 +235,8 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
 
   for (const RefusedFile& file : refused) {
     const Settled one = DescribeError(file.name, RefusalOf(file), console.live_style());
-    console.Note(absl::StrCat(one.name, ": ", one.result, ": ", one.detail));
-    console.Line({{"name", file.name}, {"error", JsonOf(RefusalOf(file))}});
+    console.Note(absl::StrCat(one.name, ": ", one.result, ": ", OneLine(one.failure)));
+    console.Line({{"name", file.name}, {"error", ErrorJson(file.reason)}});
   }
   std::map<std::string, std::vector<Settled>> settled;
   EvaluateOptions options;
@@ -198,9 +251,10 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
   const absl::Status status = EvaluateAll(requests, options, [&](const v1::EvaluateReply& reply) {
     const std::string& name = names.at(reply.request_id());
     for (const Settled& one : DescribeAll(name, reply, console.live_style())) {
-      const bool explains = one.unavailable && reasons.insert(one.detail).second;
+      const bool explains = one.unavailable && reasons.insert(one.failure).second;
       console.Note(absl::StrCat(settled.size() + 1, "/", requests.size(), " ", one.name, ": ",
-                                one.result, explains ? ": " : "", explains ? one.detail : ""));
+                                one.result, explains ? ": " : "",
+                                explains ? OneLine(one.failure) : ""));
     }
     std::vector<Settled>& all = settled[reply.request_id()];
     all = DescribeAll(name, reply, console.style());
@@ -212,7 +266,8 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
       }
     }
     if (reply.has_error()) {
-      line["error"] = JsonOf(reply.error());
+      line["error"] = ErrorJson(absl::Status(static_cast<absl::StatusCode>(reply.error().code()),
+                                             reply.error().message()));
     } else {
       line["evaluation"] = JsonOf(reply.evaluation());
       for (const v1::Evaluation& further : reply.further()) {
@@ -222,27 +277,18 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
     console.Line(line);
   });
 
-  bool all_good = refused.empty();
-  Table table({{"candidate", Table::Align::kLeft, true},
-               {"decision"},
-               {"forecast", Table::Align::kRight},
-               {"result"},
-               {"detail", Table::Align::kLeft, true}});
+  ResultTable table;
   for (const RefusedFile& file : refused) {
-    const Settled one = DescribeError(file.name, RefusalOf(file), console.style());
-    table.AddRow({one.name, one.decision, one.forecast, one.result, one.detail});
+    table.Add(DescribeError(file.name, RefusalOf(file), console.style()));
   }
   for (const v1::EvaluateRequest& request : requests) {
     const auto found = settled.find(request.request_id());
     if (found == settled.end()) continue;
-    for (const Settled& one : found->second) {
-      all_good = all_good && one.good;
-      table.AddRow({one.name, one.decision, one.forecast, one.result, one.detail});
-    }
+    for (const Settled& one : found->second) table.Add(one);
   }
-  if (!table.empty()) console.Out(table.Render(console.style(), console.width()));
+  console.Out(table.Render(console.style(), console.width()));
   KC_RETURN_IF_ERROR(status);
-  return all_good ? ExitCode::kOk : ExitCode::kNegative;
+  return table.all_good() ? ExitCode::kOk : ExitCode::kNegative;
 }
 
 }  // namespace

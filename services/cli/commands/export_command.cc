@@ -1,9 +1,6 @@
 // export: writes settled evaluations as records, or as rows of the published formats.
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/output_file.h"
 #include "common/base/status.h"
 #include "common/config/number_flags.h"
 #include "common/convert/proto_json.h"
@@ -54,57 +52,10 @@ struct ExportFlags {
   PromptFlags prompt;
 };
 
-// Writes lines to standard output, or to a file that appears under its name only when it is
-// complete.
-class LineFile {
- public:
-  static absl::StatusOr<std::unique_ptr<LineFile>> Open(const std::string& path) {
-    auto file = std::unique_ptr<LineFile>(new LineFile(path));
-    if (path == "-") {
-      file->file_ = stdout;
-      return file;
-    }
-    file->partial_ = absl::StrCat(path, ".", static_cast<int>(getpid()), ".partial");
-    file->file_ = std::fopen(file->partial_.c_str(), "we");
-    if (file->file_ == nullptr) {
-      return absl::PermissionDeniedError(absl::StrCat("--output: cannot write ", path));
-    }
-    return file;
-  }
-  ~LineFile() {
-    if (file_ != nullptr && file_ != stdout) {
-      std::fclose(file_);
-      unlink(partial_.c_str());
-    }
-  }
-  absl::Status Write(const std::string& line) {
-    if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() ||
-        std::fputc('\n', file_) == EOF) {
-      return absl::ResourceExhaustedError(absl::StrCat("--output: cannot write to ", path_));
-    }
-    return absl::OkStatus();
-  }
-  absl::Status Finish() {
-    if (file_ == stdout) {
-      return std::fflush(stdout) == 0
-                 ? absl::OkStatus()
-                 : absl::ResourceExhaustedError("cannot write to standard output");
-    }
-    const bool closed = std::fclose(file_) == 0;
-    file_ = nullptr;
-    if (!closed || rename(partial_.c_str(), path_.c_str()) != 0) {
-      unlink(partial_.c_str());
-      return absl::ResourceExhaustedError(absl::StrCat("--output: cannot write ", path_));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  explicit LineFile(std::string path) : path_(std::move(path)) {}
-  const std::string path_;
-  std::string partial_;
-  std::FILE* file_ = nullptr;
-};
+absl::Status WriteLine(OutputFile& output, std::string line) {
+  line += '\n';
+  return output.Write(line);
+}
 
 // An empty `search_id` matches any search; "s1" also matches "s1@nvidia-h200" etc.
 bool IsOfSearch(const v1::ExportRecord& record, const std::string& search_id) {
@@ -128,6 +79,7 @@ absl::Status StreamRecords(Context& context, const ExportFlags& flags, Connectio
   std::set<std::pair<std::string, std::string>> seen;
   return connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) -> absl::Status {
     grpc::ClientContext call;
+    const CancellableCall cancellable(call);
     const auto reader = stub.Export(&call, request);
     v1::ExportRecord record;
     absl::Status broken;
@@ -246,9 +198,9 @@ absl::StatusOr<RowExport> MakeRows(Context& context, const ExportFlags& flags,
   return result;
 }
 
-absl::StatusOr<ExitCode> Finish(Context& context, const ExportFlags& flags, LineFile& output,
+absl::StatusOr<ExitCode> Finish(Context& context, const ExportFlags& flags, OutputFile& output,
                                 uint64_t lines, const char* what, Json statistics) {
-  KC_RETURN_IF_ERROR(output.Finish());
+  KC_RETURN_IF_ERROR(output.Commit());
   if (flags.output == "-") return ExitCode::kOk;
   context.console.Note(absl::StrCat(FormatCount(lines), " ", what, " in ", flags.output));
   statistics[what] = lines;
@@ -281,8 +233,8 @@ absl::StatusOr<ExitCode> ExportRows(Context& context, const ExportFlags& flags,
     if (made.rows.empty()) return absl::FailedPreconditionError(reason);
     context.console.Warn(reason);
   }
-  KC_ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> output, LineFile::Open(flags.output));
-  for (const RowJson& row : made.rows) KC_RETURN_IF_ERROR(output->Write(JsonLine(row)));
+  KC_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> output, OutputFile::Open(flags.output));
+  for (const RowJson& row : made.rows) KC_RETURN_IF_ERROR(WriteLine(*output, JsonLine(row)));
   statistics["without_source"] = made.without_source;
   return Finish(context, flags, *output, made.rows.size(), "rows", statistics);
 }
@@ -303,7 +255,7 @@ absl::StatusOr<ExitCode> ExportWithSources(Context& context, const ExportFlags& 
   }
   SourceBook book;
   FillBook(context, candidates, book);
-  KC_ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> output, LineFile::Open(flags.output));
+  KC_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> output, OutputFile::Open(flags.output));
   uint64_t without_source = 0;
   for (v1::ExportRecord& record : records) {
     v1::Candidate& candidate = *record.mutable_candidate();
@@ -312,7 +264,7 @@ absl::StatusOr<ExitCode> ExportWithSources(Context& context, const ExportFlags& 
       candidate.set_source(found->second);
     }
     without_source += candidate.source().empty() ? 1 : 0;
-    KC_RETURN_IF_ERROR(output->Write(ProtoToJson(record)));
+    KC_RETURN_IF_ERROR(WriteLine(*output, ProtoToJson(record)));
   }
   if (without_source > 0) {
     context.console.Warn(
@@ -345,12 +297,12 @@ absl::StatusOr<ExitCode> ExportEvents(Context& context, const ExportFlags& flags
     return absl::InvalidArgumentError("--format search-events: say which search");
   }
   KC_ASSIGN_OR_RETURN(const v1::Search search, FindSearch(flags, connection, /*events=*/true));
-  KC_ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> output, LineFile::Open(flags.output));
+  KC_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> output, OutputFile::Open(flags.output));
   EventRowMaker maker(search);
   uint64_t lines = 0;
   const auto write = [&](const std::vector<SearchEventRow>& rows) -> absl::Status {
     for (const SearchEventRow& row : rows) {
-      KC_RETURN_IF_ERROR(output->Write(JsonLine(ToJson(row))));
+      KC_RETURN_IF_ERROR(WriteLine(*output, JsonLine(ToJson(row))));
       ++lines;
     }
     return absl::OkStatus();
@@ -383,17 +335,17 @@ absl::StatusOr<ExitCode> ExportRowPrompts(Context& context, const ExportFlags& f
   PromptExport options{ProgramFolder(context, flags), flags.prompt, {}, flags.bin_scheme};
   KC_ASSIGN_OR_RETURN(options.listed, FindPrompt(context, options.program_folder, flags.prompt));
   KC_ASSIGN_OR_RETURN(const std::vector<Comparison> comparisons, ReadComparisons(flags.row_files));
-  KC_ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> output, LineFile::Open(flags.output));
+  KC_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> output, OutputFile::Open(flags.output));
   KC_ASSIGN_OR_RETURN(const PromptCounts counts,
                       ExportPrompts(context, options, comparisons, [&](const RowJson& row) {
-                        return output->Write(JsonLine(row));
+                        return WriteLine(*output, JsonLine(row));
                       }));
   WarnOfPrompts(context, counts);
   return Finish(context, flags, *output, counts.prompts, "prompts",
                 {{"prompt_version", options.listed.version}});
 }
 
-absl::StatusOr<ExitCode> RunExport(Context& context, const ExportFlags& flags) {
+absl::StatusOr<ExitCode> RunExport(Context& context, ExportFlags flags) {
   const bool events = flags.format == Name(RowFormat::kSearchEvents);
   if (flags.prompts && !flags.row_files.empty()) return ExportRowPrompts(context, flags);
   if (flags.prompts && flags.format != kRlFormat) {
@@ -401,6 +353,10 @@ absl::StatusOr<ExitCode> RunExport(Context& context, const ExportFlags& flags) {
   }
   if (!flags.record_files.empty()) {
     if (flags.all) return absl::InvalidArgumentError("--all and --records exclude each other");
+    if (!flags.search_id.empty()) {
+      KC_ASSIGN_OR_RETURN(flags.search_id,
+                          FindSearchIdInRecords(flags.record_files, flags.search_id));
+    }
     if (flags.sources && flags.format == kRecordsFormat) return ExportWithSources(context, flags);
     if (events || flags.format == kRecordsFormat) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -412,17 +368,24 @@ absl::StatusOr<ExitCode> RunExport(Context& context, const ExportFlags& flags) {
     return absl::InvalidArgumentError("say which search to export, or --all, or --records FILE");
   }
   Connection connection(context, flags.connection, Needs::kOrchestrator);
+  if (!flags.search_id.empty()) {
+    KC_RETURN_IF_ERROR(
+        connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) -> absl::Status {
+          KC_ASSIGN_OR_RETURN(flags.search_id, FindSearchId(stub, flags.search_id));
+          return absl::OkStatus();
+        }));
+  }
   if (events) return ExportEvents(context, flags, connection);
   if (!flags.all) {
     KC_RETURN_IF_ERROR(FindSearch(flags, connection, /*events=*/false).status());
   }
   if (flags.format != kRecordsFormat) return ExportRows(context, flags, &connection);
-  KC_ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> output, LineFile::Open(flags.output));
+  KC_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> output, OutputFile::Open(flags.output));
   uint64_t records = 0;
   KC_RETURN_IF_ERROR(
       StreamRecords(context, flags, connection, flags.sources, [&](const v1::ExportRecord& record) {
         ++records;
-        return output->Write(ProtoToJson(record));
+        return WriteLine(*output, ProtoToJson(record));
       }));
   return Finish(context, flags, *output, records, "records", Json::object());
 }

@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<v1::Search>> FindSearches(v1::Orchestrator::Stub& stu
   std::vector<v1::Search> found;
   for (const std::string& id : ids) {
     v1::GetSearchRequest request;
-    request.set_search_id(id);
+    KC_ASSIGN_OR_RETURN(*request.mutable_search_id(), FindSearchId(stub, id));
     v1::GetSearchReply reply;
     KC_RETURN_IF_ERROR(Call(stub, &v1::Orchestrator::Stub::GetSearch, request, &reply));
     for (v1::Search& search : SearchesIn(reply)) {
@@ -46,16 +46,8 @@ absl::StatusOr<std::vector<v1::Search>> FindSearches(v1::Orchestrator::Stub& stu
     }
   }
   if (!ids.empty()) return found;
-  v1::ListSearchesRequest request;
-  request.set_page_size(200);
-  do {
-    v1::ListSearchesReply reply;
-    KC_RETURN_IF_ERROR(Call(stub, &v1::Orchestrator::Stub::ListSearches, request, &reply));
-    for (v1::Search& search : *reply.mutable_searches()) {
-      if (search.has_ended_at()) found.push_back(std::move(search));
-    }
-    request.set_page_token(reply.next_page_token());
-  } while (!request.page_token().empty());
+  KC_ASSIGN_OR_RETURN(found, ListSearches(stub));
+  std::erase_if(found, [](const v1::Search& search) { return !search.has_ended_at(); });
   return found;
 }
 

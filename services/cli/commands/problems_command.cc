@@ -84,7 +84,7 @@ absl::StatusOr<ExitCode> RunProblems(Context& context, const ProblemsFlags& flag
       console.Line({{"name", name},
                     {"folder", folder},
                     {"valid", false},
-                    {"error", std::string(loaded.status().message())}});
+                    {"error", ErrorJson(loaded.status())}});
       continue;
     }
     const Problem& problem = loaded->problem;

@@ -1,10 +1,6 @@
 #include "services/cli/commands/question_files.h"
 
-#include <unistd.h>
-
-#include <filesystem>
 #include <fstream>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,8 +15,6 @@
 
 namespace kernelcast::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kQuestions = "/questions.jsonl";
 constexpr const char* kOutput = "/output.jsonl";
@@ -90,12 +84,8 @@ std::string SchemeOfQuestion(const EvaluationRow& row, const std::string& chosen
 
 absl::StatusOr<std::unique_ptr<QuestionFile>> QuestionFile::Create(const Context& context) {
   auto created = std::unique_ptr<QuestionFile>(new QuestionFile(context));
-  std::error_code error;
-  std::string folder = (fs::temp_directory_path(error) / "kernelcast-questions-XXXXXX").string();
-  if (error || mkdtemp(folder.data()) == nullptr) {
-    return absl::PermissionDeniedError("cannot make a temporary folder");
-  }
-  created->folder_ = folder;
+  KC_ASSIGN_OR_RETURN(created->folder_, ScratchFolder::Make());
+  const std::string& folder = created->folder_->path();
   created->file_ = std::fopen((folder + kQuestions).c_str(), "we");
   if (created->file_ == nullptr) {
     return absl::PermissionDeniedError(absl::StrCat("cannot write ", folder, kQuestions));
@@ -105,8 +95,6 @@ absl::StatusOr<std::unique_ptr<QuestionFile>> QuestionFile::Create(const Context
 
 QuestionFile::~QuestionFile() {
   if (file_ != nullptr) std::fclose(file_);
-  std::error_code error;
-  if (!folder_.empty()) fs::remove_all(folder_, error);
 }
 
 void QuestionFile::WriteLine(const std::string& line) {
@@ -149,11 +137,16 @@ absl::Status QuestionFile::Run(const std::string& program_folder, const std::str
                                const std::vector<std::string>& arguments, const OnLine& on_line) {
   written_ = std::fclose(file_) == 0 && written_;
   file_ = nullptr;
-  if (!written_) return absl::ResourceExhaustedError(absl::StrCat("cannot write to ", folder_));
-  std::vector<std::string> all = {
-      mode, folder_ + kQuestions, "--question-output", folder_ + kOutput, "--log-level", "error"};
+  if (!written_)
+    return absl::ResourceExhaustedError(absl::StrCat("cannot write to ", folder_->path()));
+  std::vector<std::string> all = {mode,
+                                  folder_->path() + kQuestions,
+                                  "--question-output",
+                                  folder_->path() + kOutput,
+                                  "--log-level",
+                                  "error"};
   all.insert(all.end(), arguments.begin(), arguments.end());
-  LineTail tail(folder_ + kOutput);
+  LineTail tail(folder_->path() + kOutput);
   absl::Status read;
   const absl::StatusOr<std::string> ran =
       RunForecasterProgram(program_folder, all, context_.interrupt, [&] {

@@ -14,6 +14,7 @@
 #include "kernelcast/v1/forecaster.pb.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/core/paper_rows.h"
+#include "services/cli/core/paths.h"
 
 namespace kernelcast::cli {
 
@@ -63,7 +64,7 @@ class QuestionFile {
   void WriteLine(const std::string& line);
 
   const Context& context_;
-  std::string folder_;
+  std::unique_ptr<ScratchFolder> folder_;
   std::FILE* file_ = nullptr;
   bool written_ = true;
   size_t questions_ = 0;

@@ -93,7 +93,7 @@ absl::StatusOr<std::vector<ReportInput>> ReportsFromOrchestrator(Context& contex
   std::vector<ReportInput> inputs;
   const auto fetch = [&](v1::Orchestrator::Stub& stub) -> absl::Status {
     v1::GetSearchRequest request;
-    request.set_search_id(flags.search_id);
+    KC_ASSIGN_OR_RETURN(*request.mutable_search_id(), FindSearchId(stub, flags.search_id));
     request.set_include_archive(true);
     v1::GetSearchReply reply;
     KC_RETURN_IF_ERROR(Call(stub, &v1::Orchestrator::Stub::GetSearch, request, &reply));
@@ -135,9 +135,13 @@ absl::StatusOr<ExitCode> RunReport(Context& context, const ReportFlags& flags) {
     return absl::InvalidArgumentError("say which search to report on, or --records FILE.jsonl");
   }
   if (!flags.records.empty()) {
-    KC_ASSIGN_OR_RETURN(const ReportInput input, ReportFromRecords(context, flags));
-    KC_RETURN_IF_ERROR(Conclude(context, flags, input,
-                                flags.search_id.empty() ? input.problem_name : flags.search_id));
+    ReportFlags found = flags;
+    if (!flags.search_id.empty()) {
+      KC_ASSIGN_OR_RETURN(found.search_id, FindSearchIdInRecords({flags.records}, flags.search_id));
+    }
+    KC_ASSIGN_OR_RETURN(const ReportInput input, ReportFromRecords(context, found));
+    KC_RETURN_IF_ERROR(Conclude(context, found, input,
+                                found.search_id.empty() ? input.problem_name : found.search_id));
     return ExitCode::kOk;
   }
   KC_ASSIGN_OR_RETURN(const std::vector<ReportInput> inputs,
@@ -151,6 +155,7 @@ absl::StatusOr<ExitCode> RunReport(Context& context, const ReportFlags& flags) {
 struct SearchesFlags {
   ConnectionFlags connection;
   std::string status = "any";
+  bool ids = false;
 };
 
 absl::StatusOr<ExitCode> RunSearches(Context& context, const SearchesFlags& flags) {
@@ -172,30 +177,31 @@ absl::StatusOr<ExitCode> RunSearches(Context& context, const SearchesFlags& flag
                {"measured", Table::Align::kRight},
                {"best"},
                {"ended by", Table::Align::kLeft, true}});
-  v1::ListSearchesRequest request;
-  request.set_status(kStatuses.at(flags.status));
-  request.set_page_size(200);
-  do {
-    v1::ListSearchesReply reply;
-    KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
-      return Call(stub, &v1::Orchestrator::Stub::ListSearches, request, &reply);
-    }));
-    for (const v1::Search& search : reply.searches()) {
-      const v1::Incumbent& best =
-          search.has_confirmed_best() ? search.confirmed_best() : search.incumbent();
-      const bool has_best = best.measurement().has_ok() && !NothingCarriesOver(search);
-      table.AddRow(
-          {search.search_id(), OneLine(search.problem_name()), search.spec().target(),
-           search.device_model().empty() ? "-" : OneLine(search.device_model()),
-           StatusName(search.status()), FormatUtc(ToNanoseconds(search.started_at())),
-           FormatCount(search.counts().considered()), FormatCount(search.counts().measured()),
-           has_best ? FormatSpeedup(FromProto(best.measurement().ok().speedup())) : "-",
-           search.has_waiting() ? absl::StrCat("waits: ", OneLine(search.waiting().reason()))
-                                : OneLine(search.end_reason())});
-      console.Line(JsonOf(search));
-    }
-    request.set_page_token(reply.next_page_token());
-  } while (!request.page_token().empty());
+  std::vector<v1::Search> searches;
+  KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) -> absl::Status {
+    KC_ASSIGN_OR_RETURN(searches, ListSearches(stub, kStatuses.at(flags.status)));
+    return absl::OkStatus();
+  }));
+  if (flags.ids) {
+    std::string ids;
+    for (const v1::Search& search : searches) absl::StrAppend(&ids, search.search_id(), "\n");
+    console.Out(ids);
+    return ExitCode::kOk;
+  }
+  for (const v1::Search& search : searches) {
+    const v1::Incumbent& best =
+        search.has_confirmed_best() ? search.confirmed_best() : search.incumbent();
+    const bool has_best = best.measurement().has_ok() && !NothingCarriesOver(search);
+    table.AddRow({search.search_id(), OneLine(search.problem_name()), search.spec().target(),
+                  search.device_model().empty() ? "-" : OneLine(search.device_model()),
+                  StatusName(search.status()), FormatUtc(ToNanoseconds(search.started_at())),
+                  FormatCount(search.counts().considered()),
+                  FormatCount(search.counts().measured()),
+                  has_best ? FormatSpeedup(FromProto(best.measurement().ok().speedup())) : "-",
+                  search.has_waiting() ? absl::StrCat("waits: ", OneLine(search.waiting().reason()))
+                                       : OneLine(search.end_reason())});
+    console.Line(JsonOf(search));
+  }
   if (table.empty()) {
     console.Out("no searches\n");
   } else {
@@ -212,9 +218,9 @@ struct StopFlags {
 absl::StatusOr<ExitCode> RunStop(Context& context, const StopFlags& flags) {
   Connection connection(context, flags.connection, Needs::kOrchestrator);
   v1::StopSearchReply reply;
-  KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
+  KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) -> absl::Status {
     v1::StopSearchRequest request;
-    request.set_search_id(flags.search_id);
+    KC_ASSIGN_OR_RETURN(*request.mutable_search_id(), FindSearchId(stub, flags.search_id));
     return Call(stub, &v1::Orchestrator::Stub::StopSearch, request, &reply);
   }));
   for (const v1::Search& search : SearchesIn(reply)) {
@@ -255,6 +261,7 @@ void AddRecordCommands(CLI::App& app, Context& context) {
   searches->add_option("--status", searches_flags->status, "Only searches in this state")
       ->check(CLI::IsMember({"any", "running", "finishing", "done", "failed"}))
       ->capture_default_str();
+  searches->add_flag("--ids", searches_flags->ids, "Print only ids");
   AddConnectionFlags(*searches, searches_flags->connection, Needs::kOrchestrator);
 
   const auto stop_flags = std::make_shared<StopFlags>();

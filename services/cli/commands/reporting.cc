@@ -1,9 +1,6 @@
 #include "services/cli/commands/reporting.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 #include <vector>
 
@@ -46,6 +43,7 @@ absl::StatusOr<std::vector<ReportTokenSpend>> FetchTokenSpends(v1::Orchestrator:
   SetTimeout(call, kExportTimeout);
   v1::WatchSearchRequest request;
   request.set_search_id(search.search_id());
+  const CancellableCall cancellable(call);
   const auto reader = stub.WatchSearch(&call, request);
   v1::SearchEvent event;
   uint64_t seen = 0;
@@ -85,6 +83,7 @@ absl::StatusOr<ReportInput> FetchReport(const Context& context, v1::Orchestrator
   v1::ExportRequest request;
   request.set_search_id(search.search_id());
   request.set_include_sources(true);
+  const CancellableCall cancellable(call);
   const std::unique_ptr<grpc::ClientReader<v1::ExportRecord>> reader = stub.Export(&call, request);
   v1::ExportRecord record;
   absl::Status broken;
@@ -131,15 +130,8 @@ void AddProblemByName(const Context& context, const std::string& name,
 
 absl::Status WriteReport(Console& console, const ReportInput& input, const std::string& path) {
   const std::string page = RenderReport(input);
-  if (path == "-") {
-    if (std::fwrite(page.data(), 1, page.size(), stdout) != page.size() ||
-        std::fflush(stdout) != 0) {
-      return absl::InternalError("cannot write the report to standard output");
-    }
-    return absl::OkStatus();
-  }
   KC_RETURN_IF_ERROR(WriteFileAtomically(path, page));
-  console.Note(absl::StrCat("report: ", path));
+  if (path != "-") console.Note(absl::StrCat("report: ", path));
   return absl::OkStatus();
 }
 
@@ -199,6 +191,7 @@ std::string SummaryText(const ReportInput& input, const ReportAnalysis& analysis
   };
   add(CountsText(counts, style));
   if (counts.measured > 0) add(absl::StrCat("measured: ", MeasuredWhyText(counts)));
+  if (!counts.pruned_by.empty()) add(absl::StrCat("pruned: ", PrunedWhyText(counts)));
   add(DeviceTimeText(counts));
   if (const auto cost = CostOf(input.prices, UsageOf(input, analysis))) {
     add(absl::StrCat("cost ", CostText(*cost)));

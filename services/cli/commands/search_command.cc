@@ -270,11 +270,13 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
   connection.PrepareFor(loaded.problem);
   v1::PutProblemReply known;
   v1::StartSearchReply started;
+  KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
+    return Call(stub, &v1::Orchestrator::Stub::PutProblem, PutRequest(loaded.problem), &known);
+  }));
+  TakeDefaultTarget(flags.target, known, *spec.mutable_target());
+  spec.set_problem_id(known.definition().problem_id());
+  KC_RETURN_IF_ERROR(connection.CheckMeasures(spec.target()));
   const auto begin = [&](v1::Orchestrator::Stub& stub) -> absl::Status {
-    KC_RETURN_IF_ERROR(
-        Call(stub, &v1::Orchestrator::Stub::PutProblem, PutRequest(loaded.problem), &known));
-    TakeDefaultTarget(flags.target, known, *spec.mutable_target());
-    spec.set_problem_id(known.definition().problem_id());
     if (!flags.search_id.empty() && !flags.lessons.file.empty()) {
       KC_RETURN_IF_ERROR(KeepLessons(stub, start));
     }
@@ -295,9 +297,9 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
 absl::StatusOr<ExitCode> RunWatch(Context& context, const SearchFlags& flags) {
   Connection connection(context, flags.connection, Needs::kOrchestrator);
   v1::GetSearchReply reply;
-  KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
+  KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) -> absl::Status {
     v1::GetSearchRequest request;
-    request.set_search_id(flags.search_id);
+    KC_ASSIGN_OR_RETURN(*request.mutable_search_id(), FindSearchId(stub, flags.search_id));
     return Call(stub, &v1::Orchestrator::Stub::GetSearch, request, &reply);
   }));
   const std::vector<v1::Search> searches = SearchesIn(reply);

@@ -104,6 +104,7 @@ absl::StatusOr<LearntSearch> LearnFrom(v1::Orchestrator::Stub& stub, const v1::S
   SetTimeout(call, kRecordsTimeout);
   v1::ExportRequest request;
   request.set_search_id(search.search_id());
+  const CancellableCall cancellable(call);
   const auto reader = stub.Export(&call, request);
   SearchOutcome outcome;
   std::map<std::string, MeasuredKernel> kernels;

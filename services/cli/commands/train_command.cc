@@ -4,9 +4,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
+#include "common/base/output_file.h"
 #include "common/base/status.h"
 #include "common/config/number_flags.h"
 #include "services/cli/commands/context.h"
+#include "services/cli/core/paths.h"
 #include "services/cli/launch/forecaster_program.h"
 
 namespace kernelcast::cli {
@@ -35,27 +38,26 @@ absl::StatusOr<ExitCode> RunTrain(Context& context, const TrainFlags& flags) {
     return absl::NotFoundError(absl::StrCat("--problems: there is no folder '", flags.problems,
                                             "'; it holds the problems that were measured"));
   }
-  // The file appears under its name only when it is complete.
-  const std::string partial = flags.output + ".partial";
-  arguments.insert(arguments.end(), {"--train-problems", flags.problems, "--train-output", partial,
+  // Before the training, so that a file that cannot be written is reported at once.
+  KC_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> output, OutputFile::Open(flags.output));
+  KC_ASSIGN_OR_RETURN(const std::unique_ptr<ScratchFolder> folder, ScratchFolder::Make());
+  const std::string trained = folder->path() + "/prior.json";
+  arguments.insert(arguments.end(), {"--train-problems", flags.problems, "--train-output", trained,
                                      "--seed", std::to_string(flags.seed)});
   const std::string program_folder =
       flags.service_dir.empty() ? context.program_folder : flags.service_dir;
-  const absl::StatusOr<std::string> printed =
-      RunForecasterProgram(program_folder, arguments, context.interrupt);
-  if (!printed.ok()) {
-    fs::remove(partial, error);
-    return printed.status();
-  }
-  fs::rename(partial, flags.output, error);
-  if (error) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("--output: cannot write ", flags.output, ": ", error.message()));
-  }
-  // "FILE.partial: prior/..., 12345 bytes, from ..."
-  std::string text = *printed;
+  KC_ASSIGN_OR_RETURN(std::string text,
+                      RunForecasterProgram(program_folder, arguments, context.interrupt));
+  KC_ASSIGN_OR_RETURN(const std::string content, ReadFile(trained));
+  KC_RETURN_IF_ERROR(output->Write(content));
+  KC_RETURN_IF_ERROR(output->Commit());
+  // "FILE: prior/..., 12345 bytes, from ..."
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  if (text.rfind(partial, 0) == 0) text = flags.output + text.substr(partial.size());
+  if (text.rfind(trained, 0) == 0) text = flags.output + text.substr(trained.size());
+  if (flags.output == "-") {
+    context.console.Note(text);
+    return ExitCode::kOk;
+  }
   context.console.Out(text + "\n");
   context.console.Line({{"output", flags.output}, {"printed", text}});
   return ExitCode::kOk;
@@ -77,7 +79,7 @@ void AddTrainCommand(CLI::App& app, Context& context) {
   train->add_option("--problems", flags->problems, "Folder of the problems that were measured")
       ->capture_default_str()
       ->type_name("DIR");
-  train->add_option("-o,--output", flags->output, "Output file for the model")
+  train->add_option("-o,--output", flags->output, "Output file for the model; - is standard output")
       ->required()
       ->type_name("FILE.json");
   train->add_option("--seed", flags->seed, "Seed of the training")

@@ -214,8 +214,14 @@ absl::StatusOr<v1::CompileReply> Compile(const Bench& bench, const Candidate* ca
   return reply;
 }
 
-absl::Status CheckInterrupt(const Context& context) {
-  return context.interrupt.requested() ? absl::CancelledError("interrupted") : absl::OkStatus();
+// Calls `visit` with each item until it fails or the user interrupts the command.
+template <class Items, class Visit>
+absl::Status ForEach(const Context& context, const Items& items, const Visit& visit) {
+  for (const auto& item : items) {
+    KC_RETURN_IF_ERROR(CheckInterrupt(context));
+    KC_RETURN_IF_ERROR(visit(item));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) {
@@ -240,10 +246,12 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
   for (const NamedCandidate& named : bench.candidates) {
     subjects.emplace_back(named.name, &named.candidate);
   }
-  for (const auto& [name, candidate] : subjects) {
-    KC_RETURN_IF_ERROR(CheckInterrupt(context));
+  const absl::Status status = ForEach(context, subjects, [&](const auto& subject) -> absl::Status {
+    const auto& [name, candidate] = subject;
     KC_ASSIGN_OR_RETURN(const v1::CompileReply reply, Compile(bench, candidate));
     Json line = {{"name", name}, {"compile", JsonOf(reply)}};
+    // Where the other commands have it.
+    if (reply.has_compile_error()) line["compile_error"] = JsonOf(reply.compile_error());
     const std::string time = FormatTimeNs(static_cast<double>(ToNanoseconds(reply.compile_time())));
     if (reply.has_compile_error()) {
       all_good = false;
@@ -273,12 +281,14 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
       }
     }
     console.Line(line);
-  }
-  console.Out(table.Render(console.style(), console.width()));
+    return absl::OkStatus();
+  });
+  if (!table.empty()) console.Out(table.Render(console.style(), console.width()));
   if (!facts_table.empty()) {
     console.Out("\n" + facts_table.Render(console.style(), console.width()));
   }
   console.Out(logs);
+  KC_RETURN_IF_ERROR(status);
   return all_good ? ExitCode::kOk : ExitCode::kNegative;
 }
 
@@ -352,8 +362,7 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
                {"device time", Table::Align::kRight}});
   std::string details;
   bool all_good = true;
-  for (const NamedCandidate& named : bench.candidates) {
-    KC_RETURN_IF_ERROR(CheckInterrupt(context));
+  const auto measure = [&](const NamedCandidate& named) -> absl::Status {
     KC_ASSIGN_OR_RETURN(const v1::CompileReply compiled, Compile(bench, &named.candidate));
     const auto refuse = [&](const v1::CompileError& error) {
       all_good = false;
@@ -363,7 +372,7 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
     };
     if (compiled.has_compile_error()) {
       refuse(compiled.compile_error());
-      continue;
+      return absl::OkStatus();
     }
     v1::MeasureRequest request;
     request.set_request_id(RandomId("m_"));
@@ -376,7 +385,7 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
     if (reply.has_compile_error()) {
       // Kernels of a Python candidate compile when they first run.
       refuse(reply.compile_error());
-      continue;
+      return absl::OkStatus();
     }
     console.Line({{"name", named.name}, {"measurement", JsonOf(reply.measurement())}});
     KC_ASSIGN_OR_RETURN(const Measurement measurement, FromProto(reply.measurement()));
@@ -390,7 +399,7 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
                     device_time});
       absl::StrAppend(&details, "\n", OneLine(named.name), ": ",
                       ForTerminal(MeasurementFeedback(measurement)), "\n");
-      continue;
+      return absl::OkStatus();
     }
     if (const std::string profile = FormatDetails(*ok); !profile.empty()) {
       absl::StrAppend(&details, "\n", OneLine(named.name), ":\n", profile);
@@ -409,9 +418,12 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
     if (ok->shapes.empty()) {
       table.AddRow({OneLine(named.name), FormatSpeedup(ok->speedup), "", "", "", device_time});
     }
-  }
-  console.Out(table.Render(console.style(), console.width()));
+    return absl::OkStatus();
+  };
+  const absl::Status status = ForEach(context, bench.candidates, measure);
+  if (!table.empty()) console.Out(table.Render(console.style(), console.width()));
   console.Out(details);
+  KC_RETURN_IF_ERROR(status);
   return all_good ? ExitCode::kOk : ExitCode::kNegative;
 }
 
@@ -496,15 +508,16 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
   std::string prompts;
   std::string notes;
   bool all_good = true;
-  for (const NamedCandidate& named : bench.candidates) {
-    KC_RETURN_IF_ERROR(CheckInterrupt(context));
+  const auto forecast_one = [&](const NamedCandidate& named) -> absl::Status {
     KC_ASSIGN_OR_RETURN(const v1::CompileReply compiled, Compile(bench, &named.candidate));
     if (compiled.has_compile_error()) {
       all_good = false;
       table.AddRow(
           {OneLine(named.name), console.style().Red(StageName(compiled.compile_error().stage()))});
+      absl::StrAppend(&notes, OneLine(named.name), ":\n",
+                      ForTerminal(compiled.compile_error().log()), "\n");
       console.Line({{"name", named.name}, {"compile_error", JsonOf(compiled.compile_error())}});
-      continue;
+      return absl::OkStatus();
     }
     v1::ForecastRequest request;
     *request.mutable_device() = device;
@@ -532,7 +545,7 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
       // A model's text goes below the table, since it may be too long for a column.
       table.AddRow({OneLine(named.name), "-", "none"});
       AddNote(named.name, "no forecast", reply.abstention().reason(), console, notes);
-      continue;
+      return absl::OkStatus();
     }
     console.Line({{"name", named.name}, {"forecast", JsonOf(reply.forecast())}});
     const Forecast forecast = FromProto(reply.forecast());
@@ -553,10 +566,13 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
       AddNote(named.name, absl::StrCat("model ", ModelWord(reply.forecast().model())),
               reply.forecast().model().detail(), console, notes);
     }
-  }
+    return absl::OkStatus();
+  };
+  const absl::Status status = ForEach(context, bench.candidates, forecast_one);
   console.Out(prompts);
-  console.Out(table.Render(console.style(), console.width()));
+  if (!table.empty()) console.Out(table.Render(console.style(), console.width()));
   if (!notes.empty()) console.Out("\n" + notes);
+  KC_RETURN_IF_ERROR(status);
   return all_good ? ExitCode::kOk : ExitCode::kNegative;
 }
 

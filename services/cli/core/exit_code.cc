@@ -27,7 +27,9 @@ const char* ExitCodeHelp() {
          "  1  done, and the result is negative: nothing faster found, an evaluation failed,\n"
          "     a check did not pass\n"
          "  2  bad usage or input\n"
-         "  3  a service could not be started or reached\n"
+         "  3  a service could not be started or reached, no worker can do it, or output could "
+         "not\n"
+         "     be written\n"
          "  4  interrupted\n"
          "  5  internal error\n";
 }

@@ -12,7 +12,8 @@ enum class ExitCode {
   kNegative = 1,
   // Invalid usage or input.
   kUsage = 2,
-  // A service could not be started or reached, or did not answer in time.
+  // A service could not be started or reached, did not answer in time or has no device for it, or
+  // output could not be written.
   kUnreachable = 3,
   kInterrupted = 4,
   kInternal = 5,

@@ -41,6 +41,20 @@ absl::StatusOr<std::string> DefaultStateDir(const Environment& environment) {
       "neither XDG_STATE_HOME nor HOME is set; choose a state folder with --state-dir");
 }
 
+absl::StatusOr<std::unique_ptr<ScratchFolder>> ScratchFolder::Make() {
+  std::error_code error;
+  std::string path = (fs::temp_directory_path(error) / "kernelcast-XXXXXX").string();
+  if (error || mkdtemp(path.data()) == nullptr) {
+    return absl::PermissionDeniedError(absl::StrCat("cannot make a temporary folder: ", path));
+  }
+  return std::unique_ptr<ScratchFolder>(new ScratchFolder(path));
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code error;
+  fs::remove_all(path_, error);
+}
+
 std::string ProgramFolder() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);

@@ -2,8 +2,10 @@
 #define KERNELCAST_SERVICES_CLI_CORE_PATHS_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,6 +20,22 @@ Environment ProcessEnvironment();
 // Returns $XDG_STATE_HOME/kernelcast, or ~/.local/state/kernelcast. FAILED_PRECONDITION: neither
 // XDG_STATE_HOME nor HOME is set.
 [[nodiscard]] absl::StatusOr<std::string> DefaultStateDir(const Environment& environment);
+
+// A folder for temporary files, which is removed with its contents.
+class ScratchFolder {
+ public:
+  // PERMISSION_DENIED: it cannot be made in the folder for temporary files.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<ScratchFolder>> Make();
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
+  const std::string path_;
+};
 
 // Folder of the running program.
 std::string ProgramFolder();

@@ -12,6 +12,7 @@ TEST_CASE("Exit codes distinguish bad input, an unreachable service and an inter
   CHECK(ExitCodeFor(absl::NotFoundError("")) == ExitCode::kUsage);
   CHECK(ExitCodeFor(absl::UnavailableError("")) == ExitCode::kUnreachable);
   CHECK(ExitCodeFor(absl::DeadlineExceededError("")) == ExitCode::kUnreachable);
+  CHECK(ExitCodeFor(absl::ResourceExhaustedError("")) == ExitCode::kUnreachable);
   CHECK(ExitCodeFor(absl::CancelledError("")) == ExitCode::kInterrupted);
   CHECK(ExitCodeFor(absl::InternalError("")) == ExitCode::kInternal);
   CHECK(ExitCodeFor(absl::DataLossError("")) == ExitCode::kInternal);
