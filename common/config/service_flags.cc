@@ -192,6 +192,17 @@ void AddHttpServiceFlags(CLI::App& app, ServiceFlags& flags) {
   AddProcessFlags(app, flags);
 }
 
+void AddClientFlags(CLI::App& app, ChannelOptions& channel, const std::string& servers,
+                    const std::string& certificates, const std::string& token_use) {
+  app.add_option("--client-ca-file", channel.tls.ca_file,
+                 absl::StrCat("CA that verifies ", certificates, "; enables TLS"));
+  app.add_option("--client-certificate-file", channel.tls.certificate_file,
+                 absl::StrCat("Client certificate for ", servers));
+  app.add_option("--client-key-file", channel.tls.key_file, "Key of the client certificate");
+  app.add_option("--client-token-file", channel.token_file,
+                 absl::StrCat("File with the token for ", token_use));
+}
+
 int ParseServiceFlags(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);

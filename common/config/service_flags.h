@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/otlp/process_tracing.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 
 namespace kernelcast {
@@ -31,6 +32,12 @@ struct ServiceFlags {
 void AddServiceFlags(CLI::App& app, ServiceFlags& flags);
 // The same for a service that serves HTTP and no gRPC, without the flags about gRPC.
 void AddHttpServiceFlags(CLI::App& app, ServiceFlags& flags);
+
+// Adds the flags of a service that calls others. `servers` and `certificates` name them in the
+// help, such as "the orchestrator" and "the certificate of the orchestrator"; `token_use` says what
+// the token is for.
+void AddClientFlags(CLI::App& app, ChannelOptions& channel, const std::string& servers,
+                    const std::string& certificates, const std::string& token_use);
 
 // Parses the command line and sets the log level. Returns -1 to continue, otherwise the exit code
 // (0 after help or version, 2 for bad usage). Prints help, version and errors itself.

@@ -44,8 +44,7 @@ struct Flags {
   std::string serve_file;
   std::vector<std::string> problem_folders;
   std::string orchestrator;
-  TlsOptions client_tls;
-  std::string client_token_file;
+  ChannelOptions client;
   std::string state_dir = ".";
   bool behind_tls_proxy = false;
   HttpServerOptions http;
@@ -118,7 +117,7 @@ absl::Status Serve(const Flags& flags) {
   KC_ASSIGN_OR_RETURN(const auto host, ServiceHost::Start(flags.service, "kernelcast-gateway",
                                                           RandomId("gateway-")));
   MetricsRegistry& metrics = host->metrics();
-  const CertificateExpiry client_certificate("client", flags.client_tls, &metrics);
+  const CertificateExpiry client_certificate("client", flags.client.tls, &metrics);
   KC_ASSIGN_OR_RETURN(Catalogue catalogue, ReadCatalogue(flags));
   KC_ASSIGN_OR_RETURN(const Tokens tokens, ReadTokens(flags, &metrics));
   KC_ASSIGN_OR_RETURN(const auto archive, TaskFile::Open(flags.state_dir, flags.archive_bytes));
@@ -134,8 +133,7 @@ absl::Status Serve(const Flags& flags) {
 
   OrchestratorEvaluatorOptions asking;
   asking.address = flags.orchestrator;
-  asking.channel.tls = flags.client_tls;
-  asking.channel.token_file = flags.client_token_file;
+  asking.channel = flags.client;
   asking.patience = absl::Seconds(flags.patience_seconds);
   asking.files_of = [&catalogue](std::string_view id) { return catalogue.FilesOf(id); };
   asking.on_repeat = [&task_metrics] { task_metrics.OnRepeat(); };
@@ -180,13 +178,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--orchestrator", flags.orchestrator,
                  "Address of the orchestrator, host:port or dns:///name:port")
       ->required();
-  app.add_option("--client-ca-file", flags.client_tls.ca_file,
-                 "CA that verifies the certificate of the orchestrator; enables TLS");
-  app.add_option("--client-certificate-file", flags.client_tls.certificate_file,
-                 "Client certificate for the orchestrator");
-  app.add_option("--client-key-file", flags.client_tls.key_file, "Key of the client certificate");
-  app.add_option("--client-token-file", flags.client_token_file,
-                 "File with the token for the orchestrator (role submit)");
+  AddClientFlags(app, flags.client, "the orchestrator", "the certificate of the orchestrator",
+                 "the orchestrator (role submit)");
   app.add_option("--state-dir", flags.state_dir, "Folder of gateway.db, which has the submissions")
       ->capture_default_str();
   app.add_option("--archive-bytes", flags.archive_bytes,

@@ -69,8 +69,7 @@ struct Flags {
   double discovery_interval_seconds = absl::ToDoubleSeconds(AddressWatchOptions().interval);
   std::string gpu_model;
   double forecast_timeout_seconds = absl::ToDoubleSeconds(ForecasterPoolOptions().forecast_timeout);
-  TlsOptions client_tls;
-  std::string client_token_file;
+  ChannelOptions client;
   size_t max_in_flight = EngineOptions().max_live_evaluations;
   int confirm = EngineOptions().confirm_candidates;
 
@@ -290,10 +289,6 @@ absl::Status ServeReplica(const Parts& parts, ReplicaMetrics& replica_metrics) {
   options.database.accept_loss = flags.accept_loss;
   options.shards = flags.store_shards;
   options.lease = absl::Seconds(flags.lease_seconds);
-  ChannelOptions channel;
-  channel.tls = flags.client_tls;
-  channel.token_file = flags.client_token_file;
-
   MergedObserver observer(parts.observer);
   KC_ASSIGN_OR_RETURN(auto shards, ShardSet::Create(
                                        options,
@@ -304,7 +299,7 @@ absl::Status ServeReplica(const Parts& parts, ReplicaMetrics& replica_metrics) {
                                        },
                                        &observer));
   {
-    OrchestratorService service(shards.get(), parts.workers, parts.forecasters, channel,
+    OrchestratorService service(shards.get(), parts.workers, parts.forecasters, flags.client,
                                 kLeasesWaited * options.lease, &replica_metrics);
     KC_ASSIGN_OR_RETURN(const auto server, StartServers(parts, &service));
     const std::string address =
@@ -351,8 +346,7 @@ absl::Status Serve(const Flags& flags) {
   pool_options.discovery.addresses = flags.workers;
   pool_options.discovery.interval = absl::Seconds(flags.discovery_interval_seconds);
   pool_options.gpu_model = flags.gpu_model;
-  pool_options.channel.tls = flags.client_tls;
-  pool_options.channel.token_file = flags.client_token_file;
+  pool_options.channel = flags.client;
   KC_ASSIGN_OR_RETURN(auto workers,
                       WorkerPool::Create(pool_options, [&notifier] { notifier.Notify(); }));
   ForecasterPoolOptions forecaster_options;
@@ -375,7 +369,7 @@ absl::Status Serve(const Flags& flags) {
   };
   Observers observers({&observer, &board});
 
-  const CertificateExpiry client_certificate("client", flags.client_tls, &metrics);
+  const CertificateExpiry client_certificate("client", flags.client.tls, &metrics);
 
   KC_ASSIGN_OR_RETURN(const auto crash_journal, OpenCrashJournal(flags));
   WriterParts writer;
@@ -460,14 +454,10 @@ absl::StatusOr<int> Main(int argc, char** argv) {
                  "Timeout of a forecast; reasoning models need minutes")
       ->capture_default_str()
       ->check(NumberFrom(0.1, 3600));
-  app.add_option("--client-ca-file", flags.client_tls.ca_file,
-                 "CA that verifies the certificates of workers and forecasters; enables TLS");
-  app.add_option("--client-certificate-file", flags.client_tls.certificate_file,
-                 "Client certificate for workers and forecasters");
-  app.add_option("--client-key-file", flags.client_tls.key_file, "Key of the client certificate");
-  app.add_option("--client-token-file", flags.client_token_file,
-                 "File with the token for calls to workers (role measure), forecasters (roles "
-                 "submit and measure) and other orchestrators (role submit)");
+  AddClientFlags(
+      app, flags.client, "workers and forecasters", "the certificates of workers and forecasters",
+      "calls to workers (role measure), forecasters (roles submit and measure) and other "
+      "orchestrators (role submit)");
   app.add_option("--max-in-flight", flags.max_in_flight,
                  "Maximum evaluations in progress; more are refused")
       ->capture_default_str()
