@@ -5,6 +5,8 @@
 #include <google/protobuf/timestamp.pb.h>
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -61,7 +63,14 @@ DeviceInfo FromProto(const v1::DeviceInfo& device);
 // Unspecified means screening.
 MeasureLevel FromProto(v1::MeasureLevel level);
 
-// Parses the files. problem_id must match if it is set.
+// The files of a problem and their id, not parsed. INVALID_ARGUMENT: problem_id is set and is
+// another.
+struct ProblemContent {
+  std::string problem_id;
+  std::vector<ProblemFile> files;
+};
+[[nodiscard]] absl::StatusOr<ProblemContent> ContentFromProto(const v1::Problem& problem);
+// Parses them.
 [[nodiscard]] absl::StatusOr<Problem> ProblemFromProto(const v1::Problem& problem);
 
 // Nanoseconds to and from the well-known types. Values outside 64 bits are clamped. Timestamps

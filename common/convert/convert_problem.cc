@@ -101,21 +101,26 @@ v1::Problem ProblemFilesToProto(const Problem& problem) {
   return proto;
 }
 
-absl::StatusOr<Problem> ProblemFromProto(const v1::Problem& proto) {
-  std::vector<ProblemFile> files;
-  files.reserve(proto.files_size());
+absl::StatusOr<ProblemContent> ContentFromProto(const v1::Problem& proto) {
+  ProblemContent content;
+  content.files.reserve(proto.files_size());
   for (const v1::SourceFile& file : proto.files()) {
-    files.push_back({file.path(), file.content()});
+    content.files.push_back({file.path(), file.content()});
     // An id that is given is that of the files as they are.
-    if (proto.problem_id().empty()) DropByteOrderMark(files.back().content);
+    if (proto.problem_id().empty()) DropByteOrderMark(content.files.back().content);
   }
-  KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(std::move(files)));
-  if (!proto.problem_id().empty() && proto.problem_id() != problem.problem_id) {
+  content.problem_id = ProblemId(content.files);
+  if (!proto.problem_id().empty() && proto.problem_id() != content.problem_id) {
     return absl::InvalidArgumentError(absl::StrCat("problem_id: '", proto.problem_id(),
                                                    "' is not the hash of the files, which is '",
-                                                   problem.problem_id, "'"));
+                                                   content.problem_id, "'"));
   }
-  return problem;
+  return content;
+}
+
+absl::StatusOr<Problem> ProblemFromProto(const v1::Problem& proto) {
+  KC_ASSIGN_OR_RETURN(ProblemContent content, ContentFromProto(proto));
+  return ParseProblem(std::move(content.files));
 }
 
 }  // namespace kernelcast

@@ -101,17 +101,16 @@ void StateWriter::Loop() {
 void StateWriter::Handle(PutProblemCall& call) {
   if (!call.open()) return call.done(NobodyWaits());
   const auto put = [&]() -> absl::StatusOr<std::shared_ptr<const ProblemContext>> {
-    KC_ASSIGN_OR_RETURN(Problem problem, ProblemFromProto(call.problem));
-    std::shared_ptr<const ProblemContext> context = problems_->Find(problem.problem_id);
-    if (context != nullptr) {
-      for (Backend* backend : backends_) backend->Prepare(context);
-      return context;
+    KC_ASSIGN_OR_RETURN(ProblemContent content, ContentFromProto(call.problem));
+    std::shared_ptr<const ProblemContext> context = problems_->Find(content.problem_id);
+    if (context == nullptr) {
+      KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(std::move(content.files)));
+      context = std::make_shared<const ProblemContext>(std::move(problem));
+      const std::string& id = context->problem.problem_id;
+      const std::string bytes = ProblemFilesToProto(context->problem).SerializeAsString();
+      KC_RETURN_IF_ERROR(store_->PutProblem(id, bytes));
+      problems_->Put(id, context, bytes.size());
     }
-    context = std::make_shared<const ProblemContext>(std::move(problem));
-    const std::string& id = context->problem.problem_id;
-    const std::string content = ProblemFilesToProto(context->problem).SerializeAsString();
-    KC_RETURN_IF_ERROR(store_->PutProblem(id, content));
-    problems_->Put(id, context, content.size());
     for (Backend* backend : backends_) backend->Prepare(context);
     return context;
   };

@@ -176,7 +176,7 @@ class Engine {
   void Stop();
 
   using ProblemDone = std::function<void(absl::StatusOr<std::shared_ptr<const Problem>>)>;
-  void PutProblem(std::vector<ProblemFile> files, ProblemDone done);
+  void PutProblem(std::shared_ptr<const Problem> problem, ProblemDone done);
 
   struct EvaluateCommand {
     std::string request_id;

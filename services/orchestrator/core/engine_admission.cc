@@ -13,22 +13,13 @@
 
 namespace kernelcast::orchestrator {
 
-void Engine::PutProblem(std::vector<ProblemFile> files, ProblemDone done) {
-  // Parsed on the caller's thread, because it may take milliseconds. The state parses the same
-  // bytes.
-  absl::StatusOr<Problem> parsed = ParseProblem(files);
-  if (!parsed.ok()) {
-    done(parsed.status());
-    return;
-  }
-  Post([this, id = parsed->problem_id, files = std::move(files), done = std::move(done)]() mutable {
-    if (state_.FindProblem(id) == nullptr && !Emit(ProblemPut{std::move(files)})) {
-      AfterCommit([done = std::move(done)] {
-        done(absl::InternalError("the problem could not be stored"));
-      });
-      return;
-    }
-    AfterCommit([done = std::move(done), problem = state_.FindProblem(id)] { done(problem); });
+void Engine::PutProblem(std::shared_ptr<const Problem> problem, ProblemDone done) {
+  Post([this, problem = std::move(problem), done = std::move(done)] {
+    const bool known = state_.FindProblem(problem->problem_id) != nullptr ||
+                       Emit(ProblemPut{problem->files, problem});
+    AfterCommit([done, problem, known] {
+      known ? done(problem) : done(absl::InternalError("the problem could not be stored"));
+    });
   });
 }
 

@@ -48,14 +48,17 @@ void Engine::StartFinals(const Search& search, const std::vector<std::string>& c
 }
 
 void Engine::StartHeldOut(const Search& search, MeasureHeldOut action) {
-  if (state_.FindProblem(action.problem_id) == nullptr) Emit(ProblemPut{std::move(action.files)});
+  const std::string& problem_id = action.problem->problem_id;
+  if (state_.FindProblem(problem_id) == nullptr) {
+    Emit(ProblemPut{action.problem->files, action.problem});
+  }
   for (const std::string& candidate_id : action.candidate_ids) {
     std::optional<Candidate> candidate = SourceOf(search, candidate_id);
     if (!candidate) continue;
     const std::string request_id =
         absl::StrCat(search.search_id, "/held-out/", search.gates.size() + 1);
     if (Accept(request_id, search.search_id, EvaluateMode::kFinal,
-               ForProblem(*std::move(candidate), action.problem_id), true)) {
+               ForProblem(*std::move(candidate), problem_id), true)) {
       Advance(request_id);
     }
   }

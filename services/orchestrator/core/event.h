@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -86,6 +87,8 @@ struct Rejection {
 
 struct ProblemPut {
   std::vector<ProblemFile> files;
+  // Null: read from the log, and not parsed yet.
+  std::shared_ptr<const Problem> parsed = nullptr;
 };
 
 struct ReferenceDescribed {

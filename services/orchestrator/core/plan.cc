@@ -182,11 +182,13 @@ std::optional<MeasureHeldOut> PlanGate(const State& state, const Search& search)
   std::vector<std::string> next =
       NextGated(RankFinalists(search.leaders, search.finals), search.gates);
   if (next.empty()) return std::nullopt;
+  if (auto known = state.FindProblem(search.held_out_problem_id)) {
+    return MeasureHeldOut{std::move(next), std::move(known)};
+  }
   std::optional<Problem> held_out =
       HeldOutProblem(*problem, spec.target, spec.gate == GateMode::kDrawn ? search.search_id : "");
   if (!held_out) return std::nullopt;
-  return MeasureHeldOut{std::move(next), std::move(held_out->problem_id),
-                        std::move(held_out->files)};
+  return MeasureHeldOut{std::move(next), std::make_shared<const Problem>(*std::move(held_out))};
 }
 
 }  // namespace

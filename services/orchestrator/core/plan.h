@@ -127,11 +127,10 @@ struct MeasureFinals {
 };
 
 // Measure these finalists at the final level at held-out bench shapes, as candidates for the
-// problem of these files. Events: ProblemPut, if it is not known, and EvaluationAccepted for each.
+// problem. Events: ProblemPut, if it is not known, and EvaluationAccepted for each.
 struct MeasureHeldOut {
   std::vector<std::string> candidate_ids;
-  std::string problem_id;
-  std::vector<ProblemFile> files;
+  std::shared_ptr<const Problem> problem;
 };
 
 // Event: SearchClosed. The request whose measurement is the search's result, or empty.

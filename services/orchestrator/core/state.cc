@@ -134,9 +134,12 @@ const Search* State::FindSearch(std::string_view search_id) const {
 }
 
 absl::Status State::ApplyBody(uint64_t, int64_t, const ProblemPut& event) {
-  KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(event.files));
-  std::string id = problem.problem_id;
-  problems_.emplace(std::move(id), std::make_shared<const Problem>(std::move(problem)));
+  std::shared_ptr<const Problem> problem = event.parsed;
+  if (problem == nullptr) {
+    KC_ASSIGN_OR_RETURN(Problem parsed, ParseProblem(event.files));
+    problem = std::make_shared<const Problem>(std::move(parsed));
+  }
+  problems_.emplace(problem->problem_id, problem);
   return absl::OkStatus();
 }
 
@@ -203,6 +206,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Evaluati
     if (event.mode == EvaluateMode::kFinal && event.generated) {
       search.confirmation_requests.insert(event.request_id);
       const bool held_out = search.IsHeldOut(event.candidate);
+      if (held_out) search.held_out_problem_id = event.candidate.problem_id;
       const Candidate& own =
           held_out ? ForProblem(event.candidate, search.spec.problem_id) : event.candidate;
       (held_out ? search.gates : search.finals)

@@ -258,6 +258,8 @@ struct Search {
   std::vector<Incumbent> confirmations;
   // Measurements at held-out bench shapes. The candidate ids are those of the search's problem.
   std::vector<FinalMeasurement> gates;
+  // The problem with these shapes. Empty: nothing has been measured there.
+  std::string held_out_problem_id;
   // Requests of `finals` and `gates`.
   std::set<std::string> confirmation_requests;
   std::unique_ptr<const Policy> policy;

@@ -61,7 +61,7 @@ class EngineDirectory {
 
   // Stores a problem for all shards. Calls `done` later, on any thread.
   using ProblemDone = std::function<void(const absl::Status&)>;
-  virtual void PutProblem(Problem problem, ProblemDone done) = 0;
+  virtual void PutProblem(std::shared_ptr<const Problem> problem, ProblemDone done) = 0;
   // Whether the shard's engine has the problem or nobody has. If false, call FetchProblem before
   // work for the problem.
   virtual bool HasProblem(HeldShard& held, std::string_view problem_id) const = 0;

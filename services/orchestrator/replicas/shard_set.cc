@@ -157,10 +157,30 @@ ShardFigures ShardSet::figures() const {
   return figures;
 }
 
-void ShardSet::PutProblem(Problem problem, ProblemDone done) {
+void ShardSet::PutProblem(std::shared_ptr<const Problem> problem, ProblemDone done) {
   catalogue_thread_->Submit([this, problem = std::move(problem), done = std::move(done)] {
-    done(catalogue_->PutProblem(problem.problem_id, problem.files));
+    const absl::Status put = catalogue_->PutProblem(problem->problem_id, problem->files);
+    if (put.ok()) Keep(problem);
+    done(put);
   });
+}
+
+void ShardSet::Keep(const std::shared_ptr<const Problem>& problem) {
+  size_t bytes = 0;
+  for (const ProblemFile& file : problem->files) bytes += file.content.size();
+  problems_.Put(problem->problem_id, problem, bytes);
+}
+
+// The catalogue's problem. Null: it has none.
+absl::StatusOr<std::shared_ptr<const Problem>> ShardSet::ReadProblem(
+    const std::string& problem_id) {
+  if (auto known = problems_.Find(problem_id)) return known;
+  KC_ASSIGN_OR_RETURN(auto files, catalogue_->GetProblem(problem_id));
+  if (!files) return nullptr;
+  KC_ASSIGN_OR_RETURN(Problem parsed, ParseProblem(*std::move(files)));
+  auto problem = std::make_shared<const Problem>(std::move(parsed));
+  Keep(problem);
+  return problem;
 }
 
 bool ShardSet::HasProblem(HeldShard& held, std::string_view problem_id) const {
@@ -171,13 +191,13 @@ bool ShardSet::HasProblem(HeldShard& held, std::string_view problem_id) const {
 void ShardSet::FetchProblem(const std::shared_ptr<HeldShard>& held, const std::string& problem_id,
                             ProblemDone done) {
   catalogue_thread_->Submit([this, held, problem_id, done = std::move(done)] {
-    auto files = catalogue_->GetProblem(problem_id);
-    if (!files.ok() || !files->has_value()) {
-      done(files.status());  // if the problem is unknown, the engine reports it
+    auto problem = ReadProblem(problem_id);
+    if (!problem.ok() || *problem == nullptr) {
+      done(problem.status());  // if the problem is unknown, the engine reports it
       return;
     }
     held->engine->PutProblem(
-        **std::move(files),
+        *std::move(problem),
         AnsweredAnyway<std::shared_ptr<const Problem>>(
             [held, problem_id, done](const absl::StatusOr<std::shared_ptr<const Problem>>& put) {
               if (put.ok()) {

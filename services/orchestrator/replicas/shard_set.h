@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/lru_cache.h"
 #include "common/base/work_queue.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/merged_observer.h"
@@ -71,12 +72,15 @@ class ShardSet final : public EngineDirectory {
   Place Find(int shard) const override;
   std::vector<std::shared_ptr<HeldShard>> Held() const override;
   bool HasOthers() const override;
-  void PutProblem(Problem problem, ProblemDone done) override;
+  void PutProblem(std::shared_ptr<const Problem> problem, ProblemDone done) override;
   bool HasProblem(HeldShard& held, std::string_view problem_id) const override;
   void FetchProblem(const std::shared_ptr<HeldShard>& held, const std::string& problem_id,
                     ProblemDone done) override;
 
  private:
+  static constexpr size_t kMaxProblems = 256;
+  static constexpr size_t kMaxProblemBytes = 256 << 20;
+
   enum class Phase { kNone, kOpening, kHeld, kClosing, kClosed };
   struct Slot {
     Phase phase = Phase::kNone;
@@ -88,6 +92,8 @@ class ShardSet final : public EngineDirectory {
 
   ShardSet(const ShardSetOptions& options, StartEngine start, MergedObserver* observer);
 
+  void Keep(const std::shared_ptr<const Problem>& problem);
+  absl::StatusOr<std::shared_ptr<const Problem>> ReadProblem(const std::string& problem_id);
   ShardFigures figures() const;
   void Run();
   // Checks the leases once. Passes shards to be opened and closed to the other thread.
@@ -114,6 +120,8 @@ class ShardSet final : public EngineDirectory {
 
   // The problems of the whole log. Used by the catalogue's thread only, except during construction.
   std::unique_ptr<PostgresqlLeases> catalogue_;
+  // Those that this process has parsed, for the shards that need them later.
+  LruCache<Problem> problems_{kMaxProblems, kMaxProblemBytes};
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;

@@ -22,9 +22,9 @@ EngineDirectory::Place SingleEngine::Find(int shard) const {
   return {held_, ""};
 }
 
-void SingleEngine::PutProblem(Problem problem, ProblemDone done) {
+void SingleEngine::PutProblem(std::shared_ptr<const Problem> problem, ProblemDone done) {
   held_->engine->PutProblem(
-      std::move(problem.files),
+      std::move(problem),
       [done = std::move(done)](const absl::StatusOr<std::shared_ptr<const Problem>>& stored) {
         done(stored.status());
       });

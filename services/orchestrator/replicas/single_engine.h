@@ -25,7 +25,7 @@ class SingleEngine final : public EngineDirectory {
   std::vector<std::shared_ptr<HeldShard>> Held() const override { return {held_}; }
   bool HasOthers() const override { return false; }
   void BeginDrain() override { held_->engine->BeginDrain(); }
-  void PutProblem(Problem problem, ProblemDone done) override;
+  void PutProblem(std::shared_ptr<const Problem> problem, ProblemDone done) override;
   bool HasProblem(HeldShard&, std::string_view) const override { return true; }
   void FetchProblem(const std::shared_ptr<HeldShard>&, const std::string&,
                     ProblemDone done) override {

@@ -186,16 +186,16 @@ grpc::ServerUnaryReactor* OrchestratorService::PutProblem(grpc::CallbackServerCo
                                                           v1::PutProblemReply* response) {
   auto* call = new AsyncUnary<v1::PutProblemReply>(context, response);
   parser_.Submit([this, reply = call->reply(), message = request->problem()] {
-    absl::StatusOr<Problem> problem = ProblemFromProto(message);
+    absl::StatusOr<std::shared_ptr<const Problem>> problem = problems_.Put(message);
     if (!problem.ok()) {
       reply.Fail(problem.status());
       return;
     }
     v1::PutProblemReply put;
-    *put.mutable_definition() = ToProto(*problem);
+    *put.mutable_definition() = ToProto(**problem);
     std::vector<v1::WorkerDescription> workers;
     for (WorkerView& view : workers_->View()) workers.push_back(std::move(view.description));
-    SetDefaultTarget(*problem, workers, put);
+    SetDefaultTarget(**problem, workers, put);
     engines_->PutProblem(*std::move(problem),
                          [reply, put = std::move(put)](const absl::Status& stored) {
                            stored.ok() ? reply.Send(put) : reply.Fail(stored);

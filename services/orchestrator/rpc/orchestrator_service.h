@@ -13,6 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "common/base/work_queue.h"
+#include "common/convert/problem_cache.h"
 #include "common/rpc/channel.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "services/orchestrator/clients/forecaster_pool.h"
@@ -132,6 +133,7 @@ class OrchestratorService final : public v1::Orchestrator::CallbackService, publ
   std::map<int, Streams> streams_ ABSL_GUARDED_BY(streams_mutex_);
   std::vector<Streams> closed_streams_ ABSL_GUARDED_BY(streams_mutex_);
 
+  ProblemCache problems_;
   WorkQueue parser_;  // parses problems; last: its tasks use the other members
 };
 

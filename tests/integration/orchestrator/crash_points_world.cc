@@ -524,7 +524,8 @@ Outcome Run(const Scenario& scenario, const OpenStore& open, uint64_t appends) {
     if (store.SettlesAt(clock.MonotonicNs())) clock.Advance(kStepNs);
   };
 
-  engine->PutProblem(SmallProblemFiles(), [](const auto&) {});
+  engine->PutProblem(std::make_shared<const Problem>(*ParseProblem(SmallProblemFiles())),
+                     [](const auto&) {});
   engine->StartSearch(kSearch, SpecOf(scenario, problem_id), [](const auto&) {});
   rest();
   for (int idle = 0; !ended && !store.crashed();) {

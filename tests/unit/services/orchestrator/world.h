@@ -33,9 +33,9 @@ struct World {
 
   std::string PutToy(std::vector<ProblemFile> files = SmallProblemFiles()) {
     auto id = std::make_shared<std::promise<std::string>>();
-    engine->PutProblem(std::move(files), [id](auto problem) {
-      id->set_value(problem.ok() ? (*problem)->problem_id : "");
-    });
+    engine->PutProblem(
+        std::make_shared<const Problem>(*ParseProblem(std::move(files))),
+        [id](auto problem) { id->set_value(problem.ok() ? (*problem)->problem_id : ""); });
     return id->get_future().get();
   }
 

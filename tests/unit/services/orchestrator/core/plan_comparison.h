@@ -366,8 +366,8 @@ class PlanComparison {
       if (finals_.empty()) {
         const auto plan = PlanAt<MeasureHeldOut>(search, time_ns);
         REQUIRE(plan);
-        CHECK(state_.FindProblem(plan->problem_id) != nullptr);
-        CHECK(plan->problem_id == event.candidate.problem_id);
+        CHECK(state_.FindProblem(plan->problem->problem_id) != nullptr);
+        CHECK(plan->problem->problem_id == event.candidate.problem_id);
         finals_.assign(plan->candidate_ids.begin(), plan->candidate_ids.end());
       }
       CHECK(ForProblem(event.candidate, search.spec.problem_id).candidate_id == finals_.front());

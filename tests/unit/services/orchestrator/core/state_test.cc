@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <deque>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -65,6 +66,12 @@ TEST_CASE("ProblemPut adds a problem") {
   CHECK(history.state().FindProblem(problem)->name == "toy");
   CHECK(history.state().last_sequence() == 1);
   CHECK_FALSE(history.Try(ProblemPut{}).ok());
+  // A problem that was parsed before is not parsed again.
+  const auto parsed =
+      std::make_shared<const Problem>(*ParseProblem(testing::ProblemFilesWithoutSpace()));
+  State state;
+  REQUIRE(state.Apply(1, Event{0, ProblemPut{parsed->files, parsed}}).ok());
+  CHECK(state.FindProblem(parsed->problem_id) == parsed);
   CHECK(history.state().last_sequence() == 1);
 }
 
