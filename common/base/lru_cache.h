@@ -28,6 +28,15 @@ class LruCache {
     return found->second->value;
   }
 
+  // Whether the key is in the cache. Counts as a use.
+  bool Contains(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_key_.find(key);
+    if (found == by_key_.end()) return false;
+    entries_.splice(entries_.begin(), entries_, found->second);
+    return true;
+  }
+
   // If the key has a value, keeps that.
   void Put(const std::string& key, std::shared_ptr<const Value> value, size_t bytes) {
     const std::lock_guard lock(mutex_);
@@ -43,6 +52,22 @@ class LruCache {
       by_key_.erase(entries_.back().key);
       entries_.pop_back();
     }
+  }
+
+  void Erase(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_key_.find(key);
+    if (found == by_key_.end()) return;
+    bytes_ -= found->second->bytes;
+    entries_.erase(found->second);
+    by_key_.erase(found);
+  }
+
+  void Clear() {
+    const std::lock_guard lock(mutex_);
+    by_key_.clear();
+    entries_.clear();
+    bytes_ = 0;
   }
 
  private:

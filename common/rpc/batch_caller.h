@@ -80,8 +80,8 @@ class BatchCaller {
   BatchCaller(const BatchCaller&) = delete;
   BatchCaller& operator=(const BatchCaller&) = delete;
 
-  // Sends a copy of `entry` under a new request id. Calls `done` once, on a gRPC thread.
-  void Call(const Entry& entry, absl::Duration timeout, Done done) {
+  // Sends `entry` under a new request id. Calls `done` once, on a gRPC thread.
+  void Call(Entry entry, absl::Duration timeout, Done done) {
     std::unique_lock lock(state_->mutex);
     if (state_->stopping) {
       lock.unlock();
@@ -98,7 +98,7 @@ class BatchCaller {
     }
     const uint64_t id = ++state_->last_id;
     stream->pending.emplace(id, Pending{std::move(done), MonotonicNow() + timeout});
-    stream->queue.push_back(entry);
+    stream->queue.push_back(std::move(entry));
     stream->queue.back().set_request_id(absl::StrCat(id));
     stream->time_left = timeout;
     if (fresh) {

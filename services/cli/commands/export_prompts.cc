@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
-#include "common/convert/convert_anchor.h"
+#include "common/convert/convert_forecaster.h"
 #include "common/domain/bins.h"
 #include "services/cli/core/row_outcomes.h"
 #include "services/cli/report/analysis.h"

@@ -7,24 +7,9 @@
 #include "common/base/utf8.h"
 
 namespace kernelcast::forecaster {
-std::string_view Name(FailureKind kind) {
-  switch (kind) {
-    case FailureKind::kCompileError: return "compile_error";
-    case FailureKind::kWrongResult: return "wrong_result";
-    case FailureKind::kCrash: return "crash";
-    case FailureKind::kTimeout: return "timeout";
-    case FailureKind::kExploit: return "exploit";
-  }
-  return "unknown";
-}
 
 std::string ScopeName(std::string_view target, std::string_view device_model) {
   return absl::StrCat(std::string(target), " on ", std::string(device_model));
-}
-
-std::string_view OutcomeName(const Truth& truth) {
-  if (const auto* failure = std::get_if<FailureKind>(&truth)) return Name(*failure);
-  return "ok";
 }
 
 absl::Status ValidateOptionalFacts(std::string_view field, const CompileFacts& facts) {
@@ -47,7 +32,6 @@ absl::Status ValidateLabel(const Label& label) {
     return absl::InvalidArgumentError(absl::StrCat("label_id: must have 1 to ", kMaxLabelIdBytes,
                                                    " bytes of UTF-8, has ", label.label_id.size()));
   }
-  KC_RETURN_IF_ERROR(WithPrefix("candidate: ", ValidateCandidate(label.candidate)));
   KC_RETURN_IF_ERROR(ValidateOptionalFacts("facts", label.facts));
   KC_RETURN_IF_ERROR(ValidateOptionalFacts("reference_facts", label.reference_facts));
   if (const auto* speedup = std::get_if<Ratio>(&label.truth)) {

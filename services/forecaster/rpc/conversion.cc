@@ -8,7 +8,7 @@
 #include "common/base/status.h"
 #include "common/base/utf8.h"
 #include "common/convert/convert.h"
-#include "common/convert/convert_anchor.h"
+#include "common/convert/convert_forecaster.h"
 #include "common/convert/fields.h"
 
 namespace kernelcast {
@@ -71,37 +71,24 @@ namespace {
 
 constexpr size_t kMaxRequestIdBytes = 256;
 
-absl::StatusOr<FailureKind> FromProto(v1::FailureLabel failure) {
-  switch (failure) {
-    case v1::FAILURE_LABEL_COMPILE_ERROR: return FailureKind::kCompileError;
-    case v1::FAILURE_LABEL_WRONG_RESULT: return FailureKind::kWrongResult;
-    case v1::FAILURE_LABEL_CRASH: return FailureKind::kCrash;
-    case v1::FAILURE_LABEL_TIMEOUT: return FailureKind::kTimeout;
-    case v1::FAILURE_LABEL_EXPLOIT: return FailureKind::kExploit;
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("failure: ", static_cast<int>(failure), " is not a kind of failure"));
-  }
-}
-
-absl::StatusOr<Candidate> ValidCandidate(const v1::Candidate& proto) {
-  KC_ASSIGN_OR_RETURN(Candidate candidate, WithPrefix("candidate: ", kernelcast::FromProto(proto)));
-  KC_RETURN_IF_ERROR(WithPrefix("candidate: ", ValidateCandidate(candidate)));
-  return candidate;
+absl::StatusOr<std::shared_ptr<const Candidate>> ReadCandidate(const v1::Candidate& proto,
+                                                               ReceivedCandidates& received) {
+  return WithPrefix("candidate: ", received.Read(proto));
 }
 
 }  // namespace
 
-absl::StatusOr<Label> FromProto(const v1::Label& proto) {
+absl::StatusOr<Label> FromProto(const v1::Label& proto, ReceivedCandidates& received) {
   Label label;
   label.label_id = proto.label_id();
-  KC_ASSIGN_OR_RETURN(label.candidate, ValidCandidate(proto.candidate()));
+  KC_ASSIGN_OR_RETURN(const auto candidate, ReadCandidate(proto.candidate(), received));
+  label.candidate = *candidate;
   label.facts = kernelcast::FromProto(proto.facts());
   label.reference_facts = kernelcast::FromProto(proto.reference_facts());
   switch (proto.truth_case()) {
     case v1::Label::kSpeedup: label.truth = kernelcast::FromProto(proto.speedup()); break;
     case v1::Label::kFailure: {
-      KC_ASSIGN_OR_RETURN(label.truth, FromProto(proto.failure()));
+      KC_ASSIGN_OR_RETURN(label.truth, kernelcast::FromProto(proto.failure()));
       break;
     }
     case v1::Label::TRUTH_NOT_SET:
@@ -126,14 +113,16 @@ absl::StatusOr<const BinScheme*> FindBinScheme(const std::string& id) {
   return scheme;
 }
 
-absl::StatusOr<ForecastInput> FromProto(const v1::ForecastRequest& request) {
+absl::StatusOr<ForecastInput> FromProto(const v1::ForecastRequest& request,
+                                        ReceivedCandidates& received) {
   ForecastInput input;
   if (request.request_id().size() > kMaxRequestIdBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("request_id: longer than ", kMaxRequestIdBytes, " bytes"));
   }
   input.request_id = request.request_id();
-  KC_ASSIGN_OR_RETURN(input.candidate, ValidCandidate(request.candidate()));
+  KC_ASSIGN_OR_RETURN(const auto candidate, ReadCandidate(request.candidate(), received));
+  input.candidate = *candidate;
   input.facts = kernelcast::FromProto(request.facts());
   KC_RETURN_IF_ERROR(ValidateOptionalFacts("facts", input.facts));
   input.reference_facts = kernelcast::FromProto(request.reference_facts());
@@ -153,7 +142,10 @@ absl::StatusOr<ForecastInput> FromProto(const v1::ForecastRequest& request) {
     absl::StatusOr<AnchorKernel> anchor =
         WithPrefix("anchor: ", kernelcast::FromProto(request.anchor()));
     KC_RETURN_IF_ERROR(anchor.status());
-    KC_RETURN_IF_ERROR(WithPrefix("anchor.candidate: ", ValidateCandidate(anchor->candidate)));
+    KC_ASSIGN_OR_RETURN(
+        const auto anchored,
+        WithPrefix("anchor.", ReadCandidate(request.anchor().candidate(), received)));
+    anchor->candidate = *anchored;
     KC_RETURN_IF_ERROR(ValidateOptionalFacts("anchor.facts", anchor->facts));
     const double speedup = anchor->speedup.value;
     if (!(speedup > 0) || !std::isfinite(speedup)) {
@@ -184,7 +176,7 @@ absl::StatusOr<ScoreItem> FromProto(const v1::ScoreItem& proto) {
       item.truth = TrueBin{static_cast<int>(std::min<uint32_t>(proto.true_bin(), 1 << 20))};
       break;
     case v1::ScoreItem::kFailure: {
-      KC_ASSIGN_OR_RETURN(item.truth, FromProto(proto.failure()));
+      KC_ASSIGN_OR_RETURN(item.truth, kernelcast::FromProto(proto.failure()));
       break;
     }
     case v1::ScoreItem::TRUTH_NOT_SET:

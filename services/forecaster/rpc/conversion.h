@@ -3,6 +3,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/convert/candidate_exchange.h"
 #include "kernelcast/v1/forecaster.pb.h"
 #include "services/forecaster/core/backend.h"
 #include "services/forecaster/core/label.h"
@@ -11,12 +12,13 @@
 namespace kernelcast::forecaster {
 
 // Converts between forecaster.proto and the domain. FromProto validates: INVALID_ARGUMENT names the
-// field.
+// field. NOT_FOUND: it names a candidate by an id that is not in `received`.
 
-[[nodiscard]] absl::StatusOr<Label> FromProto(const v1::Label& label);
+[[nodiscard]] absl::StatusOr<Label> FromProto(const v1::Label& label, ReceivedCandidates& received);
 
 // Converts everything except the problem, which the caller finds by its id.
-[[nodiscard]] absl::StatusOr<ForecastInput> FromProto(const v1::ForecastRequest& request);
+[[nodiscard]] absl::StatusOr<ForecastInput> FromProto(const v1::ForecastRequest& request,
+                                                      ReceivedCandidates& received);
 
 // INVALID_ARGUMENT names the field: unknown scheme. An empty id is the default scheme.
 [[nodiscard]] absl::StatusOr<const BinScheme*> FindBinScheme(const std::string& id);

@@ -122,6 +122,7 @@ absl::Status ForecasterService::Load() {
       }));
 
   uint64_t count = 0;
+  ReceivedCandidates stored_candidates;
   std::vector<ObservedLabel> batch;
   const auto flush = [&] {
     for (size_t i = 0; i + 1 < backends_.size(); ++i) backends_[i]->Observe(batch);
@@ -134,7 +135,7 @@ absl::Status ForecasterService::Load() {
     if (!proto.ParseFromString(stored.record.content)) {
       return Damaged(what, absl::DataLossError("not a message"));
     }
-    absl::StatusOr<Label> label = FromProto(proto);
+    absl::StatusOr<Label> label = FromProto(proto, stored_candidates);
     if (!label.ok()) return Damaged(what, label.status());
     const auto problem = problems.find(stored.record.problem_id);
     if (problem == problems.end()) {
@@ -238,7 +239,7 @@ void ForecasterService::StartForecast(const v1::ForecastRequest& request, const 
   };
   const absl::StatusOr<Backend*> backend = FindBackend(request.backend());
   if (!backend.ok()) return finish(backend.status());
-  absl::StatusOr<ForecastInput> input = FromProto(request);
+  absl::StatusOr<ForecastInput> input = FromProto(request, candidates_);
   if (!input.ok()) return finish(input.status());
   if (request.search_id().size() > kMaxSearchIdBytes) {
     return finish(absl::InvalidArgumentError(
@@ -321,9 +322,14 @@ grpc::ServerUnaryReactor* ForecasterService::Observe(grpc::CallbackServerContext
   labels.reserve(request->labels_size());
   for (int i = 0; i < request->labels_size(); ++i) {
     absl::StatusOr<Label> label =
-        WithPrefix(absl::StrCat("labels[", i, "]."), FromProto(request->labels(i)));
+        WithPrefix(absl::StrCat("labels[", i, "]."), FromProto(request->labels(i), candidates_));
     if (!label.ok()) return FinishNow(context, label.status());
-    labels.push_back({*std::move(label), request->labels(i).SerializeAsString()});
+    // On disk a label is whole.
+    v1::Label stored = request->labels(i);
+    if (stored.candidate().source().empty()) {
+      *stored.mutable_candidate() = kernelcast::ToProto(label->candidate);
+    }
+    labels.push_back({*std::move(label), stored.SerializeAsString()});
   }
   auto* call = new AsyncUnary<v1::ObserveReply>(context, response);
   const auto reply = call->reply();

@@ -15,6 +15,7 @@
 #include "common/base/clock.h"
 #include "common/base/lru_cache.h"
 #include "common/base/work_queue.h"
+#include "common/convert/candidate_exchange.h"
 #include "common/metrics/metrics.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
 #include "services/forecaster/core/backend.h"
@@ -88,6 +89,7 @@ class ForecasterService final : public v1::Forecaster::CallbackService {
   const Clock& clock_;
   ServiceMetrics metrics_;
   LruCache<ProblemContext> problems_;  // by id
+  ReceivedCandidates candidates_;
   std::atomic<bool> draining_ = false;
   std::atomic<size_t> forecasts_in_flight_ = 0;
   StateWriter writer_;

@@ -139,7 +139,8 @@ absl::StatusOr<ForecastInput> InputOfPair(const OrderedJson& pair, const Problem
 absl::StatusOr<ForecastInput> InputOfRequest(const OrderedJson& json, const Problems& problems) {
   v1::ForecastRequest request;
   KC_RETURN_IF_ERROR(ProtoFromJson(json.dump(), &request));
-  KC_ASSIGN_OR_RETURN(ForecastInput input, forecaster::FromProto(request));
+  ReceivedCandidates none;
+  KC_ASSIGN_OR_RETURN(ForecastInput input, forecaster::FromProto(request, none));
   const auto found = problems.find(input.candidate.problem_id);
   if (found == problems.end()) {
     return absl::NotFoundError(

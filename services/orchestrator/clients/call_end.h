@@ -9,7 +9,7 @@ namespace kernelcast::orchestrator {
 // What the end of a call means for the peer.
 enum class CallEnd {
   kAnswered,        // OK, or an error that any peer would answer: the peer works
-  kProblemUnknown,  // it does not know the problem of the request
+  kContentUnknown,  // it does not know the problem or a candidate of the request
   kHandedBack,      // it drains and has not started the request
   kRefused,         // it is full
   kLost,            // the connection broke, or it did not answer for too long
@@ -19,7 +19,7 @@ enum class CallEnd {
 // `given_up`: the call was ended because the peer was silent.
 inline CallEnd EndOf(const absl::Status& status, bool given_up) {
   switch (status.code()) {
-    case absl::StatusCode::kNotFound: return CallEnd::kProblemUnknown;
+    case absl::StatusCode::kNotFound: return CallEnd::kContentUnknown;
     case absl::StatusCode::kResourceExhausted: return CallEnd::kRefused;
     case absl::StatusCode::kUnavailable:
       return IsNotStarted(status) ? CallEnd::kHandedBack : CallEnd::kLost;

@@ -38,11 +38,14 @@ struct ForecastJob final : PeerJob {
   void Finish(const absl::Status& status) override;
   // Forecasts need no credit.
   bool WaitsLike(const PeerJob&) const override { return true; }
+  void ForEachCandidate(const std::function<void(const Candidate&)>& visit) const override;
 
-  std::string key;  // chooses the forecaster
-  v1::ForecastRequest request;
-  // Sent only to forecasters that use it. Null: none.
+  std::string key;              // chooses the forecaster
+  v1::ForecastRequest request;  // without the candidate and the anchor
+  Candidate candidate;
+  // Null: none.
   std::shared_ptr<const AnchorKernel> anchor;
+  bool sends_anchor = false;  // the forecaster uses it
   v1::ForecastReply reply;
   Forecasters::ForecastDone done;
 };
@@ -53,8 +56,11 @@ struct ObserveJob final : PeerJob {
   void Send(Peer& peer, std::stop_token stop, Peer::Done done) override;
   void Finish(const absl::Status& status) override { done(status); }
   bool WaitsLike(const PeerJob&) const override { return false; }
+  void ForEachCandidate(const std::function<void(const Candidate&)>& visit) const override {
+    for (const auto& label : labels) visit(label->candidate);
+  }
 
-  v1::ObserveRequest request;
+  LabelDelivery::Labels labels;
   std::function<void(const absl::Status&)> done;
 };
 

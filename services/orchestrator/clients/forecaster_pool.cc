@@ -7,7 +7,6 @@
 #include "common/base/fnv.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
-#include "common/convert/convert_anchor.h"
 #include "services/orchestrator/clients/forecaster_calls.h"
 
 namespace kernelcast::orchestrator {
@@ -37,9 +36,9 @@ class ForecasterPool::Impl final : public PeerKind {
       : options_(options),
         labels_(
             options.labels, [this](const LabelReceiver& receiver) { return IsReady(receiver); },
-            [this](const auto& receiver, const auto& problem, v1::ObserveRequest request,
+            [this](const auto& receiver, const auto& problem, LabelDelivery::Labels labels,
                    auto done) {
-              return SendLabels(receiver, problem, std::move(request), std::move(done));
+              return SendLabels(receiver, problem, std::move(labels), std::move(done));
             }),
         pool_(options.peers, this) {}
   ~Impl() override { labels_.Stop(); }
@@ -105,18 +104,14 @@ class ForecasterPool::Impl final : public PeerKind {
   void Prepare(const Peer& peer, PeerJob& some_job) const override {
     if (some_job.lane != kForecastLane) return;
     auto& job = static_cast<ForecastJob&>(some_job);
-    if (!AsForecaster(peer).description.uses_anchors() || job.anchor == nullptr) {
-      job.request.clear_anchor();
-    } else if (!job.request.has_anchor()) {
-      *job.request.mutable_anchor() = kernelcast::ToProto(*job.anchor);
-    }
+    job.sends_anchor = AsForecaster(peer).description.uses_anchors() && job.anchor != nullptr;
   }
 
   // Every failed call counts: a candidate is decided without a forecast rather than kept waiting.
   std::optional<absl::Duration> RetryIn(Peer& peer, PeerJob& job, CallEnd end,
                                         std::optional<absl::Duration> hint,
                                         const Peers& peers) override {
-    if (end != CallEnd::kProblemUnknown) job.failed_on.insert(peer.number);
+    if (end != CallEnd::kContentUnknown) job.failed_on.insert(peer.number);
     if (job.failures >= std::max(options_.max_attempts, static_cast<int>(peers.size()) + 1)) {
       return std::nullopt;
     }
@@ -185,12 +180,12 @@ class ForecasterPool::Impl final : public PeerKind {
         [&](const Peers&) { return static_cast<const ForecasterPeer&>(receiver).available(); });
   }
   bool SendLabels(const std::shared_ptr<LabelReceiver>& receiver,
-                  const std::shared_ptr<const Problem>& problem, v1::ObserveRequest request,
+                  const std::shared_ptr<const Problem>& problem, LabelDelivery::Labels labels,
                   std::function<void(const absl::Status&)> done) {
     auto job = std::make_shared<ObserveJob>();
     job->problem = problem;
     job->timeout = options_.observe_timeout;
-    job->request = std::move(request);
+    job->labels = std::move(labels);
     job->done = std::move(done);
     return pool_.SendTo(std::static_pointer_cast<ForecasterPeer>(receiver), std::move(job));
   }
@@ -210,25 +205,25 @@ absl::StatusOr<std::unique_ptr<ForecasterPool>> ForecasterPool::Create(
   return std::unique_ptr<ForecasterPool>(new ForecasterPool(std::move(impl)));
 }
 
-void ForecasterPool::Forecast(std::shared_ptr<const Problem> problem, const ForecastQuery& query,
+void ForecasterPool::Forecast(std::shared_ptr<const Problem> problem, ForecastQuery query,
                               ForecastDone done) {
   auto job = std::make_shared<ForecastJob>();
   job->problem = std::move(problem);
   job->key = query.search_id.empty() ? query.candidate.candidate_id : query.search_id;
   v1::ForecastRequest& request = job->request;
-  *request.mutable_candidate() = kernelcast::ToProto(query.candidate);
   *request.mutable_facts() = kernelcast::ToProto(query.facts);
   *request.mutable_reference_facts() = kernelcast::ToProto(query.reference_facts);
   request.set_search_id(query.search_id);
   request.set_max_search_tokens(query.max_search_tokens);
   request.set_again(query.again);
-  job->anchor = query.anchor;
+  job->anchor = std::move(query.anchor);
   if (const auto& device_for = impl_->options().device_for) {
     *request.mutable_device() =
         kernelcast::ToProto(device_for(query.candidate.target, query.device_model));
   } else {
     request.mutable_device()->set_model(query.device_model);
   }
+  job->candidate = std::move(query.candidate);
   job->done = std::move(done);
   impl_->Submit(std::move(job));
 }
@@ -252,7 +247,7 @@ void ForecasterPool::ForecastAll(std::shared_ptr<const Problem> problem,
     return;
   }
   for (size_t i = 0; i < queries.size(); ++i) {
-    Forecast(problem, queries[i], [batch, i](absl::StatusOr<ForecastResult> result) {
+    Forecast(problem, std::move(queries[i]), [batch, i](absl::StatusOr<ForecastResult> result) {
       {
         std::lock_guard lock(batch->mutex);
         if (result.ok()) {
@@ -271,9 +266,9 @@ void ForecasterPool::ForecastAll(std::shared_ptr<const Problem> problem,
   }
 }
 
-void ForecasterPool::Observe(std::shared_ptr<const Problem> problem,
-                             std::vector<LabelRecord> labels, ObserveDone done) {
-  impl_->labels().Offer(problem, labels, std::move(done));
+void ForecasterPool::Observe(std::shared_ptr<const Problem> problem, std::vector<Label> labels,
+                             ObserveDone done) {
+  impl_->labels().Offer(problem, std::move(labels), std::move(done));
 }
 
 std::vector<ForecasterView> ForecasterPool::View() const { return impl_->View(); }

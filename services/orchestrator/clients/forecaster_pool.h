@@ -75,12 +75,12 @@ class ForecasterPool final : public Forecasters {
   // Cancels running calls. Their callbacks get CANCELLED before the destructor returns.
   ~ForecasterPool() override;
 
-  void Forecast(std::shared_ptr<const Problem> problem, const ForecastQuery& query,
+  void Forecast(std::shared_ptr<const Problem> problem, ForecastQuery query,
                 ForecastDone done) override;
   void ForecastAll(std::shared_ptr<const Problem> problem, std::vector<ForecastQuery> queries,
                    ForecastAllDone done) override;
   // Fails only when the pool stops.
-  void Observe(std::shared_ptr<const Problem> problem, std::vector<LabelRecord> labels,
+  void Observe(std::shared_ptr<const Problem> problem, std::vector<Label> labels,
                ObserveDone done) override;
 
   std::vector<ForecasterView> View() const;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/convert/convert.h"
 #include "common/rpc/status_conversion.h"
 #include "services/orchestrator/clients/call_end.h"
 
@@ -13,31 +12,6 @@ namespace kernelcast::orchestrator {
 namespace {
 
 constexpr size_t kLabelsPerCall = 256;
-
-v1::FailureLabel FailureFromOutcome(const std::string& outcome) {
-  if (outcome == "wrong_result") return v1::FAILURE_LABEL_WRONG_RESULT;
-  if (outcome == "crash") return v1::FAILURE_LABEL_CRASH;
-  if (outcome == "timeout") return v1::FAILURE_LABEL_TIMEOUT;
-  return v1::FAILURE_LABEL_EXPLOIT;
-}
-
-v1::Label ToProto(const LabelRecord& label) {
-  v1::Label message;
-  message.set_label_id(label.label_id);
-  *message.mutable_candidate() = kernelcast::ToProto(label.candidate);
-  *message.mutable_facts() = kernelcast::ToProto(label.facts);
-  *message.mutable_reference_facts() = kernelcast::ToProto(label.reference_facts);
-  if (const auto* speedup = std::get_if<Ratio>(&label.truth)) {
-    *message.mutable_speedup() = kernelcast::ToProto(*speedup);
-  } else {
-    message.set_failure(FailureFromOutcome(std::get<std::string>(label.truth)));
-  }
-  message.set_propensity(label.propensity);
-  message.set_decision_reason(kernelcast::ToProto(label.reason));
-  if (label.forecast) *message.mutable_forecast() = kernelcast::ToProto(*label.forecast);
-  message.set_device_model(label.device_model);
-  return message;
-}
 
 absl::Status Stopping() { return absl::CancelledError("the forecaster pool is stopping"); }
 
@@ -52,7 +26,7 @@ void LabelDelivery::Run(AfterUnlock after) {
     const auto done = [this, receiver = batch.receiver](const absl::Status& status) {
       OnSent(receiver, status);
     };
-    if (!send_(batch.receiver, batch.problem, std::move(batch.request), done)) {
+    if (!send_(batch.receiver, batch.problem, std::move(batch.labels), done)) {
       // Sent when it is ready again.
       const std::lock_guard lock(mutex_);
       batch.receiver->sending_ = 0;
@@ -60,15 +34,10 @@ void LabelDelivery::Run(AfterUnlock after) {
   }
 }
 
-void LabelDelivery::Offer(const std::shared_ptr<const Problem>& problem,
-                          const std::vector<LabelRecord>& labels, Forecasters::ObserveDone done) {
+void LabelDelivery::Offer(const std::shared_ptr<const Problem>& problem, std::vector<Label> labels,
+                          Forecasters::ObserveDone done) {
   auto offer = std::make_shared<PendingOffer>();
   offer->done = std::move(done);
-  std::vector<std::shared_ptr<const v1::Label>> messages;
-  messages.reserve(labels.size());
-  for (const LabelRecord& label : labels) {
-    messages.push_back(std::make_shared<const v1::Label>(ToProto(label)));
-  }
   AfterUnlock after;
   {
     std::unique_lock lock(mutex_);
@@ -77,8 +46,9 @@ void LabelDelivery::Offer(const std::shared_ptr<const Problem>& problem,
       offer->done(Stopping());
       return;
     }
-    for (auto& message : messages) {
-      const UndeliveredLabel pending{problem, std::move(message), offer};
+    for (Label& label : labels) {
+      const UndeliveredLabel pending{problem, std::make_shared<const Label>(std::move(label)),
+                                     offer};
       if (receivers_.empty()) {
         // Given to the first receiver that comes.
         ++offer->missing;
@@ -100,7 +70,7 @@ void LabelDelivery::Change(const Receivers& added, const Receivers& removed) {
     // A new receiver may be a known forecaster at another address. It gets all labels that not
     // everyone has acknowledged; receiving one twice costs little.
     std::vector<UndeliveredLabel> unfinished;
-    std::set<const v1::Label*> seen;
+    std::set<const Label*> seen;
     const auto collect = [&](const UndeliveredLabel& pending) {
       if (seen.insert(pending.label.get()).second) unfinished.push_back(pending);
     };
@@ -209,7 +179,7 @@ void LabelDelivery::SendNext(const std::shared_ptr<LabelReceiver>& receiver, Aft
     if (receiver->sending_ >= limit || pending.problem->problem_id != batch.problem->problem_id) {
       break;
     }
-    *batch.request.add_labels() = *pending.label;
+    batch.labels.push_back(pending.label);
     ++receiver->sending_;
   }
 }
@@ -227,7 +197,7 @@ void LabelDelivery::OnSent(const std::shared_ptr<LabelReceiver>& receiver,
       if (refused) {
         Log(LogLevel::kError, "a forecaster refused a label; it is skipped there",
             {{"address", receiver->receiver_address()},
-             {"label_id", receiver->labels_.front().label->label_id()},
+             {"label_id", receiver->labels_.front().label->label_id},
              {"error", std::string(status.message())}});
       }
       for (size_t i = 0; i < sent; ++i) {
@@ -238,7 +208,7 @@ void LabelDelivery::OnSent(const std::shared_ptr<LabelReceiver>& receiver,
     } else if (refused) {
       // One of them is invalid. Sending each alone finds it.
       receiver->one_by_one_ = sent;
-    } else if (end != CallEnd::kProblemUnknown) {
+    } else if (end != CallEnd::kContentUnknown) {
       receiver->not_before_ = Now() + RetryAfter(status).value_or(options_.pause);
     }
     SendNext(receiver, after);

@@ -15,8 +15,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/domain/label.h"
 #include "common/domain/problem.h"
-#include "kernelcast/v1/forecaster.pb.h"
 #include "services/orchestrator/core/ports.h"
 
 namespace kernelcast::orchestrator {
@@ -41,7 +41,7 @@ struct PendingOffer {
 struct UndeliveredLabel {
   std::shared_ptr<const Problem> problem;
   // Shared by the receivers that have not acknowledged it yet.
-  std::shared_ptr<const v1::Label> label;
+  std::shared_ptr<const Label> label;
   std::shared_ptr<PendingOffer> offer;
 };
 
@@ -73,13 +73,14 @@ class LabelReceiver {
 class LabelDelivery {
  public:
   using Receivers = std::vector<std::shared_ptr<LabelReceiver>>;
+  using Labels = std::vector<std::shared_ptr<const Label>>;
   // Whether the receiver is available now. Called with the delivery's lock held.
   using IsReady = std::function<bool(const LabelReceiver& receiver)>;
   // Sends labels of one problem. `done` gets the result, or is not called if Send returns false
   // because the receiver is not available.
-  using Send = std::function<bool(
-      const std::shared_ptr<LabelReceiver>& receiver, const std::shared_ptr<const Problem>& problem,
-      v1::ObserveRequest request, std::function<void(const absl::Status&)> done)>;
+  using Send = std::function<bool(const std::shared_ptr<LabelReceiver>& receiver,
+                                  const std::shared_ptr<const Problem>& problem, Labels labels,
+                                  std::function<void(const absl::Status&)> done)>;
 
   LabelDelivery(LabelDeliveryOptions options, IsReady is_ready, Send send);
   // Stop must have been called, and every `done` of Send.
@@ -87,7 +88,7 @@ class LabelDelivery {
 
   // `done` is called with OK when all known receivers have acknowledged the labels, and with
   // CANCELLED when the delivery stops.
-  void Offer(const std::shared_ptr<const Problem>& problem, const std::vector<LabelRecord>& labels,
+  void Offer(const std::shared_ptr<const Problem>& problem, std::vector<Label> labels,
              Forecasters::ObserveDone done);
   // Receivers came or left.
   void Change(const Receivers& added, const Receivers& removed);
@@ -105,7 +106,7 @@ class LabelDelivery {
   struct Batch {
     std::shared_ptr<LabelReceiver> receiver;
     std::shared_ptr<const Problem> problem;
-    v1::ObserveRequest request;
+    Labels labels;
   };
   // Work to do after the lock is released, because calls and callbacks may complete at once.
   struct AfterUnlock {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -16,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/trace_context.h"
+#include "common/convert/candidate_exchange.h"
 #include "common/domain/problem.h"
 #include "common/tracing/tracer.h"
 #include "services/orchestrator/clients/address_watch.h"
@@ -60,6 +62,7 @@ class Peer {
   bool available() const { return healthy && !draining && !removed; }
 
   const std::string address;
+  SentCandidates sent;
   uint64_t number = 0;  // never reused; constant once the pool knows the peer
 
   // Protected by the pool's lock.
@@ -77,6 +80,8 @@ class Peer {
 
   std::string process_id_;
   std::set<std::string> problems_;  // put to this process
+  // Problems that a call is putting, and what the calls do that wait for it.
+  std::map<std::string, std::vector<Done>> putting_;
   uint64_t last_chosen_ = 0;
   bool describing_ = false;
   std::stop_source stop_describing_;
@@ -96,6 +101,10 @@ class PeerJob {
   virtual void Finish(const absl::Status& status) = 0;
   // Whether a peer that has no room for this job has none for the other one either.
   virtual bool WaitsLike(const PeerJob& other) const = 0;
+  // Visits the candidates that Send writes with Peer::sent.
+  virtual void ForEachCandidate(const std::function<void(const Candidate&)>& visit) const {
+    (void)visit;
+  }
 
   // Constant once the pool has the job.
   std::string request_id;  // for Cancel; may be empty
@@ -107,7 +116,7 @@ class PeerJob {
 
   // Protected by the pool's lock.
   int failures = 0;              // failed calls, for any reason
-  int attempts = 0;              // of those, that failed or found the problem unknown
+  int attempts = 0;              // of those, that failed or found content unknown
   int losses = 0;                // of those, that were lost
   std::set<uint64_t> failed_on;  // numbers of peers that are asked again only if there is no other
   bool cancelled = false;        // the caller no longer waits for it

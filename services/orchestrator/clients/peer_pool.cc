@@ -202,11 +202,11 @@ bool PeerPool::Accept(Peer& peer) {
   bool changed = peer.healthy != objection.empty() || peer.draining != reported.draining;
   if (peer.process_id_ != reported.process_id) {
     peer.process_id_ = reported.process_id;
-    peer.problems_.clear();
+    Forget(peer);
     peer.record = OutlierDetector();
     changed = changed || peer.healthy;
   }
-  if (!objection.empty()) peer.problems_.clear();
+  if (!objection.empty()) Forget(peer);
   changed = kind_->Keep(peer, objection.empty()) || changed;
   peer.healthy = objection.empty();
   peer.unhealthy_reason = std::move(objection);
@@ -214,10 +214,16 @@ bool PeerPool::Accept(Peer& peer) {
   return changed;
 }
 
+// The peer may have lost what was sent to it.
+void PeerPool::Forget(Peer& peer) {
+  peer.problems_.clear();
+  peer.sent.Clear();
+}
+
 void PeerPool::MarkAway(Peer& peer, std::string reason) {
   peer.healthy = false;
   peer.unhealthy_reason = std::move(reason);
-  peer.problems_.clear();
+  Forget(peer);
   // It may have moved.
   if (discovery_ != nullptr) discovery_->LookAgain();
 }
@@ -263,7 +269,7 @@ bool PeerPool::SendTo(const std::shared_ptr<Peer>& peer, std::shared_ptr<PeerJob
     if (stopping_ || !peer->available()) return false;
     call = MakeCall(std::move(job), peer, /*pinned=*/true);
   }
-  Begin({call});
+  if (call != nullptr) Begin({call});
   return true;
 }
 
@@ -326,7 +332,8 @@ std::vector<PeerPool::Call*> PeerPool::Dispatch() {
     std::shared_ptr<Peer> peer = Choose(*job, now);
     if (peer == nullptr) return false;
     peer->last_chosen_ = ++choices_;
-    started.push_back(MakeCall(job, std::move(peer), /*pinned=*/false));
+    Call* const call = MakeCall(job, std::move(peer), /*pinned=*/false);
+    if (call != nullptr) started.push_back(call);
     return true;
   });
   return started;
@@ -337,38 +344,45 @@ PeerPool::Call* PeerPool::MakeCall(std::shared_ptr<PeerJob> job, std::shared_ptr
   kind_->Prepare(*peer, *job);
   ++peer->in_flight[job->lane];
   if (!pinned) ++peer->dispatched;
+  job->waiting.End();
   auto* const call = new Call;
-  call->put_problem = !peer->problems_.contains(job->problem->problem_id);
   call->job = std::move(job);
   call->peer = std::move(peer);
   call->pinned = pinned;
   calls_.insert(call);
-  return call;
+  const std::string& problem_id = call->job->problem->problem_id;
+  if (call->peer->problems_.contains(problem_id)) return call;
+  const auto [put, is_first] = call->peer->putting_.try_emplace(problem_id);
+  call->puts_problem = is_first;
+  if (is_first) return call;
+  put->second.push_back([this, call](const absl::Status& status) {
+    status.ok() ? Send(call) : Finish(call, status);
+  });
+  return nullptr;
 }
 
 void PeerPool::Begin(const std::vector<Call*>& calls) {
-  for (Call* call : calls) {
-    call->job->waiting.End();
-    if (!call->put_problem) {
-      Send(call);
-      continue;
-    }
-    call->peer->PutProblem(
-        *call->job->problem, call->job->timeout, call->stop.get_token(),
-        [this, call](const absl::Status& status) { OnProblemPut(call, status); });
-  }
+  for (Call* call : calls) call->puts_problem ? PutProblem(call) : Send(call);
+}
+
+void PeerPool::PutProblem(Call* call) {
+  call->peer->PutProblem(*call->job->problem, call->job->timeout, call->stop.get_token(),
+                         [this, call](const absl::Status& status) { OnProblemPut(call, status); });
 }
 
 void PeerPool::OnProblemPut(Call* call, const absl::Status& status) {
-  if (!status.ok()) {
-    Finish(call, status);
-    return;
-  }
+  std::vector<Peer::Done> waiting;
   {
     const std::lock_guard lock(mutex_);
-    call->peer->problems_.insert(call->job->problem->problem_id);
+    const std::string& problem_id = call->job->problem->problem_id;
+    if (status.ok()) call->peer->problems_.insert(problem_id);
+    waiting = std::move(call->peer->putting_.extract(problem_id).mapped());
   }
-  Send(call);
+  // If only this call was cancelled, the others are repeated, and one of them puts the problem.
+  const absl::Status others =
+      absl::IsCancelled(status) ? absl::NotFoundError("the problem was not put") : status;
+  status.ok() ? Send(call) : Finish(call, status);
+  for (const Peer::Done& done : waiting) done(others);
 }
 
 void PeerPool::Send(Call* call) {
@@ -382,6 +396,11 @@ void PeerPool::Finish(Call* raw, const absl::Status& status) {
   absl::Status final_status = status;
   bool repeated = false;
   bool changed = false;
+  if (status.ok()) {
+    job->ForEachCandidate([&](const Candidate& candidate) { call->peer->sent.Add(candidate); });
+  } else if (absl::IsNotFound(status)) {
+    job->ForEachCandidate([&](const Candidate& candidate) { call->peer->sent.Remove(candidate); });
+  }
   std::vector<Call*> started;
   {
     const std::lock_guard lock(mutex_);
@@ -423,7 +442,7 @@ bool PeerPool::Repeat(const Call& call, CallEnd end, const absl::Status& status)
       ++job.attempts;
       job.failed_on.insert(call.peer->number);
       break;
-    case CallEnd::kProblemUnknown: ++job.attempts; break;
+    case CallEnd::kContentUnknown: ++job.attempts; break;
     default: break;
   }
   const std::optional<absl::Duration> delay =
@@ -457,8 +476,8 @@ void PeerPool::Learn(const Call& call, CallEnd end, const absl::Status& status, 
       Log(LogLevel::kInfo, Line(" is used again"), {{"address", peer.address}});
       changed = true;
       return;
-    case CallEnd::kProblemUnknown:
-      // The next attempt puts it again.
+    case CallEnd::kContentUnknown:
+      // The next attempt puts it again, and sends the candidates whole.
       peer.problems_.erase(call.job->problem->problem_id);
       return;
     case CallEnd::kHandedBack:

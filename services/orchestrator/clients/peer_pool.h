@@ -51,8 +51,8 @@ struct PeerCounts {
 // not
 //   drain and is in DNS. A peer that left DNS gets no new work but finishes what it has.
 // - Requests wait until a peer has room, in order of arrival. Their problem is put first where the
-//   peer does not know it. A failed request goes to a peer that has not failed it yet if there is
-//   one, as long as its kind allows.
+//   peer does not know it, and candidates that it knows are sent by their ids. A failed request
+//   goes to a peer that has not failed it yet if there is one, as long as its kind allows.
 // - A peer whose calls fail much more often than those of others, although it describes itself, is
 //   ejected for a growing period. It then gets one call, and is used again when that succeeds. At
 //   most half of the peers are ejected, and they are used where there is no other.
@@ -100,7 +100,7 @@ class PeerPool {
     std::shared_ptr<PeerJob> job;
     std::shared_ptr<Peer> peer;
     std::stop_source stop;
-    bool put_problem = false;
+    bool puts_problem = false;
     bool pinned = false;    // by SendTo
     bool given_up = false;  // ended because the peer was silent
   };
@@ -112,11 +112,13 @@ class PeerPool {
   std::shared_ptr<Peer> Choose(const PeerJob& job, absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<Call*> Dispatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Null: the call waits until another one has put its problem.
   Call* MakeCall(std::shared_ptr<PeerJob> job, std::shared_ptr<Peer> peer, bool pinned)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Begin(const std::vector<Call*>& calls);
-  void Send(Call* call);
+  void PutProblem(Call* call);
   void OnProblemPut(Call* call, const absl::Status& status);
+  void Send(Call* call);
   void Finish(Call* call, const absl::Status& status);
 
   // What the end of a call means for the job, and for the peer. `changed`: so has the capacity.
@@ -130,6 +132,7 @@ class PeerPool {
   // Health.
   void OnDescribed(const std::shared_ptr<Peer>& peer, const absl::Status& status);
   bool Accept(Peer& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(Peer& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MarkAway(Peer& peer, std::string reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void GiveUpIfSilent(Peer& peer, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -45,9 +45,9 @@ class StubPeer : public Peer {
 
   // Sends the request as one of many in a message. `read` gets a reply without an error, and says
   // how the call ended.
-  void CallInBatch(const Request& request, absl::Duration timeout, Done done,
+  void CallInBatch(Request request, absl::Duration timeout, Done done,
                    std::function<absl::Status(Reply&)> read) {
-    batches_.Call(request, timeout,
+    batches_.Call(std::move(request), timeout,
                   [this, done = std::move(done), read = std::move(read)](const absl::Status& status,
                                                                          Reply* reply) {
                     if (!status.ok()) return done(status);

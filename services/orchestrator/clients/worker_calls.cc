@@ -23,13 +23,15 @@ bool WorkerJob::WaitsLike(const PeerJob& other) const {
 
 void CompileJob::Send(Peer& peer, std::stop_token stop, Peer::Done ended) {
   auto& worker = static_cast<WorkerPeer&>(peer);
+  v1::CompileRequest message = request;
+  if (candidate) *message.mutable_candidate() = worker.sent.Write(*candidate);
   // A traced compile uses a call of its own, because the trace is in the metadata.
   if (!trace.sampled) {
-    worker.CallInBatch(request, timeout, std::move(ended),
+    worker.CallInBatch(std::move(message), timeout, std::move(ended),
                        [this, &worker](v1::CompileReply& reply) { return Read(worker, reply); });
     return;
   }
-  StartUnaryCall(worker.stub->async(), &WorkerPeer::Async::Compile, request,
+  StartUnaryCall(worker.stub->async(), &WorkerPeer::Async::Compile, std::move(message),
                  {timeout, std::move(stop), "kernelcast.v1.Worker/Compile", worker.address, trace},
                  [this, &worker, ended = std::move(ended)](const absl::Status& status,
                                                            const v1::CompileReply& reply) {
@@ -59,7 +61,9 @@ void CompileJob::Finish(const absl::Status& status) {
 
 void MeasureJob::Send(Peer& peer, std::stop_token stop, Peer::Done ended) {
   auto& worker = static_cast<WorkerPeer&>(peer);
-  StartUnaryCall(worker.stub->async(), &WorkerPeer::Async::Measure, request,
+  v1::MeasureRequest message = request;
+  *message.mutable_candidate() = worker.sent.Write(*candidate);
+  StartUnaryCall(worker.stub->async(), &WorkerPeer::Async::Measure, std::move(message),
                  {timeout, std::move(stop), "kernelcast.v1.Worker/Measure", worker.address, trace},
                  [this, &worker, ended = std::move(ended)](const absl::Status& status,
                                                            const v1::MeasureReply& reply) {

@@ -2,7 +2,9 @@
 #define KERNELCAST_SERVICES_ORCHESTRATOR_CLIENTS_WORKER_CALLS_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -35,8 +37,12 @@ struct WorkerJob : PeerJob {
   bool WaitsLike(const PeerJob& other) const override;
   // Sets the device that the request is for. Empty: the worker chooses.
   virtual void NameDevice(const std::string& model) = 0;
+  void ForEachCandidate(const std::function<void(const Candidate&)>& visit) const override {
+    if (candidate) visit(*candidate);
+  }
 
   // Constant once the pool has the job.
+  std::optional<Candidate> candidate;  // empty: the problem's reference
   std::string target;
   std::string device_model;
 };
@@ -47,7 +53,7 @@ struct CompileJob final : WorkerJob {
   void Finish(const absl::Status& status) override;
   void NameDevice(const std::string& model) override { request.set_device_model(model); }
 
-  v1::CompileRequest request;
+  v1::CompileRequest request;  // without the candidate
   CompileResult result;
   Workers::CompileDone done;
 
@@ -61,7 +67,7 @@ struct MeasureJob final : WorkerJob {
   void Finish(const absl::Status& status) override;
   void NameDevice(const std::string& model) override { request.set_device_model(model); }
 
-  v1::MeasureRequest request;
+  v1::MeasureRequest request;  // with the ids of the candidate alone
   MeasureResult result;
   Workers::MeasureDone done;
 };

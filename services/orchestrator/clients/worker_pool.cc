@@ -172,7 +172,7 @@ class WorkerPool::Impl final : public PeerKind {
     int failed_before = job.attempts + job.losses;
     switch (end) {
       case CallEnd::kHandedBack: return absl::ZeroDuration();
-      case CallEnd::kProblemUnknown:
+      case CallEnd::kContentUnknown:
         if (job.attempts > 2 * options_.max_attempts) return std::nullopt;
         return absl::ZeroDuration();
       case CallEnd::kRefused:
@@ -258,8 +258,7 @@ absl::StatusOr<std::unique_ptr<WorkerPool>> WorkerPool::Create(WorkerPoolOptions
 }
 
 void WorkerPool::Compile(const std::string& request_id, std::shared_ptr<const Problem> problem,
-                         const Candidate& candidate, const std::string& device_model,
-                         CompileDone done) {
+                         Candidate candidate, const std::string& device_model, CompileDone done) {
   auto job = std::make_shared<CompileJob>();
   job->request_id = request_id;
   job->target = candidate.target;
@@ -267,7 +266,7 @@ void WorkerPool::Compile(const std::string& request_id, std::shared_ptr<const Pr
   job->request.set_request_id(RandomId("r_"));
   job->request.set_problem_id(problem->problem_id);
   job->request.set_target(candidate.target);
-  *job->request.mutable_candidate() = ToProto(candidate);
+  job->candidate = std::move(candidate);
   job->problem = std::move(problem);
   job->done = std::move(done);
   impl_->Submit(std::move(job));
@@ -288,14 +287,17 @@ void WorkerPool::CompileReference(std::shared_ptr<const Problem> problem, const 
 }
 
 void WorkerPool::Measure(const std::string& request_id, std::shared_ptr<const Problem> problem,
-                         const Candidate& candidate, const std::string& device_model,
-                         MeasureSpec spec, MeasureDone done) {
+                         Candidate candidate, const std::string& device_model, MeasureSpec spec,
+                         MeasureDone done) {
   auto job = std::make_shared<MeasureJob>();
   job->request_id = request_id;
   job->target = candidate.target;
   job->device_model = device_model;
   job->request.set_request_id(RandomId("r_"));
-  *job->request.mutable_candidate() = ToProto(candidate);
+  job->request.mutable_candidate()->set_candidate_id(candidate.candidate_id);
+  job->request.mutable_candidate()->set_problem_id(candidate.problem_id);
+  job->request.mutable_candidate()->set_target(candidate.target);
+  job->candidate = std::move(candidate);
   job->request.set_level(ToProto(spec.level));
   job->request.set_stop_below(spec.stop_below);
   job->problem = std::move(problem);

@@ -18,10 +18,10 @@ void Engine::StartCompile(const Evaluation& evaluation) {
   acting_.insert(evaluation.request_id);
   RunNow([this, id = evaluation.request_id, candidate = evaluation.candidate,
           device_model = evaluation.device_model,
-          problem = state_.FindProblem(evaluation.candidate.problem_id)] {
+          problem = state_.FindProblem(evaluation.candidate.problem_id)]() mutable {
     traces_.BeginStage(id, "kernelcast.compile");
     const TraceScope scope(traces_.Of(id));
-    workers_->Compile(id, problem, candidate, device_model,
+    workers_->Compile(id, std::move(problem), std::move(candidate), device_model,
                       [this, inbox = inbox_, id](absl::StatusOr<CompileResult> result) {
                         inbox->Post([this, id, result = std::move(result)]() mutable {
                           OnCompiled(id, std::move(result));
@@ -112,10 +112,10 @@ void Engine::OnReferenceDescribed(const std::string& problem_id, const std::stri
 void Engine::StartForecast(const Evaluation& evaluation, ForecastQuery query) {
   acting_.insert(evaluation.request_id);
   RunNow([this, id = evaluation.request_id, query = std::move(query),
-          problem = state_.FindProblem(evaluation.candidate.problem_id)] {
+          problem = state_.FindProblem(evaluation.candidate.problem_id)]() mutable {
     traces_.BeginStage(id, "kernelcast.forecast");
     const TraceScope scope(traces_.Of(id));
-    forecasters_->Forecast(problem, query,
+    forecasters_->Forecast(std::move(problem), std::move(query),
                            [this, inbox = inbox_, id](absl::StatusOr<ForecastResult> result) {
                              inbox->Post([this, id, result = std::move(result)]() mutable {
                                OnForecast(id, std::move(result));

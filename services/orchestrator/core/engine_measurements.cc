@@ -25,10 +25,10 @@ void Engine::StartMeasure(const Evaluation& evaluation, MeasureSpec spec) {
   acting_.insert(evaluation.request_id);
   AfterCommit([this, id = evaluation.request_id, candidate = evaluation.candidate, spec,
                device_model = evaluation.device_model,
-               problem = state_.FindProblem(evaluation.candidate.problem_id)] {
+               problem = state_.FindProblem(evaluation.candidate.problem_id)]() mutable {
     traces_.BeginStage(id, "kernelcast.measure");
     const TraceScope scope(traces_.Of(id));
-    workers_->Measure(id, problem, candidate, device_model, spec,
+    workers_->Measure(id, std::move(problem), std::move(candidate), device_model, spec,
                       [this, inbox = inbox_, id](absl::StatusOr<MeasureResult> result) {
                         inbox->Post([this, id, result = std::move(result)]() mutable {
                           OnMeasured(id, std::move(result));
@@ -82,7 +82,7 @@ void Engine::OfferLabels() {
   // for it.
   for (LabelOffer& offer : PlanLabels(state_, labels_offered_)) {
     std::vector<std::string> request_ids;
-    for (const LabelRecord& label : offer.labels) request_ids.push_back(label.label_id);
+    for (const Label& label : offer.labels) request_ids.push_back(label.label_id);
     labels_offered_.insert(request_ids.begin(), request_ids.end());
     AfterCommit([this, problem_id = offer.problem_id, labels = std::move(offer.labels),
                  request_ids = std::move(request_ids),

@@ -192,7 +192,7 @@ struct LabelOffer {
   static constexpr size_t kMaxLabels = 256;
 
   std::string problem_id;
-  std::vector<LabelRecord> labels;
+  std::vector<Label> labels;
 };
 // Offers of the pending labels, except those of the requests in `offered`, which are on their way.
 std::vector<LabelOffer> PlanLabels(const State& state, const std::set<std::string>& offered);

@@ -59,10 +59,10 @@ MissingReference PlanWithoutReference(const State& state, const std::string& pro
 }
 
 std::vector<LabelOffer> PlanLabels(const State& state, const std::set<std::string>& offered) {
-  std::map<std::string, std::vector<LabelRecord>> by_problem;
+  std::map<std::string, std::vector<Label>> by_problem;
   for (const auto& [request_id, pending] : state.pending_labels()) {
     if (offered.contains(request_id)) continue;
-    std::vector<LabelRecord>& labels = by_problem[pending.problem_id];
+    std::vector<Label>& labels = by_problem[pending.problem_id];
     if (labels.size() < LabelOffer::kMaxLabels) labels.push_back(pending.label);
   }
   std::vector<LabelOffer> offers;

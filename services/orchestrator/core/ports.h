@@ -17,6 +17,7 @@
 #include "common/domain/decision.h"
 #include "common/domain/facts.h"
 #include "common/domain/forecast.h"
+#include "common/domain/label.h"
 #include "common/domain/lesson.h"
 #include "common/domain/measurement.h"
 #include "common/domain/problem.h"
@@ -49,13 +50,12 @@ class Workers {
   // Compile and measure for devices of this model. `problem` is shared because a re-dispatch may
   // need it after the engine has dropped it. `request_id` is the evaluation's, for Cancel.
   virtual void Compile(const std::string& request_id, std::shared_ptr<const Problem> problem,
-                       const Candidate& candidate, const std::string& device_model,
-                       CompileDone done) = 0;
+                       Candidate candidate, const std::string& device_model, CompileDone done) = 0;
   virtual void CompileReference(std::shared_ptr<const Problem> problem, const std::string& target,
                                 const std::string& device_model, CompileDone done) = 0;
   virtual void Measure(const std::string& request_id, std::shared_ptr<const Problem> problem,
-                       const Candidate& candidate, const std::string& device_model,
-                       MeasureSpec spec, MeasureDone done) = 0;
+                       Candidate candidate, const std::string& device_model, MeasureSpec spec,
+                       MeasureDone done) = 0;
   // Cancels these evaluations: drops queued work and cancels running work. Each `done` gets
   // CANCELLED, unless its result arrives first.
   virtual void Cancel(const std::vector<std::string>& request_ids) = 0;
@@ -83,20 +83,6 @@ class Workers {
   virtual std::vector<Device> Devices() const = 0;
 };
 
-struct LabelRecord {
-  std::string label_id;
-  Candidate candidate;
-  CompileFacts facts;
-  CompileFacts reference_facts;
-  // A speedup, or the outcome of a failure ("wrong_result", "crash", ...).
-  std::variant<Ratio, std::string> truth;
-  double propensity = 1;
-  DecisionReason reason = DecisionReason::kRequested;
-  std::optional<Forecast> forecast;
-  // Model of the device that measured it. Empty if the worker did not report one.
-  std::string device_model;
-};
-
 struct ForecastQuery {
   Candidate candidate;
   CompileFacts facts;
@@ -120,12 +106,12 @@ class Forecasters {
   using ForecastAllDone = std::function<void(absl::StatusOr<std::vector<ForecastResult>>)>;
   using ObserveDone = std::function<void(absl::Status)>;
 
-  virtual void Forecast(std::shared_ptr<const Problem> problem, const ForecastQuery& query,
+  virtual void Forecast(std::shared_ptr<const Problem> problem, ForecastQuery query,
                         ForecastDone done) = 0;
   // Results are in the order of the queries.
   virtual void ForecastAll(std::shared_ptr<const Problem> problem,
                            std::vector<ForecastQuery> queries, ForecastAllDone done) = 0;
-  virtual void Observe(std::shared_ptr<const Problem> problem, std::vector<LabelRecord> labels,
+  virtual void Observe(std::shared_ptr<const Problem> problem, std::vector<Label> labels,
                        ObserveDone done) = 0;
 };
 

@@ -302,7 +302,7 @@ Candidate ForProblem(Candidate candidate, const std::string& problem_id);
 // A settled evaluation whose label the forecaster has not acknowledged.
 struct PendingLabel {
   std::string problem_id;
-  LabelRecord label;
+  Label label;
 };
 
 // The result of applying the events in order: everything the orchestrator must remember. Its size

@@ -251,15 +251,15 @@ void State::SettleInHistory(const Evaluation& evaluation, const EvaluationSettle
 
 void State::AddPendingLabel(const Evaluation& evaluation, const EvaluationSettled& event) {
   const auto* measurement = std::get_if<Measurement>(&event.result);
-  if (measurement == nullptr || event.reused || !IsVerdict(*measurement)) {
-    return;
-  }
+  if (measurement == nullptr || event.reused) return;
+  const std::optional<Truth> truth = TruthOf(measurement->outcome);
+  if (!truth) return;
   // Forecasters do not know the held-out problem.
   const Search* const search = FindSearch(evaluation.search_id);
   if (search != nullptr && search->IsHeldOut(evaluation.candidate)) return;
   PendingLabel pending;
   pending.problem_id = evaluation.candidate.problem_id;
-  LabelRecord& label = pending.label;
+  Label& label = pending.label;
   label.label_id = event.request_id;
   label.candidate = evaluation.candidate;
   label.facts = evaluation.facts;
@@ -267,15 +267,11 @@ void State::AddPendingLabel(const Evaluation& evaluation, const EvaluationSettle
                                             evaluation.candidate.target, evaluation.device_model)) {
     label.reference_facts = reference->facts;
   }
-  if (const Ratio* speedup = MeasuredSpeedup(*measurement)) {
-    label.truth = *speedup;
-  } else {
-    label.truth = std::string(OutcomeName(measurement->outcome));
-  }
+  label.truth = *truth;
   label.propensity = evaluation.decision->audit_propensity;
-  label.reason = evaluation.decision->reason;
+  label.decision_reason = evaluation.decision->reason;
   label.forecast = evaluation.forecast;
-  label.device_model = measurement->device.model;
+  label.device_model = DeviceModelOrUnknown(measurement->device.model);
   pending_labels_[event.request_id] = std::move(pending);
 }
 

@@ -89,7 +89,7 @@ struct WorkerService::Job {
 struct WorkerService::MeasureJob : Job {
   Target* target = nullptr;
   std::shared_ptr<const Problem> problem;
-  Candidate candidate;
+  std::shared_ptr<const Candidate> candidate;
   std::string device_model;
   MeasureSpec spec = MeasureLevel::kScreen;
   bool wants_counters = false;
@@ -193,15 +193,6 @@ absl::StatusOr<std::shared_ptr<const Problem>> WorkerService::FindProblem(const 
   return problem;
 }
 
-absl::StatusOr<Candidate> WorkerService::AdmitCandidate(const v1::Candidate& message) const {
-  KC_ASSIGN_OR_RETURN(Candidate candidate, FromProto(message));
-  KC_RETURN_IF_ERROR(ValidateCandidate(candidate));
-  if (candidate.candidate_id.empty()) {
-    candidate.candidate_id = CandidateId(candidate);
-  }
-  return candidate;
-}
-
 grpc::ServerUnaryReactor* WorkerService::Describe(grpc::CallbackServerContext* context,
                                                   const v1::WorkerDescribeRequest*,
                                                   v1::WorkerDescription* response) {
@@ -222,14 +213,11 @@ grpc::ServerUnaryReactor* WorkerService::PutProblem(grpc::CallbackServerContext*
                                                     v1::PutProblemReply* response) {
   const auto put = [&]() -> absl::Status {
     KC_RETURN_IF_ERROR(Available());
-    KC_ASSIGN_OR_RETURN(Problem problem, ProblemFromProto(request->problem()));
-    *response->mutable_definition() = ToProto(problem);
+    KC_ASSIGN_OR_RETURN(const auto problem, problems_.Put(request->problem()));
+    *response->mutable_definition() = ToProto(*problem);
     v1::WorkerDescription described;
     DescribeTargets(targets_, described);
-    SetDefaultTarget(problem, {described}, *response);
-    const std::string id = problem.problem_id;
-    problems_.Put(id, std::make_shared<const Problem>(std::move(problem)),
-                  request->problem().ByteSizeLong());
+    SetDefaultTarget(*problem, {described}, *response);
     return absl::OkStatus();
   };
   return FinishNow(context, put());
@@ -240,7 +228,7 @@ struct WorkerService::CompileJob : Job {
   std::string device_model;
   Target* target = nullptr;
   std::shared_ptr<const Problem> problem;
-  std::optional<Candidate> candidate;
+  std::shared_ptr<const Candidate> candidate;  // null: the problem's reference
   bool want_artifact = false;
   CompileDone done;
 };
@@ -255,7 +243,7 @@ absl::StatusOr<std::shared_ptr<WorkerService::CompileJob>> WorkerService::StartJ
   KC_ASSIGN_OR_RETURN(job->target, FindTarget(request.target()));
   KC_ASSIGN_OR_RETURN(job->problem, FindProblem(request.problem_id()));
   if (request.has_candidate()) {
-    KC_ASSIGN_OR_RETURN(job->candidate, AdmitCandidate(request.candidate()));
+    KC_ASSIGN_OR_RETURN(job->candidate, candidates_.Read(request.candidate()));
     if (job->candidate->problem_id != request.problem_id() ||
         job->candidate->target != request.target()) {
       return absl::InvalidArgumentError(
@@ -295,8 +283,7 @@ absl::StatusOr<std::shared_ptr<WorkerService::CompileJob>> WorkerService::StartJ
     job->TraceWait(waited_ns);
     const TraceScope scope(&job->trace);
     const absl::StatusOr<CompileResult> result = job->target->Compile(
-        {*job->problem, job->candidate ? &*job->candidate : nullptr, job->device_model},
-        *job->cancel);
+        {*job->problem, job->candidate.get(), job->device_model}, *job->cancel);
     Release(*job);  // before the reply: the caller may use it at once
     if (result.ok()) {
       job->done(CompileReplyOf(job->request_id, *result, job->want_artifact));
@@ -359,12 +346,12 @@ absl::StatusOr<std::shared_ptr<WorkerService::MeasureJob>> WorkerService::StartJ
   }
   // Shared by the queues and the call, which cancels it.
   auto job = std::make_shared<MeasureJob>();
-  KC_ASSIGN_OR_RETURN(job->candidate, AdmitCandidate(request.candidate()));
-  KC_ASSIGN_OR_RETURN(job->target, FindTarget(job->candidate.target));
+  KC_ASSIGN_OR_RETURN(job->candidate, candidates_.Read(request.candidate()));
+  KC_ASSIGN_OR_RETURN(job->target, FindTarget(job->candidate->target));
   const TargetInfo info = job->target->Describe();
   KC_RETURN_IF_ERROR(CheckMeasures(info));
   KC_RETURN_IF_ERROR(CheckModel(info, request.device_model()));
-  KC_ASSIGN_OR_RETURN(job->problem, FindProblem(job->candidate.problem_id));
+  KC_ASSIGN_OR_RETURN(job->problem, FindProblem(job->candidate->problem_id));
   if (request.has_artifact()) {
     KC_ASSIGN_OR_RETURN(job->artifact, FromProto(request.artifact()));
   }
@@ -407,7 +394,7 @@ bool WorkerService::HandBack(MeasureJob& job) {
 void WorkerService::CompileThenMeasure(std::shared_ptr<MeasureJob> job) {
   const TraceScope scope(&job->trace);
   absl::StatusOr<CompileResult> compiled =
-      job->target->Compile({*job->problem, &job->candidate, job->device_model}, *job->cancel);
+      job->target->Compile({*job->problem, job->candidate.get(), job->device_model}, *job->cancel);
   if (compiled.ok() && std::holds_alternative<CompileSuccess>(compiled->result)) {
     job->artifact = std::move(std::get<CompileSuccess>(compiled->result).artifact);
     job->resolved = true;
@@ -427,7 +414,7 @@ void WorkerService::CompileThenMeasure(std::shared_ptr<MeasureJob> job) {
 }
 
 void WorkerService::QueueMeasure(std::shared_ptr<MeasureJob> job) {
-  MeasureWish wish{.target = job->candidate.target,
+  MeasureWish wish{.target = job->candidate->target,
                    .device_model = job->device_model,
                    .architecture = "",
                    .problem_id = job->problem->problem_id};
@@ -436,7 +423,7 @@ void WorkerService::QueueMeasure(std::shared_ptr<MeasureJob> job) {
     if (device.architecture == job->artifact->architecture) wish.architecture = device.architecture;
   }
   const std::optional<size_t> device = job->target->Expect(
-      *job->problem, job->candidate, job->spec.level, {wish.device_model, wish.architecture});
+      *job->problem, *job->candidate, job->spec.level, {wish.device_model, wish.architecture});
   for (size_t lane = 0; device && lane < lanes_.size(); ++lane) {
     if (lanes_[lane].target == job->target && lanes_[lane].device == *device) wish.loaded_by = lane;
   }
@@ -481,7 +468,7 @@ void WorkerService::RunOnLane(const std::shared_ptr<MeasureJob>& job, size_t lan
   if (!measurement.ok()) {
     Log(LogLevel::kInfo, "a measurement has no outcome",
         {{"request_id", job->request_id},
-         {"candidate_id", job->candidate.candidate_id},
+         {"candidate_id", job->candidate->candidate_id},
          {"target", on.target_name},
          {"gpu", on.device},
          {"error", std::string(measurement.status().message())}});
@@ -494,10 +481,10 @@ void WorkerService::RunOnLane(const std::shared_ptr<MeasureJob>& job, size_t lan
 
 absl::StatusOr<Measurement> WorkerService::RunMeasure(MeasureJob& job, size_t device) {
   if (!job.resolved) {
-    KC_ASSIGN_OR_RETURN(job.artifact, job.target->Resolve(job.candidate, *job.artifact));
+    KC_ASSIGN_OR_RETURN(job.artifact, job.target->Resolve(*job.candidate, *job.artifact));
     job.resolved = true;
   }
-  const MeasureRequest request{*job.problem, job.candidate, *job.artifact, job.spec, device};
+  const MeasureRequest request{*job.problem, *job.candidate, *job.artifact, job.spec, device};
   KC_ASSIGN_OR_RETURN(Measurement measurement, job.target->Measure(request, *job.cancel));
   if (job.wants_counters && std::holds_alternative<MeasuredOk>(measurement.outcome)) {
     AddProfile(job.target->ProfileCandidate(request, *job.cancel), measurement);

@@ -16,9 +16,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/base/lru_cache.h"
 #include "common/base/trace_context.h"
 #include "common/base/work_queue.h"
+#include "common/convert/candidate_exchange.h"
+#include "common/convert/problem_cache.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/target.h"
@@ -87,7 +88,6 @@ class WorkerService final : public v1::Worker::CallbackService {
   absl::Status Available() const;
   absl::StatusOr<Target*> FindTarget(const std::string& name) const;
   absl::StatusOr<std::shared_ptr<const Problem>> FindProblem(const std::string& id);
-  absl::StatusOr<Candidate> AdmitCandidate(const v1::Candidate& message) const;
 
   // Admit a request. They call `done` once, on a queue thread, unless they return an error or the
   // caller leaves.
@@ -124,7 +124,8 @@ class WorkerService final : public v1::Worker::CallbackService {
   const std::map<std::string, Target*> targets_;
   const std::vector<Lane> lanes_;
   WorkerMetrics& metrics_;
-  LruCache<Problem> problems_;  // by id
+  ProblemCache problems_;
+  ReceivedCandidates candidates_;
   Credits compile_credits_;
   Credits measure_credits_;
   std::atomic<bool> draining_ = false;

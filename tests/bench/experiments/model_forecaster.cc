@@ -45,7 +45,7 @@ class ModelForecaster final : public SearchForecaster {
                       std::string(result.status().message())};
   }
 
-  void Learn(size_t, const std::vector<orchestrator::LabelRecord>& labels) override {
+  void Learn(size_t, const std::vector<Label>& labels) override {
     std::promise<absl::Status> observed;
     pool_->Observe(problem_, labels, [&](absl::Status status) { observed.set_value(status); });
     const absl::Status status = observed.get_future().get();

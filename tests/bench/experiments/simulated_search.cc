@@ -319,10 +319,10 @@ class Simulation {
     }
     Settle(id, measurement);
     if (search().spec.measure_everything) return true;
-    std::vector<orchestrator::LabelRecord> labels;
+    std::vector<Label> labels;
     std::vector<std::string> request_ids;
     for (orchestrator::LabelOffer& offer : PlanLabels(state_, {})) {
-      for (orchestrator::LabelRecord& label : offer.labels) {
+      for (Label& label : offer.labels) {
         request_ids.push_back(label.label_id);
         labels.push_back(std::move(label));
       }

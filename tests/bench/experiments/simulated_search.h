@@ -58,7 +58,7 @@ class SearchForecaster {
   virtual orchestrator::ForecastResult Forecast(const orchestrator::ForecastQuery& query,
                                                 size_t row) = 0;
   // The row was measured. `labels` are those of the search that were not passed before.
-  virtual void Learn(size_t row, const std::vector<orchestrator::LabelRecord>& labels) = 0;
+  virtual void Learn(size_t row, const std::vector<Label>& labels) = 0;
 };
 
 // The embedded forecaster with this model of other problems. It learns from a label at once.
@@ -72,9 +72,7 @@ class EmbeddedSearchForecaster final : public SearchForecaster {
   orchestrator::ForecastResult Forecast(const orchestrator::ForecastQuery&, size_t row) override {
     return forecaster_.Predict(row);
   }
-  void Learn(size_t row, const std::vector<orchestrator::LabelRecord>&) override {
-    forecaster_.Learn(row);
-  }
+  void Learn(size_t row, const std::vector<Label>&) override { forecaster_.Learn(row); }
 
  private:
   EmbeddedForecaster forecaster_;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/convert/candidate_exchange.h"
 #include "common/convert/convert.h"
 #include "common/rpc/channel.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
@@ -26,8 +27,6 @@ namespace {
 
 using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
-using forecaster::FailureKind;
-using forecaster::Label;
 using forecaster::PlantedProblem;
 
 constexpr auto kCallLimit = std::chrono::seconds(60);
@@ -180,6 +179,32 @@ TEST_CASE("Labels and forecasts survive a kill", "[forecaster][integration]") {
   const v1::ObserveReply again = forecaster.Observe(labels);
   CHECK(again.accepted() == 0);
   CHECK(again.duplicates() == 25);
+}
+
+TEST_CASE("A label that names its candidate by its id is whole on disk",
+          "[forecaster][integration]") {
+  const PlantedProblem problem;
+  Forecaster forecaster;
+  forecaster.Put(problem);
+  const Label label = problem.MakeLabel(3);
+  SentCandidates sent;
+  sent.Add(label.candidate);
+  v1::ObserveRequest request;
+  *request.add_labels() = ToProto(label);
+  *request.mutable_labels(0)->mutable_candidate() = sent.Write(label.candidate);
+  v1::ObserveReply reply;
+  CHECK(forecaster.Call(&v1::Forecaster::Stub::Observe, request, reply).error_code() ==
+        grpc::StatusCode::NOT_FOUND);
+  forecaster.Forecast(RequestFor(problem, 3));
+  REQUIRE(forecaster.Call(&v1::Forecaster::Stub::Observe, request, reply).ok());
+  CHECK(reply.accepted() == 1);
+
+  // It starts only if it can read the label.
+  forecaster.service().Kill();
+  forecaster.Start();
+  CHECK(forecaster.Describe().labels() == 1);
+  CHECK(forecaster.Call(&v1::Forecaster::Stub::Observe, request, reply).error_code() ==
+        grpc::StatusCode::NOT_FOUND);
 }
 
 TEST_CASE("An acknowledged label survives a kill at any moment", "[forecaster][integration]") {

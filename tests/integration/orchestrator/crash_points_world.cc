@@ -219,7 +219,7 @@ std::vector<std::string> Undone(const State& state, const Workers& workers,
     wanted.push_back("labels of " + offer.problem_id);
   }
   for (const LabelOffer& offer : PlanLabels(state, {})) {
-    for (const LabelRecord& label : offer.labels) offered.erase(label.label_id);
+    for (const Label& label : offer.labels) offered.erase(label.label_id);
   }
   for (const std::string& id : offered) wanted.push_back("no label " + id);
   return wanted;
@@ -259,8 +259,8 @@ uint64_t PendingCalls::made() const {
 }
 
 void ReplayWorkers::Compile(const std::string& request_id, std::shared_ptr<const Problem>,
-                            const Candidate& candidate, const std::string&, CompileDone done) {
-  calls_->Add(kOthers, "compile " + request_id, [candidate, done] {
+                            Candidate candidate, const std::string&, CompileDone done) {
+  calls_->Add(kOthers, "compile " + request_id, [candidate = std::move(candidate), done] {
     if (Draw("compiles", candidate.candidate_id) < 0.08) {
       done(CompileResult(CompileError{CompileStage::kCompiler, "x.cc:1: error"}));
     } else {
@@ -277,19 +277,20 @@ void ReplayWorkers::CompileReference(std::shared_ptr<const Problem>, const std::
 }
 
 void ReplayWorkers::Measure(const std::string& request_id, std::shared_ptr<const Problem>,
-                            const Candidate& candidate, const std::string& device_model,
-                            MeasureSpec spec, MeasureDone done) {
-  calls_->Add(kOthers, "measure " + request_id, [candidate, device_model, spec, done] {
-    Measurement measurement;
-    measurement.candidate_id = candidate.candidate_id;
-    measurement.problem_id = candidate.problem_id;
-    measurement.target = candidate.target;
-    measurement.level = spec.level;
-    measurement.device_time_ns = 1'000'000;
-    measurement.device.model = device_model;
-    measurement.outcome = Recorded(candidate, spec.level);
-    done(MeasureResult(std::move(measurement)));
-  });
+                            Candidate candidate, const std::string& device_model, MeasureSpec spec,
+                            MeasureDone done) {
+  calls_->Add(kOthers, "measure " + request_id,
+              [candidate = std::move(candidate), device_model, spec, done] {
+                Measurement measurement;
+                measurement.candidate_id = candidate.candidate_id;
+                measurement.problem_id = candidate.problem_id;
+                measurement.target = candidate.target;
+                measurement.level = spec.level;
+                measurement.device_time_ns = 1'000'000;
+                measurement.device.model = device_model;
+                measurement.outcome = Recorded(candidate, spec.level);
+                done(MeasureResult(std::move(measurement)));
+              });
 }
 
 std::string ReplayWorkers::DeviceModelFor(const std::string&, const std::string&) const {
@@ -315,10 +316,10 @@ ForecastResult DeterministicForecasters::Answer(const ForecastQuery& query) cons
                                labels);
 }
 
-void DeterministicForecasters::Forecast(std::shared_ptr<const Problem>, const ForecastQuery& query,
+void DeterministicForecasters::Forecast(std::shared_ptr<const Problem>, ForecastQuery query,
                                         ForecastDone done) {
-  calls_->Add(kOthers, "forecast " + query.candidate.candidate_id,
-              [this, query, done] { done(Answer(query)); });
+  const std::string name = "forecast " + query.candidate.candidate_id;
+  calls_->Add(kOthers, name, [this, query = std::move(query), done] { done(Answer(query)); });
 }
 
 void DeterministicForecasters::ForecastAll(std::shared_ptr<const Problem>,
@@ -331,12 +332,12 @@ void DeterministicForecasters::ForecastAll(std::shared_ptr<const Problem>,
   });
 }
 
-void DeterministicForecasters::Observe(std::shared_ptr<const Problem>,
-                                       std::vector<LabelRecord> labels, ObserveDone done) {
+void DeterministicForecasters::Observe(std::shared_ptr<const Problem>, std::vector<Label> labels,
+                                       ObserveDone done) {
   std::string name = "labels";
-  for (const LabelRecord& label : labels) absl::StrAppend(&name, " ", label.label_id);
+  for (const Label& label : labels) absl::StrAppend(&name, " ", label.label_id);
   calls_->Add(kLabelsFirst, name, [this, labels = std::move(labels), done] {
-    for (const LabelRecord& label : labels) labels_.insert(label.label_id);
+    for (const Label& label : labels) labels_.insert(label.label_id);
     done(absl::OkStatus());
   });
 }

@@ -53,12 +53,11 @@ class ReplayWorkers final : public Workers {
   ReplayWorkers(PendingCalls* calls, uint32_t slots) : calls_(calls), slots_(slots) {}
 
   void Compile(const std::string& request_id, std::shared_ptr<const Problem> problem,
-               const Candidate& candidate, const std::string& device_model,
-               CompileDone done) override;
+               Candidate candidate, const std::string& device_model, CompileDone done) override;
   void CompileReference(std::shared_ptr<const Problem> problem, const std::string& target,
                         const std::string& device_model, CompileDone done) override;
   void Measure(const std::string& request_id, std::shared_ptr<const Problem> problem,
-               const Candidate& candidate, const std::string& device_model, MeasureSpec spec,
+               Candidate candidate, const std::string& device_model, MeasureSpec spec,
                MeasureDone done) override;
   void Cancel(const std::vector<std::string>&) override {}
   Capacity CapacityFor(const std::string&, const std::string&) const override {
@@ -80,11 +79,11 @@ class DeterministicForecasters final : public Forecasters {
   // Labels that an earlier engine has delivered.
   void Learn(const std::vector<std::string>& label_ids);
 
-  void Forecast(std::shared_ptr<const Problem> problem, const ForecastQuery& query,
+  void Forecast(std::shared_ptr<const Problem> problem, ForecastQuery query,
                 ForecastDone done) override;
   void ForecastAll(std::shared_ptr<const Problem> problem, std::vector<ForecastQuery> queries,
                    ForecastAllDone done) override;
-  void Observe(std::shared_ptr<const Problem> problem, std::vector<LabelRecord> labels,
+  void Observe(std::shared_ptr<const Problem> problem, std::vector<Label> labels,
                ObserveDone done) override;
 
  private:

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/convert/candidate_exchange.h"
 #include "common/convert/convert.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/protocol_version.h"
@@ -382,6 +383,29 @@ TEST_CASE("Requests that cannot be served get the right code") {
   CHECK(compiled.compile_error().stage() == v1::CompileError::STAGE_COMPILER);
   CHECK(compiled.compile_error().log().find("kernel.cc:1:") != std::string::npos);
   REQUIRE(worker.Measure(MeasureOf(broken), &measured).ok());
+  CHECK(measured.compile_error().stage() == v1::CompileError::STAGE_COMPILER);
+}
+
+TEST_CASE("A worker takes a candidate that it has by its id, and refuses an unknown id") {
+  Worker worker;
+  const Problem problem = LoadProblem("tests/candidates/iterated_map");
+  worker.Put(problem);
+  const Candidate broken = MakeCandidate(problem, "int x = ;\n");
+  v1::CompileRequest compile = CompileOf(broken);
+  v1::MeasureRequest measure = MeasureOf(broken);
+  SentCandidates sent;
+  sent.Add(broken);
+  *compile.mutable_candidate() = *measure.mutable_candidate() = sent.Write(broken);
+  REQUIRE(measure.candidate().source().empty());
+  v1::CompileReply compiled;
+  v1::MeasureReply measured;
+  CHECK(worker.Compile(compile, &compiled).error_code() == grpc::StatusCode::NOT_FOUND);
+  CHECK(worker.Measure(measure, &measured).error_code() == grpc::StatusCode::NOT_FOUND);
+
+  REQUIRE(worker.Compile(CompileOf(broken), &compiled).ok());
+  REQUIRE(worker.Compile(compile, &compiled).ok());
+  CHECK(compiled.compile_error().stage() == v1::CompileError::STAGE_COMPILER);
+  REQUIRE(worker.Measure(measure, &measured).ok());
   CHECK(measured.compile_error().stage() == v1::CompileError::STAGE_COMPILER);
 }
 

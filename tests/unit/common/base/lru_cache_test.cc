@@ -48,6 +48,26 @@ TEST_CASE("Putting a key again keeps its first value, counted once, as the lates
   CHECK(*cache.Find("b") == 2);
 }
 
+TEST_CASE("Erased keys are gone and leave room") {
+  LruCache<int> cache(100, 1000);
+  cache.Put("a", Value(1), 600);
+  cache.Put("b", nullptr, 400);
+  CHECK(cache.Contains("a"));
+  CHECK(cache.Contains("b"));
+  CHECK_FALSE(cache.Contains("c"));
+  cache.Erase("a");
+  cache.Erase("c");
+  CHECK_FALSE(cache.Contains("a"));
+  cache.Put("c", Value(3), 600);
+  CHECK(cache.Contains("b"));
+  cache.Clear();
+  CHECK_FALSE(cache.Contains("b"));
+  CHECK(cache.Find("c") == nullptr);
+  cache.Put("d", Value(4), 600);
+  cache.Put("e", Value(5), 400);
+  CHECK(cache.Contains("d"));
+}
+
 TEST_CASE("A value in use survives its removal from a cache") {
   LruCache<int> cache(1, 1 << 20);
   cache.Put("a", Value(1), 1);

@@ -281,9 +281,9 @@ class FakeWorkers final : public Workers {
   // Credits of workers without devices, for every target.
   std::atomic<uint32_t> compile_credits = 0;
 
-  void Compile(const std::string&, std::shared_ptr<const Problem>, const Candidate& candidate,
+  void Compile(const std::string&, std::shared_ptr<const Problem>, Candidate candidate,
                const std::string&, CompileDone done) override {
-    thread_->Post([this, candidate, done] {
+    thread_->Post([this, candidate = std::move(candidate), done] {
       CompileResult result = compile(candidate);
       if (auto* compiled = std::get_if<CompiledCandidate>(&result)) {
         if (compiled->facts.schema.empty()) compiled->facts = Facts();
@@ -301,10 +301,9 @@ class FakeWorkers final : public Workers {
       }
     });
   }
-  void Measure(const std::string& request_id, std::shared_ptr<const Problem>,
-               const Candidate& candidate, const std::string& device_model, MeasureSpec spec,
-               MeasureDone done) override {
-    auto run = [this, candidate, device_model, spec, done] {
+  void Measure(const std::string& request_id, std::shared_ptr<const Problem>, Candidate candidate,
+               const std::string& device_model, MeasureSpec spec, MeasureDone done) override {
+    auto run = [this, candidate = std::move(candidate), device_model, spec, done] {
       Measurement measurement;
       measurement.candidate_id = candidate.candidate_id;
       measurement.problem_id = candidate.problem_id;
@@ -441,13 +440,12 @@ class FakeForecasters final : public Forecasters {
     return forecast;
   }
 
-  void Forecast(std::shared_ptr<const Problem>, const ForecastQuery& query,
-                ForecastDone done) override {
+  void Forecast(std::shared_ptr<const Problem>, ForecastQuery query, ForecastDone done) override {
     {
       std::lock_guard lock(mutex_);
       queries_.push_back(query);
     }
-    thread_->Post([this, query, done] {
+    thread_->Post([this, query = std::move(query), done] {
       if (away) {
         done(absl::UnavailableError("no forecaster"));
       } else {
@@ -466,7 +464,7 @@ class FakeForecasters final : public Forecasters {
       done(std::move(results));
     });
   }
-  void Observe(std::shared_ptr<const Problem>, std::vector<LabelRecord> labels,
+  void Observe(std::shared_ptr<const Problem>, std::vector<Label> labels,
                ObserveDone done) override {
     thread_->Post([this, labels = std::move(labels), done] {
       if (away) {
@@ -475,7 +473,7 @@ class FakeForecasters final : public Forecasters {
       }
       {
         std::lock_guard lock(mutex_);
-        for (const LabelRecord& label : labels) ++label_counts_[label.label_id];
+        for (const Label& label : labels) ++label_counts_[label.label_id];
       }
       done(absl::OkStatus());
     });

@@ -33,7 +33,6 @@ TEST_CASE("A malformed label is refused with its field", "[forecaster][label]") 
   CHECK_THAT(message([](Label& l) { l.label_id.clear(); }), StartsWith("label_id:"));
   CHECK_THAT(message([](Label& l) { l.label_id = std::string(129, 'x'); }),
              StartsWith("label_id:"));
-  CHECK_THAT(message([](Label& l) { l.candidate.source = "\xff"; }), StartsWith("candidate:"));
   CHECK_THAT(message([](Label& l) { l.facts.values.pop_back(); }), StartsWith("facts:"));
   CHECK_THAT(message([](Label& l) { l.reference_facts.schema = "x"; }),
              StartsWith("reference_facts:"));
@@ -44,12 +43,6 @@ TEST_CASE("A malformed label is refused with its field", "[forecaster][label]") 
              StartsWith("speedup.value:"));
   CHECK_THAT(message([](Label& l) { l.propensity = 0; }), StartsWith("propensity:"));
   CHECK_THAT(message([](Label& l) { l.propensity = 1.5; }), StartsWith("propensity:"));
-}
-
-TEST_CASE("Outcomes use the names of the metrics", "[forecaster][label]") {
-  CHECK(OutcomeName(Truth(Ratio{2, 1.9, 2.1, 0.95})) == "ok");
-  CHECK(OutcomeName(Truth(FailureKind::kWrongResult)) == "wrong_result");
-  CHECK(OutcomeName(Truth(FailureKind::kTimeout)) == "timeout");
 }
 
 }  // namespace

@@ -37,7 +37,8 @@ v1::ForecastRequest GoodRequest() {
 }
 
 TEST_CASE("A label is converted completely", "[forecaster][conversion]") {
-  const absl::StatusOr<Label> label = FromProto(GoodLabel());
+  ReceivedCandidates received;
+  const absl::StatusOr<Label> label = FromProto(GoodLabel(), received);
   INFO(label.status());
   REQUIRE(label.ok());
   CHECK(label->label_id == "l1");
@@ -48,34 +49,40 @@ TEST_CASE("A label is converted completely", "[forecaster][conversion]") {
 
   v1::Label failure = GoodLabel();
   failure.set_failure(v1::FAILURE_LABEL_CRASH);
-  CHECK(std::get<FailureKind>(FromProto(failure)->truth) == FailureKind::kCrash);
+  CHECK(std::get<FailureKind>(FromProto(failure, received)->truth) == FailureKind::kCrash);
 }
 
 TEST_CASE("Labels and requests without a device model get the unknown one",
           "[forecaster][conversion]") {
+  ReceivedCandidates received;
   v1::Label label = GoodLabel();
-  CHECK(FromProto(label)->device_model == "unknown");
+  CHECK(FromProto(label, received)->device_model == "unknown");
   label.set_device_model("NVIDIA H200");
-  CHECK(FromProto(label)->device_model == "NVIDIA H200");
+  CHECK(FromProto(label, received)->device_model == "NVIDIA H200");
   label.set_device_model(std::string(129, 'x'));
-  CHECK_THAT(std::string(FromProto(label).status().message()), StartsWith("device_model:"));
+  CHECK_THAT(std::string(FromProto(label, received).status().message()),
+             StartsWith("device_model:"));
 
   v1::ForecastRequest request = GoodRequest();
-  CHECK(FromProto(request)->device_model == "unknown");
+  CHECK(FromProto(request, received)->device_model == "unknown");
   request.mutable_device()->set_model("NVIDIA L40S");
-  CHECK(FromProto(request)->device_model == "NVIDIA L40S");
+  CHECK(FromProto(request, received)->device_model == "NVIDIA L40S");
 }
 
 TEST_CASE("A label whose outcome is missing or unknown is refused", "[forecaster][conversion]") {
+  ReceivedCandidates received;
   v1::Label label = GoodLabel();
   label.clear_truth();
-  CHECK_THAT(std::string(FromProto(label).status().message()), StartsWith("truth:"));
+  CHECK_THAT(std::string(FromProto(label, received).status().message()), StartsWith("truth:"));
   label.set_failure(v1::FAILURE_LABEL_UNSPECIFIED);
-  CHECK_THAT(std::string(FromProto(label).status().message()), StartsWith("failure:"));
+  CHECK_THAT(std::string(FromProto(label, received).status().message()), StartsWith("failure:"));
+  label.mutable_candidate()->set_source("\xff");
+  CHECK_THAT(std::string(FromProto(label, received).status().message()), StartsWith("candidate:"));
 }
 
 TEST_CASE("A request has defaults for missing fields", "[forecaster][conversion]") {
-  const absl::StatusOr<ForecastInput> input = FromProto(GoodRequest());
+  ReceivedCandidates received;
+  const absl::StatusOr<ForecastInput> input = FromProto(GoodRequest(), received);
   INFO(input.status());
   REQUIRE(input.ok());
   CHECK(input->bin_scheme->id() == "sqrt2/1");
@@ -84,10 +91,11 @@ TEST_CASE("A request has defaults for missing fields", "[forecaster][conversion]
 }
 
 TEST_CASE("A malformed request is refused with its field", "[forecaster][conversion]") {
-  const auto message = [](auto&& spoil) {
+  ReceivedCandidates received;
+  const auto message = [&](auto&& spoil) {
     v1::ForecastRequest request = GoodRequest();
     spoil(request);
-    const absl::Status status = FromProto(request).status();
+    const absl::Status status = FromProto(request, received).status();
     CHECK(absl::IsInvalidArgument(status));
     return std::string(status.message());
   };
@@ -114,11 +122,39 @@ TEST_CASE("A malformed request is refused with its field", "[forecaster][convers
       StartsWith("baseline_speedup:"));
 }
 
+TEST_CASE("A candidate that was received before may be named by its id",
+          "[forecaster][conversion]") {
+  ReceivedCandidates received;
+  v1::ForecastRequest request = GoodRequest();
+  SentCandidates sent;
+  const Candidate candidate = PlantedProblem().candidates()[3];
+  sent.Add(candidate);
+  *request.mutable_candidate() = sent.Write(candidate);
+  REQUIRE(request.candidate().source().empty());
+  const absl::Status unknown = FromProto(request, received).status();
+  CHECK(absl::IsNotFound(unknown));
+  CHECK_THAT(std::string(unknown.message()), StartsWith("candidate: candidate_id:"));
+
+  v1::Label label = GoodLabel();
+  REQUIRE(FromProto(label, received).ok());
+  CHECK(FromProto(request, received)->candidate.source == candidate.source);
+  *label.mutable_candidate() = request.candidate();
+  CHECK(FromProto(label, received)->candidate.source == candidate.source);
+  auto& anchor = *request.mutable_anchor();
+  *anchor.mutable_candidate() = request.candidate();
+  anchor.mutable_speedup()->set_value(2);
+  CHECK(FromProto(request, received)->anchor->candidate.source == candidate.source);
+  anchor.mutable_candidate()->set_candidate_id("k_0");
+  CHECK_THAT(std::string(FromProto(request, received).status().message()),
+             StartsWith("anchor.candidate: candidate_id:"));
+}
+
 TEST_CASE("Facts may be absent", "[forecaster][conversion]") {
+  ReceivedCandidates received;
   v1::ForecastRequest request = GoodRequest();
   request.clear_facts();
   request.clear_reference_facts();
-  CHECK(FromProto(request).ok());
+  CHECK(FromProto(request, received).ok());
 }
 
 TEST_CASE("Items to score need a prediction and a truth", "[forecaster][conversion]") {

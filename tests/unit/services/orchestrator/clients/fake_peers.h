@@ -128,6 +128,15 @@ class FakeWorker final : public FakePeer<v1::Worker::CallbackService> {
     const std::lock_guard lock(mutex_);
     return measured_;
   }
+  // Number of candidates that were sent whole.
+  size_t received() const {
+    const std::lock_guard lock(mutex_);
+    return received_;
+  }
+  void ForgetCandidates() {
+    const std::lock_guard lock(mutex_);
+    candidates_.clear();
+  }
   // How many measurement requests named each device model.
   std::map<std::string, int> device_models() const {
     const std::lock_guard lock(mutex_);
@@ -151,6 +160,13 @@ class FakeWorker final : public FakePeer<v1::Worker::CallbackService> {
                                     const v1::MeasureRequest* request,
                                     v1::MeasureReply* response) override {
     const std::lock_guard lock(mutex_);
+    const std::string& id = request->candidate().candidate_id();
+    if (!request->candidate().source().empty()) {
+      ++received_;
+      candidates_.insert(id);
+    } else if (!candidates_.contains(id)) {
+      return FinishNow(context, absl::NotFoundError("candidate"));
+    }
     ++measured_;
     ++device_models_[request->device_model()];
     if (!failure_.ok()) return FinishNow(context, failure_);
@@ -188,7 +204,9 @@ class FakeWorker final : public FakePeer<v1::Worker::CallbackService> {
   bool holding_ = false;
   bool silent_ = false;
   std::map<std::string, int> device_models_;
+  std::set<std::string> candidates_;
   size_t measured_ = 0;
+  size_t received_ = 0;
   std::vector<std::pair<UnaryReply<v1::MeasureReply>, v1::MeasureRequest>> held_;
 };
 
@@ -239,9 +257,16 @@ class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
     const std::lock_guard lock(mutex_);
     return last_request_;
   }
-  void ForgetProblems() {
+  // As after a restart.
+  void ForgetContent() {
     const std::lock_guard lock(mutex_);
     problems_.clear();
+    candidates_.clear();
+  }
+  // Number of candidates that were sent whole, with forecasts and with labels.
+  int received() const {
+    const std::lock_guard lock(mutex_);
+    return received_;
   }
   void FallSilent(bool silent) {
     const std::lock_guard lock(mutex_);
@@ -292,6 +317,9 @@ class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
       if (!problems_.contains(label.candidate().problem_id())) {
         return FinishNow(context, absl::NotFoundError("problem"));
       }
+      if (!Receive(label.candidate())) {
+        return FinishNow(context, absl::NotFoundError("candidate"));
+      }
       ids.insert(label.label_id());
     }
     labels_.insert(ids.begin(), ids.end());
@@ -319,6 +347,14 @@ class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
     FakeForecaster* const forecaster_;
   };
 
+  // False: it is named by an id that is not known. With mutex_ held.
+  bool Receive(const v1::Candidate& candidate) {
+    if (candidate.source().empty()) return candidates_.contains(candidate.candidate_id());
+    ++received_;
+    candidates_.insert(candidate.candidate_id());
+    return true;
+  }
+
   // Nothing while it is silent.
   std::optional<absl::StatusOr<v1::ForecastReply>> Answer(const v1::ForecastRequest& request) {
     const std::lock_guard lock(mutex_);
@@ -328,6 +364,10 @@ class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
     if (!failure_.ok()) return failure_;
     if (!problems_.contains(request.candidate().problem_id())) {
       return absl::NotFoundError("problem");
+    }
+    if (!Receive(request.candidate()) ||
+        (request.has_anchor() && !Receive(request.anchor().candidate()))) {
+      return absl::NotFoundError("candidate");
     }
     ++searches_[request.search_id()];
     last_request_ = request;
@@ -341,6 +381,8 @@ class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
   mutable std::mutex mutex_;
   std::set<std::string> labels_;
   std::set<std::string> problems_;
+  std::set<std::string> candidates_;
+  int received_ = 0;
   std::map<std::string, int> searches_;
   std::string refused_ = "none";
   bool uses_anchors_ = false;

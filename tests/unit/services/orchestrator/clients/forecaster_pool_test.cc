@@ -70,7 +70,7 @@ struct World {
 
   // Offers labels with these ids. The counter increases as they complete.
   std::shared_ptr<std::atomic<int>> Offer(int first, int count) {
-    std::vector<LabelRecord> labels(count);
+    std::vector<Label> labels(count);
     for (int i = 0; i < count; ++i) {
       labels[i].label_id = absl::StrCat("label-", first + i);
       labels[i].candidate = recorded.candidates[(first + i) % recorded.candidates.size()];
@@ -136,6 +136,44 @@ TEST_CASE("Anchors are sent to peers that use them and the device model to all")
     CHECK(request.anchor().candidate().candidate_id() == anchor.candidate.candidate_id);
   }
   CHECK(world.pool->View()[0].model_use.has_value() == asks_models);
+}
+
+TEST_CASE("A forecaster gets a candidate whole once, and again if it has forgotten it") {
+  World world(1, /*create=*/false);
+  FakeForecaster& forecaster = *world.forecasters[0];
+  forecaster.UseAnchors();
+  world.Create(world.Options());
+  CHECK(world.AskForForecast("s", 0) == "f0");
+  CHECK(world.AskForForecast("s", 0) == "f0");
+  CHECK(forecaster.received() == 1);
+  CHECK(forecaster.last_request().candidate().source().empty());
+  // The labels of candidates 0 and 1.
+  const auto first = world.Offer(0, 2);
+  REQUIRE(Eventually([&] { return *first == 1; }));
+  CHECK(forecaster.received() == 2);
+  const auto second = world.Offer(16, 2);
+  REQUIRE(Eventually([&] { return *second == 1; }));
+  CHECK(forecaster.received() == 2);
+
+  forecaster.ForgetContent();
+  const auto third = world.Offer(32, 2);
+  REQUIRE(Eventually([&] { return *third == 1; }));
+  CHECK(forecaster.received() == 4);
+  CHECK(forecaster.labels().size() == 6);
+  forecaster.ForgetContent();
+  CHECK(world.AskForForecast("s", 1) == "f0");
+  CHECK(forecaster.received() == 5);
+
+  ForecastQuery query;
+  query.candidate = world.recorded.candidates[2];
+  query.anchor = std::make_shared<const AnchorKernel>(
+      AnchorKernel{world.recorded.candidates[1], {}, Ratio{7, 6.9, 7.1, 0.95}, {}});
+  std::promise<void> answered;
+  world.pool->Forecast(world.problem, query, [&](const auto&) { answered.set_value(); });
+  answered.get_future().get();
+  CHECK(forecaster.received() == 6);
+  CHECK(forecaster.last_request().anchor().candidate().source().empty());
+  CHECK(forecaster.last_request().anchor().speedup().value() == 7);
 }
 
 TEST_CASE("A search keeps to one forecaster and searches are spread") {
@@ -234,9 +272,9 @@ TEST_CASE("A forecast is abandoned only after every forecaster was tried") {
 TEST_CASE("A forecaster that lost a problem receives it again") {
   World world(1);
   REQUIRE(world.AskForForecast("s") == "f0");
-  world.forecasters[0]->ForgetProblems();
+  world.forecasters[0]->ForgetContent();
   CHECK(world.AskForForecast("s") == "f0");
-  world.forecasters[0]->ForgetProblems();
+  world.forecasters[0]->ForgetContent();
   const auto done = world.Offer(0, 3);
   CHECK(Eventually([&] { return *done == 1; }));
 }

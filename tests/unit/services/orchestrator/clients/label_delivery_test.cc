@@ -20,19 +20,19 @@ struct FakeReceiver final : LabelReceiver {
 
   const std::string address;
   bool ready = true;
-  std::deque<std::pair<v1::ObserveRequest, std::function<void(const absl::Status&)>>> calls;
+  std::deque<std::pair<LabelDelivery::Labels, std::function<void(const absl::Status&)>>> calls;
   std::vector<std::string> labels;  // acknowledged ones
 
   // Ends the oldest call. Returns how many labels it had.
   int End(const absl::Status& status = absl::OkStatus()) {
     REQUIRE(!calls.empty());
-    const auto [request, done] = std::move(calls.front());
+    const auto [sent, done] = std::move(calls.front());
     calls.pop_front();
     if (status.ok()) {
-      for (const v1::Label& label : request.labels()) labels.push_back(label.label_id());
+      for (const auto& label : sent) labels.push_back(label->label_id);
     }
     done(status);
-    return request.labels_size();
+    return static_cast<int>(sent.size());
   }
 };
 
@@ -48,11 +48,11 @@ struct World {
         [](const LabelReceiver& receiver) {
           return static_cast<const FakeReceiver&>(receiver).ready;
         },
-        [](const std::shared_ptr<LabelReceiver>& receiver, const auto&, v1::ObserveRequest request,
-           auto done) {
+        [](const std::shared_ptr<LabelReceiver>& receiver, const auto&,
+           LabelDelivery::Labels labels, auto done) {
           auto& fake = static_cast<FakeReceiver&>(*receiver);
           if (!fake.ready) return false;
-          fake.calls.emplace_back(std::move(request), std::move(done));
+          fake.calls.emplace_back(std::move(labels), std::move(done));
           return true;
         });
     delivery->Change({receivers.begin(), receivers.end()}, {});
@@ -66,8 +66,8 @@ struct World {
   FakeReceiver& operator[](size_t i) { return *receivers[i]; }
   // Offers labels. `*done` becomes 1 when they are acknowledged, -1 when they are not.
   std::shared_ptr<int> Offer(int count) {
-    std::vector<LabelRecord> labels(count);
-    for (LabelRecord& label : labels) {
+    std::vector<Label> labels(count);
+    for (Label& label : labels) {
       label.label_id = absl::StrCat("label-", offered++);
       label.truth = Ratio{2, 1.9, 2.1, 0.95};
     }

@@ -40,11 +40,16 @@ class ScriptedPeer final : public Peer {
   }
   void PutProblem(const Problem& problem, absl::Duration, std::stop_token, Done done) override {
     problems.push_back(problem.problem_id);
-    done(absl::OkStatus());
+    if (holds_puts) {
+      held_puts.push_back(std::move(done));
+    } else {
+      done(absl::OkStatus());
+    }
   }
   void CancelStreams() override { ++stream_cancellations; }
   void StopStreams() override {
     for (Done& done : std::exchange(held_descriptions, {})) done(absl::CancelledError());
+    for (Done& done : std::exchange(held_puts, {})) done(absl::CancelledError());
     End(absl::CancelledError());
   }
 
@@ -70,10 +75,12 @@ class ScriptedPeer final : public Peer {
   PeerKind::Report reported;
   absl::Status description_status;
   bool silent = false;
+  bool holds_puts = false;
   int credits = 4;
 
   std::deque<Call> calls;
   std::vector<Done> held_descriptions;
+  std::vector<Done> held_puts;
   std::vector<std::string> problems;
   int descriptions = 0;
   int stream_cancellations = 0;
@@ -528,6 +535,42 @@ TEST_CASE("An error of the request itself is final and says nothing about the pe
   CHECK(world.Succeeded() == 20);
   CHECK(world.pool->Counts().ejections == 0);
   CHECK(world.kind.ends.empty());
+}
+
+TEST_CASE("Requests made at once have their problem put once", "[peer_pool]") {
+  World world;
+  world.Find({"a"});
+  ScriptedPeer& peer = world.Of("a");
+  peer.holds_puts = true;
+  world.Submit(3);
+  REQUIRE(peer.held_puts.size() == 1);
+  CHECK(world.At("a") == 0);
+  const auto end_put = [&](const absl::Status& status) {
+    std::exchange(peer.held_puts, {}).at(0)(status);
+  };
+
+  SECTION("and go on when it is there") {
+    end_put(absl::OkStatus());
+    CHECK(world.At("a") == 3);
+    CHECK(peer.problems.size() == 1);
+  }
+  SECTION("and fail with it") {
+    end_put(absl::InvalidArgumentError("no problem"));
+    CHECK(world.ends.size() == 3);
+    CHECK(peer.held_puts.empty());
+    CHECK(world.IsHealthy("a"));
+  }
+  SECTION("and another one puts it if the first is cancelled") {
+    world.pool->Cancel({"r1"});
+    end_put(absl::CancelledError());
+    CHECK(world.ends.size() == 1);
+    world.pool->Poll();
+    REQUIRE(peer.held_puts.size() == 1);
+    CHECK(world.At("a") == 0);
+    end_put(absl::OkStatus());
+    CHECK(world.At("a") == 2);
+    CHECK(world.IsHealthy("a"));
+  }
 }
 
 TEST_CASE("A problem is put once, and again when the peer has forgotten it", "[peer_pool]") {

@@ -111,6 +111,27 @@ struct World {
   std::unique_ptr<WorkerPool> pool;
 };
 
+TEST_CASE("A worker gets a candidate whole once, and again if it has forgotten it") {
+  constexpr int kCandidates = 16;
+  World world({kCandidates});
+  world.Create(world.Options());
+  FakeWorker& worker = *world.workers[0];
+  world.measurements.Start(*world.pool, kCandidates);
+  REQUIRE(world.measurements.WaitForAll());
+  CHECK(worker.received() == kCandidates);
+  world.measurements.Start(*world.pool, kCandidates);
+  REQUIRE(world.measurements.WaitForAll());
+  CHECK(worker.received() == kCandidates);
+  CHECK(worker.measured() == 2 * kCandidates);
+
+  worker.ForgetCandidates();
+  world.measurements.Start(*world.pool, kCandidates);
+  REQUIRE(world.measurements.WaitForAll());
+  CHECK(worker.received() == 2 * kCandidates);
+  CHECK(worker.measured() == 3 * kCandidates);
+  CHECK(world.measurements.failed() == 0);
+}
+
 TEST_CASE("Workers are loaded in proportion to their credits") {
   World world({2, 4, 8});
   for (auto& worker : world.workers) worker->Hold();

@@ -220,7 +220,7 @@ class PlanComparison {
   void Check(int64_t, const LabelsObserved& event) {
     std::set<std::string> offered;
     for (const LabelOffer& offer : PlanLabels(state_, {})) {
-      for (const LabelRecord& label : offer.labels) offered.insert(label.label_id);
+      for (const Label& label : offer.labels) offered.insert(label.label_id);
     }
     for (const std::string& id : event.request_ids) {
       CHECK(offered.contains(id));

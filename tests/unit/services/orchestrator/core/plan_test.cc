@@ -696,7 +696,7 @@ TEST_CASE("Pending labels are offered by problem, in bounded numbers, once at a 
   const auto offers = [&](const std::set<std::string>& offered) {
     std::map<std::string, std::vector<std::string>> ids;
     for (const LabelOffer& offer : PlanLabels(history.state(), offered)) {
-      for (const LabelRecord& label : offer.labels) ids[offer.problem_id].push_back(label.label_id);
+      for (const Label& label : offer.labels) ids[offer.problem_id].push_back(label.label_id);
     }
     return ids;
   };
