@@ -2,12 +2,14 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/bounded_json.h"
 #include "common/base/status.h"
 #include "common/base/strings.h"
+#include "common/domain/safetensors_file.h"
 #include "common/domain/task_problem.h"
 #include "common/domain/text.h"
 
@@ -24,6 +26,14 @@ constexpr std::string_view kReferenceFile = "reference.py";
 // flashinfer-bench, eval_config.yaml and bench/evaluators/lowbit.py.
 constexpr double kMoeMatchedRatio = 0.95;
 constexpr int64_t kMaxAxis = int64_t{1} << 40;
+
+bool IsTensorFile(const ProblemFile& file) { return file.path.ends_with(kSafetensorsExtension); }
+
+// The files besides those of tensors.
+std::vector<ProblemFile> TextFiles(std::vector<ProblemFile> files) {
+  std::erase_if(files, IsTensorFile);
+  return files;
+}
 
 bool SameStem(const ProblemFile& definition, const ProblemFile& workloads) {
   return definition.path.ends_with(".json") && workloads.path.ends_with(".jsonl") &&
@@ -50,7 +60,9 @@ class DefinitionReader {
   // One line of the workloads' file.
   absl::Status AddWorkload(size_t line, std::string_view text);
   absl::StatusOr<AxisValues> Axes(size_t line, const OrderedJson& workload) const;
-  absl::Status CheckInputs(size_t line, const OrderedJson& workload) const;
+  absl::Status CheckInputs(size_t line, const OrderedJson& workload);
+  // Takes a tensor of a file into the details, under its path and key.
+  absl::Status TakeTensor(const OrderedJson& input);
   absl::StatusOr<Tolerance> ToleranceOf(size_t line, const OrderedJson& workload) const;
   std::string Text(const char* field) const { return StringAt(definition_, field); }
 
@@ -60,6 +72,8 @@ class DefinitionReader {
   OrderedJson definition_;
   TaskParts parts_;
   OrderedJson cases_ = OrderedJson::array();
+  const std::vector<ProblemFile>* files_ = nullptr;
+  OrderedJson tensors_ = OrderedJson::object();  // by path and key
 };
 
 absl::Status DefinitionReader::CheckTensors(const char* field) const {
@@ -131,7 +145,29 @@ absl::StatusOr<AxisValues> DefinitionReader::Axes(size_t line, const OrderedJson
   return values;
 }
 
-absl::Status DefinitionReader::CheckInputs(size_t line, const OrderedJson& workload) const {
+absl::Status DefinitionReader::TakeTensor(const OrderedJson& input) {
+  const std::string path = StringAt(input, "path");
+  const std::string key = StringAt(input, "tensor_key");
+  if (path.empty() || key.empty()) {
+    return absl::InvalidArgumentError("expected a path and a tensor_key");
+  }
+  if (tensors_.contains(path) && tensors_[path].contains(key)) return absl::OkStatus();
+  const std::string* const content = FindFile(*files_, path);
+  if (content == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("file ", Quoted(path, 255), " is missing"));
+  }
+  const auto tensor = FindSafeTensor(*content, key);
+  if (!tensor.ok()) {
+    return WithPrefix(absl::StrCat("file ", Quoted(path, 255), " "), tensor.status());
+  }
+  tensors_[path][key] = {{"dtype", tensor->dtype},
+                         {"shape", tensor->shape},
+                         {"data", absl::Base64Escape(absl::string_view(tensor->elements.data(),
+                                                                       tensor->elements.size()))}};
+  return absl::OkStatus();
+}
+
+absl::Status DefinitionReader::CheckInputs(size_t line, const OrderedJson& workload) {
   const auto inputs = workload.find("inputs");
   if (inputs == workload.end() || !inputs->is_object()) {
     return BadLine(line, "inputs: expected an object");
@@ -140,8 +176,9 @@ absl::Status DefinitionReader::CheckInputs(size_t line, const OrderedJson& workl
     const bool has_type = input.is_object() && input.contains("type") && input["type"].is_string();
     const std::string type = has_type ? input["type"].get<std::string>() : "";
     if (type == "safetensors") {
-      return BadLine(line, absl::StrCat("inputs.", Quoted(name),
-                                        ": values from a safetensors file are not supported"));
+      const absl::Status taken = TakeTensor(input);
+      if (taken.ok()) continue;
+      return BadLine(line, absl::StrCat("inputs.", Quoted(name), ": ", taken.message()));
     }
     const bool custom = type == "custom" && format_ == Format::kSolExecBench;
     if (type != "random" && type != "scalar" && !custom) {
@@ -213,8 +250,9 @@ absl::Status DefinitionReader::AddWorkload(size_t line, std::string_view text) {
 }
 
 absl::StatusOr<TaskParts> DefinitionReader::Read(const std::vector<ProblemFile>& files) {
+  files_ = &files;
   for (const ProblemFile& file : files) {
-    if (!IsSourceText(file.content)) {
+    if (!IsTensorFile(file) && !IsSourceText(file.content)) {
       return absl::InvalidArgumentError(absl::StrCat(file.path, ": is not UTF-8 text"));
     }
   }
@@ -243,16 +281,38 @@ absl::StatusOr<TaskParts> DefinitionReader::Read(const std::vector<ProblemFile>&
   details["definition"] = definition_;
   details["cases"] = cases_;
   parts_.task.details = details.dump();
+  if (!tensors_.empty()) details["tensors"] = tensors_;
   return std::move(parts_);
 }
 
 }  // namespace
 
-bool IsFlashInferBench(const std::vector<ProblemFile>& files) {
+std::vector<std::string> TensorFilesOf(std::string_view workloads) {
+  std::vector<std::string> paths;
+  for (const auto line :
+       absl::StrSplit(absl::string_view(workloads.data(), workloads.size()), '\n')) {
+    const OrderedJson json = ParseBoundedJson<OrderedJson>({line.data(), line.size()});
+    if (!json.is_object()) continue;
+    const OrderedJson& workload = json.contains("workload") ? json["workload"] : json;
+    const auto inputs = workload.is_object() ? workload.find("inputs") : workload.end();
+    if (inputs == workload.end() || !inputs->is_object()) continue;
+    for (const auto& [name, input] : inputs->items()) {
+      const std::string path = input.is_object() ? StringAt(input, "path") : "";
+      if (path.ends_with(kSafetensorsExtension) && std::ranges::find(paths, path) == paths.end()) {
+        paths.push_back(path);
+      }
+    }
+  }
+  return paths;
+}
+
+bool IsFlashInferBench(const std::vector<ProblemFile>& all_files) {
+  const std::vector<ProblemFile> files = TextFiles(all_files);
   return files.size() == 2 && (SameStem(files[0], files[1]) || SameStem(files[1], files[0]));
 }
 
-bool IsSolExecBench(const std::vector<ProblemFile>& files) {
+bool IsSolExecBench(const std::vector<ProblemFile>& all_files) {
+  const std::vector<ProblemFile> files = TextFiles(all_files);
   const bool both =
       FindFile(files, kDefinitionFile) != nullptr && FindFile(files, kWorkloadsFile) != nullptr;
   return both && (files.size() == 2 || (files.size() == 3 && FindFile(files, kReferenceFile)));
@@ -260,7 +320,7 @@ bool IsSolExecBench(const std::vector<ProblemFile>& files) {
 
 absl::StatusOr<Problem> ParseDefinitionTask(Format format, std::vector<ProblemFile> files) {
   const bool sol = format == Format::kSolExecBench;
-  const std::string stem = sol ? "" : PathStem(files[0].path);
+  const std::string stem = sol ? "" : PathStem(TextFiles(files)[0].path);
   DefinitionReader reader(format, sol ? std::string(kDefinitionFile) : stem + ".json",
                           sol ? std::string(kWorkloadsFile) : stem + ".jsonl");
   KC_ASSIGN_OR_RETURN(TaskParts parts, reader.Read(files));

@@ -51,6 +51,24 @@ absl::StatusOr<fs::path> WorkloadsOf(const fs::path& definition) {
 absl::StatusOr<std::vector<ProblemFile>> ReadGpuModeFolder(const fs::path& folder) {
   std::vector<ProblemFile> files(1);
   KC_ASSIGN_OR_RETURN(files[0], ReadTaskFile(folder / "task.yml", "task.yml"));
+// Adds the files of tensors that the workloads name. `root` is the folder of relative paths.
+absl::Status AddTensorFiles(const fs::path& root, std::vector<ProblemFile>& files) {
+  for (const std::string& path : TensorFilesOf(files.back().content)) {
+    KC_ASSIGN_OR_RETURN(files.emplace_back(), ReadTaskFile(root / path, path));
+  }
+  return absl::OkStatus();
+}
+
+// The folder of a flashinfer-bench data set, above "definitions"; or that of the definition.
+fs::path DataSetOf(const fs::path& definition) {
+  fs::path root;
+  for (const fs::path& part : definition) {
+    if (part == "definitions") return root;
+    root /= part;
+  }
+  return definition.parent_path();
+}
+
   KC_ASSIGN_OR_RETURN(const std::vector<GpuModeFile> named, ReadGpuModeFiles(files[0].content));
   for (const GpuModeFile& file : named) {
     KC_ASSIGN_OR_RETURN(files.emplace_back(), ReadTaskFile(folder / file.source, file.name));
@@ -87,5 +105,7 @@ absl::StatusOr<std::vector<ProblemFile>> ReadTaskFiles(const std::string& argume
   }
   return files;
 }
+    KC_RETURN_IF_ERROR(AddTensorFiles(path, files));
 
 }  // namespace kernelcast
+    KC_RETURN_IF_ERROR(AddTensorFiles(DataSetOf(path), files));

@@ -44,9 +44,12 @@ std::string PathStem(const std::string& path);
 const std::string* FindFile(const std::vector<ProblemFile>& files, std::string_view path);
 
 // A definition and its workloads: flashinfer-bench (NAME.json, NAME.jsonl) and SOL-ExecBench
-// (definition.json, workload.jsonl and maybe reference.py).
+// (definition.json, workload.jsonl and maybe reference.py). Files of tensors have the paths that
+// the workloads give them.
 bool IsFlashInferBench(const std::vector<ProblemFile>& files);
 bool IsSolExecBench(const std::vector<ProblemFile>& files);
+// The .safetensors files that workloads name, in the order of their first use.
+std::vector<std::string> TensorFilesOf(std::string_view workloads);
 [[nodiscard]] absl::StatusOr<Problem> ParseDefinitionTask(PythonTask::Format format,
                                                           std::vector<ProblemFile> files);
 

@@ -14,7 +14,7 @@ import sys
 import zlib
 
 MAX_BYTES = 1 << 20
-BINARY = (".png", ".ico", ".woff2", ".npy")
+BINARY = (".png", ".ico", ".woff2", ".npy", ".safetensors")
 
 # Brackets keep the patterns from matching themselves.
 FORBIDDEN = [

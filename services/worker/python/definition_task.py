@@ -1,5 +1,7 @@
 """Definitions with workloads: the formats of flashinfer-bench and SOL-ExecBench."""
 
+import base64
+
 # Inputs that SOL-ExecBench draws by their names (core/bench/io.py).
 NORM_PREFIXES = ("norm", "layernorm")
 POSITIVE_NAMES = ("rstd", "std", "variance", "var")
@@ -11,6 +13,10 @@ WEIGHT_ENDS = ("_weight", "_weights", "_proj", "_projs", "_proj_weight", "_proj_
 DECAYS = {"A_log": (-5.0, -1.0), "A": (-1.0, -0.001), "g": (-5.0, 0.0), "A_cumsum": (-0.1, 0.0)}
 INTEGER_RANGES = {"int8": (-128, 128), "int16": (-1024, 1024), "int32": (-1024, 1024), "int64": (-1024, 1024)}
 HELD_OUT = 2
+# Types of tensors in files.
+FILE_TYPES = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2", "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool"}
 # Of solutions whose sources a compiler builds.
 NATIVE_LANGUAGES = {"cuda", "cpp", "cuda_cpp", "cutlass", "cudnn", "cublas"}
 NATIVE_SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
@@ -78,6 +84,7 @@ class DefinitionTask(TaskFormat):
     def __init__(self, given):
         details = json.loads(given["details"])
         self.definition, self.workloads = details["definition"], details["cases"]
+        self.files = details.get("tensors", {})
         self.source = given["task"]
         self.module = None
 
@@ -111,6 +118,16 @@ class DefinitionTask(TaskFormat):
     def draw(self, name, dtype, shape, description):
         return random_values(dtype, shape)
 
+    def stored(self, name, value, dtype, shape):
+        """A tensor of a file."""
+        found = self.files[value["path"]][value["tensor_key"]]
+        form, wanted = (FILE_TYPES[found["dtype"]], found["shape"]), (dtype_name(dtype), shape)
+        if form != wanted:
+            raise TaskError(f"input {name} is {form[0]} {form[1]} in {value['path']}, and {wanted[0]} {wanted[1]} in the definition")
+        content = bytearray(base64.b64decode(found["data"]))
+        flat = torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)
+        return flat.reshape(shape).to(self.device)
+
     def make_inputs(self, seed, case):
         seed_all(seed)
         axes, given = self.axes(case), case["inputs"]
@@ -129,6 +146,8 @@ class DefinitionTask(TaskFormat):
                 inputs.append(value["value"])
             elif value["type"] == "custom":
                 inputs.append(custom[name])
+            elif value["type"] == "safetensors":
+                inputs.append(self.stored(name, value, dtype, self.shape(spec, axes)))
             elif spec["shape"] is None:
                 # The same for every seed, as the worker keeps numbers with the task.
                 seed_all(SEED)
@@ -239,7 +258,8 @@ class FlashInferBench(DefinitionTask):
         simple = not self.definition.get("constraints") and all(
             getattr(torch, spec["dtype"], torch.int8).is_floating_point
             for spec in self.definition["inputs"].values() if spec["shape"] is not None)
-        if not variable or not simple:
+        drawn = all(value["type"] in ("random", "scalar") for case in self.workloads for value in case["inputs"].values())
+        if not variable or not simple or not drawn:
             return []
         draw = random.Random(seed)
         cases = []

@@ -73,6 +73,21 @@ TEST_CASE("The examples in flashinfer-bench's form are judged", "[slow]") {
   example("attention/causal_attention_h4_d32", {"batched.json"}, "wrong_unmasked.py");
 }
 
+TEST_CASE("A definition with row pointers from a file is judged, and the result notes constants",
+          "[slow]") {
+  if (!HaveTorch()) return;
+  const std::string name = "sparse/csr_matmul_c256_n64";
+  const std::string solutions = absl::StrCat(kFlashInfer, "solutions/", name);
+  CheckExample({absl::StrCat(kFlashInfer, "definitions/", name, ".json"),
+                solutions,
+                {"segments.py"},
+                "wrong_even_rows.py",
+                "flashinfer_bench: every element"});
+  const Problem problem = LoadProblem(absl::StrCat(kFlashInfer, "definitions/", name, ".json"));
+  const auto ok = MeasureAs<MeasuredOk>(problem, SourceFile(solutions + "/segments.py"));
+  CHECK(ok.notes == std::vector<MeasurementNote>{MeasurementNote::kInputsNeverChange});
+}
+
 TEST_CASE("A flashinfer-bench solution is judged as it is", "[slow]") {
   if (!HaveTorch()) return;
   CheckExample({kFlashInfer + "definitions/elementwise/scaled_gelu_h512.json",

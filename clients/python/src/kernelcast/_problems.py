@@ -50,13 +50,23 @@ def _workloads(definition: Path) -> Path:
 
 def _definition(path: Path) -> kernel_pb2.Problem:
     workloads = _workloads(path)
-    return _problem({path.name: path, workloads.name: workloads})
+    root = path.parent
+    if "definitions" in path.parts:
+        root = Path(*path.parts[:path.parts.index("definitions")])
+    return _problem({path.name: path, workloads.name: workloads, **_tensor_files(workloads, root)})
+
+
+def _tensor_files(workloads: Path, root: Path) -> dict[str, Path]:
+    """The .safetensors files that workloads name, with paths relative to the root."""
+    text = workloads.read_text(encoding="utf-8-sig")
+    return {name: root / name for name in re.findall(r'"path"\s*:\s*"([^"]+\.safetensors)"', text)}
 
 
 def _definition_folder(path: Path) -> kernel_pb2.Problem:
     """A problem of SOL-ExecBench."""
     names = ("definition.json", "reference.py", "workload.jsonl")
-    return _problem({name: path / name for name in names if (path / name).is_file()})
+    files = {name: path / name for name in names if (path / name).is_file()}
+    return _problem({**files, **_tensor_files(path / "workload.jsonl", path)})
 
 
 def _gpu_mode_folder(path: Path) -> kernel_pb2.Problem:

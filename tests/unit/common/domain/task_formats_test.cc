@@ -7,6 +7,7 @@
 #include "common/base/utf8.h"
 #include "common/domain/python_task.h"
 #include "common/domain/task_files.h"
+#include "common/domain/task_problem.h"
 #include "nlohmann/json.hpp"
 
 namespace kernelcast {
@@ -109,7 +110,7 @@ TEST_CASE("A definition at fault is refused with file, line and field", "[domain
     return RefusedFiles({{"a.json", kDefinition}, {"a.jsonl", lines}});
   };
   CHECK_THAT(workload("\"n\": 8", "\"n\": 0"), Contains("a.jsonl:2: axes.'n'"));
-  CHECK_THAT(workload("random", "safetensors"), Contains("a.jsonl:2: inputs.'x': values from"));
+  CHECK_THAT(workload("random", "safetensors"), Contains("a.jsonl:2: inputs.'x': expected a path"));
   CHECK_THAT(workload("random", "custom"), Contains("unknown"));
   CHECK_THAT(workload("{\"axes\"", "{{"), Contains("a.jsonl:2: expected a JSON object"));
   CHECK_THAT(RefusedFiles({{"a.json", kDefinition}, {"a.jsonl", "\n"}}),
@@ -119,6 +120,57 @@ TEST_CASE("A definition at fault is refused with file, line and field", "[domain
   CHECK_THAT(RefusedFiles({{"a.json", kDefinition}, {"a.jsonl", many}}), Contains("more than 64"));
   CHECK_THAT(RefusedFiles({{"b/a.json", kDefinition}, {"b/a.jsonl", kWorkload}}),
              Contains("not in the task's folder"));
+}
+
+// A file with one tensor of 8 bytes.
+std::string TensorFile(const std::string& entry) {
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(entry.size());
+  return absl::StrCat(file, entry, "\x01\x02\x03\x04\x05\x06\x07\x08");
+}
+
+TEST_CASE("Inputs of a definition may come from a file", "[domain]") {
+  const std::string name = "flashinfer_bench/definitions/sparse/csr_matmul_c256_n64.json";
+  const Problem problem = LoadTask(name);
+  const auto details = nlohmann::json::parse(problem.task->details);
+  REQUIRE(problem.files.size() == 3);
+  const std::string path = "blob/workloads/sparse/csr_matmul_c256_n64.safetensors";
+  CHECK(FindFile(problem.files, path) != nullptr);
+  CHECK(details["tensors"][path]["indptr_48"]["shape"] == nlohmann::json({49}));
+  CHECK(details["tensors"][path]["indptr_48"]["dtype"] == "I32");
+  CHECK(details["tensors"][path].size() == 4);
+  CHECK_FALSE(DrawWorkloads(problem, "seed", 2).has_value());
+
+  const std::string workload =
+      WithText(kWorkload, R"("type": "random")",
+               R"("type": "safetensors", "path": "blob/a.safetensors", "tensor_key": "x")");
+  const auto with = [&](const std::string& file) {
+    return std::vector<ProblemFile>{
+        {"a.json", kDefinition}, {"a.jsonl", workload}, {"blob/a.safetensors", file}};
+  };
+  const std::string entry = R"({"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})";
+  const Problem small = ParseProblem(with(TensorFile(entry))).value();
+  CHECK(nlohmann::json::parse(small.task->details)["tensors"]["blob/a.safetensors"]["x"]["data"] ==
+        "AQIDBAUGBwg=");
+  CHECK_THAT(RefusedFiles({{"a.json", kDefinition}, {"a.jsonl", workload}}),
+             Contains("a.jsonl:1: inputs.'x': file 'blob/a.safetensors' is missing"));
+  const auto refused = [&](const std::string& file) { return RefusedFiles(with(file)); };
+  CHECK_THAT(refused("version https://git-lfs.github.com/spec/v1\noid sha256:0\n"),
+             Contains("is a pointer of Git LFS"));
+  for (const std::string& file : {std::string(), std::string("\xff\0\0\0\0\0\0\0{}", 10),
+                                  std::string("\x02\0\0\0\0\0\0\0[]", 10)}) {
+    CHECK_THAT(refused(file), Contains("is no safetensors file"));
+  }
+  CHECK_THAT(refused(TensorFile(WithText(entry, "\"x\"", "\"z\""))),
+             Contains("has no tensor 'x'; it has 'z'"));
+  for (const auto& [from, to] : {std::pair("[2]", "[3]"),
+                                 {"F32", "U4"},
+                                 {"8]", "9]"},
+                                 {"[0", "[9"},
+                                 {"[2]", "[9223372036854775807, 3]"},
+                                 {"[2]", "[-2]"}}) {
+    CHECK_THAT(refused(TensorFile(WithText(entry, from, to))), Contains("does not fit its shape"));
+  }
 }
 
 TEST_CASE("A task's file names can stand in a message", "[domain]") {
