@@ -78,6 +78,7 @@ constexpr auto Pairs(MeasureLevel) {
   return std::to_array<std::pair<MeasureLevel, v1::MeasureLevel>>({
       {MeasureLevel::kScreen, v1::MEASURE_LEVEL_SCREEN},
       {MeasureLevel::kFinal, v1::MEASURE_LEVEL_FINAL},
+      {MeasureLevel::kCheck, v1::MEASURE_LEVEL_CHECK},
   });
 }
 
@@ -148,6 +149,8 @@ KC_FIELDS(EnvironmentUnstable, v1::EnvironmentUnstable) {
   KC_SAME(reason, discarded_blocks, blocks, speedup);
 }
 
+KC_FIELDS(Passed, v1::Passed) { KC_SAME(correctness_cases, rule, notes); }
+
 KC_FIELDS(Measurement, v1::Measurement) {
   KC_SAME(candidate_id, problem_id, target);
   KC_LENIENT(level);
@@ -162,6 +165,7 @@ KC_FIELDS(Measurement, v1::Measurement) {
   KC_ARM(outcome, Timeout, timeout);
   KC_ARM(outcome, Exploit, exploit);
   KC_ARM(outcome, EnvironmentUnstable, environment_unstable);
+  KC_ARM(outcome, Passed, passed);
   if constexpr (Io::kReads) {
     if (m.outcome_case() == v1::Measurement::OUTCOME_NOT_SET) io.Fail("outcome", "not set");
   }

@@ -43,7 +43,8 @@ double CandidateCounts::DeferRate() const {
 
 EvaluationOutcome OutcomeOf(const Measurement& measurement) {
   if (std::holds_alternative<MeasuredOk>(measurement.outcome)) return EvaluationOutcome::kOk;
-  if (std::holds_alternative<EnvironmentUnstable>(measurement.outcome)) {
+  if (std::holds_alternative<EnvironmentUnstable>(measurement.outcome) ||
+      std::holds_alternative<Passed>(measurement.outcome)) {
     return EvaluationOutcome::kUnstable;
   }
   return EvaluationOutcome::kFailed;

@@ -75,6 +75,10 @@ void AddMeasured(const KernelRewardSpec& spec, const Measurement& measurement,
     reward.no_verdict = "the environment was unstable";
     return;
   }
+  if (std::holds_alternative<Passed>(measurement.outcome)) {
+    reward.no_verdict = "nothing was timed";
+    return;
+  }
   const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
   if (ok == nullptr) {
     reward.rules.emplace_back(OutcomeName(measurement.outcome));

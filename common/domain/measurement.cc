@@ -320,6 +320,17 @@ std::string Feedback(const EnvironmentUnstable& unstable) {
   return text + " Measuring again may help; the candidate is not to blame.";
 }
 
+std::string Feedback(const Passed& passed) {
+  std::string text = absl::StrCat(
+      "Correct",
+      passed.correctness_cases > 0 ? absl::StrCat(" in ", passed.correctness_cases, " cases") : "",
+      ". Nothing was timed.");
+  for (const MeasurementNote note : passed.notes) {
+    absl::StrAppend(&text, " Note: ", std::string(NoteText(note)), ".");
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string_view Name(MeasurementNote note) {
@@ -362,7 +373,8 @@ std::string_view OutcomeName(const MeasureOutcome& outcome) {
                                [](const Exploit&) { return std::string_view("exploit"); },
                                [](const EnvironmentUnstable&) {
                                  return std::string_view("environment_unstable");
-                               }},
+                               },
+                               [](const Passed&) { return std::string_view("passed"); }},
                     outcome);
 }
 

@@ -15,7 +15,7 @@ namespace kernelcast {
 
 // Domain twins of the messages in kernel.proto, which defines the fields.
 
-enum class MeasureLevel { kScreen, kFinal };
+enum class MeasureLevel { kScreen, kFinal, kCheck };
 // How precisely to measure. A level alone is enough for most callers.
 struct MeasureSpec {
   MeasureSpec(MeasureLevel wanted, double stop = 0)  // NOLINT(google-explicit-constructor)
@@ -184,6 +184,13 @@ struct MeasuredOk {
 // The weight of each shape. They sum to 1.
 std::vector<double> ShapeWeights(const MeasuredOk& ok);
 
+// Of MeasureLevel::kCheck: the outputs are right, and nothing was timed.
+struct Passed {
+  uint32_t correctness_cases = 0;
+  std::string rule = {};
+  std::vector<MeasurementNote> notes = {};
+};
+
 struct WrongResult {
   enum class Cause {
     kValue,
@@ -254,7 +261,7 @@ struct EnvironmentUnstable {
 };
 
 using MeasureOutcome =
-    std::variant<MeasuredOk, WrongResult, Crash, Timeout, Exploit, EnvironmentUnstable>;
+    std::variant<MeasuredOk, WrongResult, Crash, Timeout, Exploit, EnvironmentUnstable, Passed>;
 
 struct Measurement {
   std::string candidate_id;
@@ -272,8 +279,8 @@ struct Measurement {
   MeasureOutcome outcome;
 };
 
-// "ok", "wrong_result", "crash", "timeout", "exploit", "environment_unstable". Used in metric
-// labels and JSON.
+// "ok", "wrong_result", "crash", "timeout", "exploit", "environment_unstable", "passed". Used in
+// metric labels and JSON.
 std::string_view OutcomeName(const MeasureOutcome& outcome);
 
 // The measured speedup, or nullptr if the outcome is not ok.

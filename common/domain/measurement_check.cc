@@ -185,6 +185,7 @@ struct OutcomeChecker {
     check.Text("environment_unstable.reason", unstable.reason);
     check.Speedup("environment_unstable.speedup", unstable.speedup, /*may_be_unknown=*/true);
   }
+  void operator()(const Passed& passed) const { check.Items("passed.notes", passed.notes); }
 
   template <class Outcome>
   void Case(const std::string& field, const Outcome& outcome) const {

@@ -64,7 +64,7 @@ _kernelcast() {
     "evaluate --candidates") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "evaluate --target") return ;;
     "evaluate --baseline") mapfile -t COMPREPLY < <(compgen -W 'compile eager' -- "$cur"); return ;;
-    "evaluate --mode") mapfile -t COMPREPLY < <(compgen -W 'final forecast measure route' -- "$cur"); return ;;
+    "evaluate --mode") mapfile -t COMPREPLY < <(compgen -W 'check final forecast measure route' -- "$cur"); return ;;
     "evaluate --device-model") return ;;
     "evaluate --search-id") mapfile -t COMPREPLY < <(compgen -W "$(kernelcast searches --ids 2>/dev/null)" -- "$cur"); return ;;
     "evaluate --in-flight") return ;;
@@ -155,7 +155,7 @@ _kernelcast() {
     "measure --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "measure --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "measure --baseline") mapfile -t COMPREPLY < <(compgen -W 'compile eager' -- "$cur"); return ;;
-    "measure --level") mapfile -t COMPREPLY < <(compgen -W 'final screen' -- "$cur"); return ;;
+    "measure --level") mapfile -t COMPREPLY < <(compgen -W 'check final screen' -- "$cur"); return ;;
     "report --records") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "report --problem") return ;;
     "report --output" | "report -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;

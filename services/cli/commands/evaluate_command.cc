@@ -47,7 +47,8 @@ const std::map<std::string, v1::EvaluateMode>& Modes() {
       new std::map<std::string, v1::EvaluateMode>{{"route", v1::EVALUATE_MODE_ROUTE},
                                                   {"measure", v1::EVALUATE_MODE_MEASURE},
                                                   {"final", v1::EVALUATE_MODE_FINAL},
-                                                  {"forecast", v1::EVALUATE_MODE_FORECAST}};
+                                                  {"forecast", v1::EVALUATE_MODE_FORECAST},
+                                                  {"check", v1::EVALUATE_MODE_CHECK}};
   return *modes;
 }
 
@@ -97,6 +98,16 @@ Settled Describe(const std::string& name, const v1::Evaluation& evaluation, cons
   if (row->decision.has_value()) settled.decision = std::string(ReasonWord(row->decision->reason));
   if (row->forecast.has_value()) {
     settled.forecast = ExpectedText(*row->forecast);
+  }
+  const Passed* const passed =
+      row->measurement ? std::get_if<Passed>(&row->measurement->outcome) : nullptr;
+  if (passed != nullptr) {
+    settled.result = style.Green("correct");
+    settled.good = true;
+    settled.detail = absl::StrCat("not timed; ", passed->correctness_cases, " cases");
+    for (const MeasurementNote note : passed->notes)
+      AddDetail(std::string(NoteText(note)), settled);
+    return settled;
   }
   switch (FateOf(*row)) {
     case Fate::kOk: {
@@ -311,7 +322,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
   evaluate
       ->add_option("--mode", flags->mode,
                    "route: the policy decides; measure; final: measure at the final level; "
-                   "forecast: do not measure")
+                   "forecast: do not measure; check: check the outputs, time nothing")
       ->check(CLI::IsMember(modes))
       ->capture_default_str();
   evaluate

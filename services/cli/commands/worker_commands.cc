@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <set>
 #include <tuple>
@@ -37,6 +38,14 @@ constexpr size_t kShownStalls = 4;
 constexpr int kFaultWidth = 24;
 // Length of a model's text; --json prints all of it.
 constexpr int kNoteWidth = 300;
+
+const std::map<std::string, v1::MeasureLevel>& Levels() {
+  static const auto* const levels =
+      new std::map<std::string, v1::MeasureLevel>{{"screen", v1::MEASURE_LEVEL_SCREEN},
+                                                  {"final", v1::MEASURE_LEVEL_FINAL},
+                                                  {"check", v1::MEASURE_LEVEL_CHECK}};
+  return *levels;
+}
 
 struct WorkerFlags {
   ConnectionFlags connection;
@@ -378,7 +387,7 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
     request.set_request_id(RandomId("m_"));
     *request.mutable_candidate() = ToProto(named.candidate);
     request.set_want_hardware_counters(flags.counters);
-    request.set_level(flags.level == "final" ? v1::MEASURE_LEVEL_FINAL : v1::MEASURE_LEVEL_SCREEN);
+    request.set_level(Levels().at(flags.level));
     v1::MeasureReply reply;
     KC_RETURN_IF_ERROR(
         Call(*bench.worker, &v1::Worker::Stub::Measure, request, &reply, kMeasureTimeout));
@@ -392,11 +401,14 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
     const std::string device_time = FormatTimeNs(static_cast<double>(measurement.device_time_ns));
     const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
     if (ok == nullptr) {
-      all_good = false;
-      ReportCandidate failed;
-      failed.measurement = measurement;
-      table.AddRow({OneLine(named.name), console.style().Red(FailurePhrase(failed)), "", "", "",
-                    device_time});
+      const bool passed = std::holds_alternative<Passed>(measurement.outcome);
+      all_good = all_good && passed;
+      ReportCandidate untimed;
+      untimed.measurement = measurement;
+      const std::string phrase = FailurePhrase(untimed);
+      table.AddRow({OneLine(named.name),
+                    passed ? console.style().Green(phrase) : console.style().Red(phrase), "", "",
+                    "", device_time});
       absl::StrAppend(&details, "\n", OneLine(named.name), ": ",
                       ForTerminal(MeasurementFeedback(measurement)), "\n");
       return absl::OkStatus();
@@ -602,8 +614,11 @@ void AddWorkerCommands(CLI::App& app, Context& context) {
       [&context, measure_flags] { return RunMeasure(context, *measure_flags); });
   AddBenchFlags(*measure, *measure_flags, Needs::kWorker);
   AddTaskOptions(*measure, measure_flags->task_options);
-  measure->add_option("--level", measure_flags->level, "screen: enough to rank; final: to publish")
-      ->check(CLI::IsMember({"screen", "final"}))
+  measure
+      ->add_option(
+          "--level", measure_flags->level,
+          "screen: enough to rank; final: to publish; check: check the outputs, time nothing")
+      ->check(CLI::IsMember(std::vector<std::string>{"screen", "final", "check"}))
       ->capture_default_str();
   measure->add_flag("--counters", measure_flags->counters,
                     "Also profile correct candidates: kernels and hardware counters");

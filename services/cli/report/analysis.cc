@@ -91,6 +91,8 @@ std::string MeasurementPhrase(const Measurement& measurement) {
           return ExploitPhrase(outcome.kind);
         } else if constexpr (std::is_same_v<T, EnvironmentUnstable>) {
           return "environment too noisy to tell";
+        } else if constexpr (std::is_same_v<T, Passed>) {
+          return "correct, not timed";
         } else {
           return "";
         }
@@ -371,7 +373,9 @@ void CollectVersions(const ReportInput& input, ReportAnalysis& analysis) {
 Fate FateOf(const ReportCandidate& candidate) {
   if (candidate.measurement.has_value()) {
     if (std::holds_alternative<MeasuredOk>(candidate.measurement->outcome)) return Fate::kOk;
-    if (std::holds_alternative<EnvironmentUnstable>(candidate.measurement->outcome)) {
+    // Searches have no checks.
+    if (std::holds_alternative<EnvironmentUnstable>(candidate.measurement->outcome) ||
+        std::holds_alternative<Passed>(candidate.measurement->outcome)) {
       return Fate::kUnstable;
     }
     return Fate::kFailed;

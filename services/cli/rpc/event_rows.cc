@@ -50,6 +50,8 @@ void EventRowMaker::AddSettled(const v1::Evaluation& evaluation,
   RowJson payload = {{"candidate_id", evaluation.candidate_id()},
                      {"request_id", evaluation.request_id()}};
   if (evaluation.has_measured()) {
+    // The format has no event for a check.
+    if (evaluation.measured().level() == v1::MEASURE_LEVEL_CHECK) return;
     const auto measurement = FromProto(evaluation.measured());
     payload["hardware"] = evaluation.measured().device().model();
     payload["reused"] = evaluation.reused();

@@ -147,7 +147,8 @@ void OrchestratorEvaluator::Evaluate(const std::string& request_id,
   call->request.set_request_id(request_id);
   *call->request.mutable_candidate() = ToProto(submission->candidate);
   call->request.mutable_candidate()->set_origin(absl::StrCat("gateway:", submission->dialect));
-  call->request.set_mode(v1::EVALUATE_MODE_MEASURE);
+  call->request.set_mode(submission->checks_only ? v1::EVALUATE_MODE_CHECK
+                                                 : v1::EVALUATE_MODE_MEASURE);
   if (!submission->device_model.empty()) call->request.add_device_models(submission->device_model);
   call->submission = std::move(submission);
   call->done = std::move(done);

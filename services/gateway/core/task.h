@@ -29,6 +29,8 @@ struct Submission {
   std::string device_model;
   // The problem, if it is not in the catalogue.
   std::vector<ProblemFile> problem_files;
+  // The outputs are checked, and nothing is timed.
+  bool checks_only = false;
   // Data that the dialect needs for its answers.
   nlohmann::json note;
 };
@@ -45,6 +47,11 @@ struct Verdict {
   int64_t settled_ns = 0;
 
   bool settled() const { return measurement.has_value() || compile_error.has_value(); }
+  // Whether the candidate is right, timed or not.
+  bool passed() const {
+    return ok() != nullptr ||
+           (measurement.has_value() && std::holds_alternative<Passed>(measurement->outcome));
+  }
   // Null: the candidate was not measured successfully.
   const MeasuredOk* ok() const {
     return measurement.has_value() ? std::get_if<MeasuredOk>(&measurement->outcome) : nullptr;
@@ -65,8 +72,8 @@ class Evaluator {
   using Done = std::function<void(Verdict)>;
 
   virtual ~Evaluator() = default;
-  // Measures the candidate. The same request id has the same verdict, however often it is asked
-  // for. Calls `done` once, on any thread, but not before this returns.
+  // Measures or checks the candidate. The same request id has the same verdict, however often it is
+  // asked for. Calls `done` once, on any thread, but not before this returns.
   virtual void Evaluate(const std::string& request_id, std::shared_ptr<const Submission> submission,
                         Done done) = 0;
   // Whether the evaluator can be reached.

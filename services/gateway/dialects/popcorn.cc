@@ -85,7 +85,7 @@ json RunOf(const Task& task, const std::string& mode) {
               {"secret", false},
               {"runner", task.submission->note["gpu"]},
               {"score", nullptr},
-              {"passed", verdict.ok() != nullptr}};
+              {"passed", verdict.passed()}};
   if (const MeasuredOk* ok = verdict.ok(); ok != nullptr) {
     if (mode == "leaderboard") run["score"] = ScoreOf(*ok);
     if (mode == "benchmark") run["result"] = BenchmarksOf(*ok);
@@ -110,7 +110,7 @@ json JobOf(const Task& task) {
   if (task.verdict == nullptr) return job;
   const Verdict& verdict = *task.verdict;
   job["status"] = "succeeded";
-  if (verdict.ok() != nullptr) return job;
+  if (verdict.passed()) return job;
   job["status"] = "failed";
   if (verdict.measurement.has_value()) {
     const MeasureOutcome& outcome = verdict.measurement->outcome;
@@ -221,6 +221,7 @@ class Popcorn final : public Dialect {
     submission.dialect = kPopcorn;
     submission.owner = request.caller;
     submission.name = served->name;
+    submission.checks_only = mode == "test";
     if (!served->device_models.empty()) submission.device_model = *gpu;
     const std::string hash = ContentHasher()
                                  .Add(kPopcorn)

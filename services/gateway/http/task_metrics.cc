@@ -3,8 +3,8 @@
 namespace kernelcast::gateway {
 namespace {
 
-constexpr const char* kOutcomes[] = {"ok",      "wrong_result",  "crash",     "timeout",
-                                     "exploit", "compile_error", "no_verdict"};
+constexpr const char* kOutcomes[] = {"ok",      "passed",  "wrong_result",  "crash",
+                                     "timeout", "exploit", "compile_error", "no_verdict"};
 
 std::string OutcomeOf(const Verdict& verdict) {
   if (verdict.compile_error.has_value()) return "compile_error";

@@ -51,6 +51,7 @@ std::string Encode(const Submission& submission) {
   return json{{"candidate", ParseBoundedJson(ProtoToJson(ToProto(submission.candidate)))},
               {"device_model", submission.device_model},
               {"problem_files", files},
+              {"checks_only", submission.checks_only},
               {"note", submission.note}}
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -73,6 +74,7 @@ absl::Status Decode(std::string_view content, Submission& submission) {
       submission.problem_files.push_back(
           {file.at("path").get<std::string>(), file.at("content").get<std::string>()});
     }
+    submission.checks_only = stored.value("checks_only", false);
     submission.note = stored.at("note");
   } catch (const json::exception& error) {
     return absl::DataLossError(absl::StrCat("a stored task cannot be read: ", error.what()));

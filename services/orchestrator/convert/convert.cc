@@ -54,6 +54,7 @@ constexpr auto Pairs(EvaluateMode) {
       {EvaluateMode::kMeasure, v1::EVALUATE_MODE_MEASURE},
       {EvaluateMode::kFinal, v1::EVALUATE_MODE_FINAL},
       {EvaluateMode::kForecast, v1::EVALUATE_MODE_FORECAST},
+      {EvaluateMode::kCheck, v1::EVALUATE_MODE_CHECK},
       {EvaluateMode::kRoute, v1::EVALUATE_MODE_UNSPECIFIED},
   });
 }

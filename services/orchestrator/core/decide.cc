@@ -79,7 +79,8 @@ Decision Decide(const State& state, const Evaluation& evaluation, int64_t now_ns
 }
 
 bool NeedsNoForecast(const State& state, const Evaluation& evaluation) {
-  if (evaluation.mode == EvaluateMode::kFinal) return true;
+  if (evaluation.mode == EvaluateMode::kFinal || evaluation.mode == EvaluateMode::kCheck)
+    return true;
   const Search* const search = state.FindSearch(evaluation.search_id);
   return search != nullptr && search->spec.measure_everything;
 }

@@ -74,6 +74,10 @@ absl::Status Engine::Admit(const EvaluateCommand& command) const {
     return absl::InvalidArgumentError(
         "device_models: is not allowed with a search_id, whose device model applies");
   }
+  if (!command.search_id.empty() && command.mode == EvaluateMode::kCheck) {
+    return absl::InvalidArgumentError(
+        "mode: a check is no measurement, so it is not allowed with a search_id");
+  }
   auto problem = state_.FindProblem(candidate.problem_id);
   if (problem == nullptr) {
     return absl::NotFoundError(absl::StrCat("candidate.problem_id: '", candidate.problem_id,

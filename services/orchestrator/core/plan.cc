@@ -225,6 +225,7 @@ EvaluationAction PlanEvaluation(const State& state, const Evaluation& evaluation
     case Stage::kMeasure: break;
   }
   if (evaluation.mode == EvaluateMode::kFinal) return MeasureCandidate{MeasureLevel::kFinal};
+  if (evaluation.mode == EvaluateMode::kCheck) return MeasureCandidate{MeasureLevel::kCheck};
   return MeasureCandidate{{MeasureLevel::kScreen, StopBelow(state, evaluation)}};
 }
 

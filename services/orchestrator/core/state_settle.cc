@@ -18,8 +18,11 @@ namespace {
 // Per attempt in the archive. The first errors of a compiler are the most useful.
 constexpr size_t kMaxAttemptFeedbackBytes = 3000;
 
+// Whether it counts as a measurement of the candidate's speed, as a failure does. Of checks, only
+// failures could count, and a share of failures among them alone would be 1.
 bool IsVerdict(const Measurement& measurement) {
-  return !std::holds_alternative<EnvironmentUnstable>(measurement.outcome);
+  return measurement.level != MeasureLevel::kCheck &&
+         !std::holds_alternative<EnvironmentUnstable>(measurement.outcome);
 }
 
 EvaluationOutcome OutcomeOf(const std::variant<Measurement, Pruned, Rejection>& result) {

@@ -10,8 +10,9 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-constexpr const char* kOutcomes[] = {"ok",      "wrong_result",         "crash",  "timeout",
-                                     "exploit", "environment_unstable", "pruned", "rejected"};
+constexpr const char* kOutcomes[] = {"ok",      "wrong_result", "crash",
+                                     "timeout", "exploit",      "environment_unstable",
+                                     "passed",  "pruned",       "rejected"};
 constexpr DecisionKind kKinds[] = {DecisionKind::kMeasure, DecisionKind::kPrune,
                                    DecisionKind::kReject};
 // Phases of device time. "screen" is measuring candidates, without preparation.

@@ -142,6 +142,10 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
     if (going && round == 0) {
       going = CheckCorrectness();
     }
+    if (spec_.level == MeasureLevel::kCheck) {
+      times_.check_ns += NowNs() - ready_ns;
+      break;
+    }
     // A screening has one process.
     going = going && (precision_.runners == 1 || CheckLargestCase());
     times_.check_ns += NowNs() - ready_ns;
@@ -154,14 +158,18 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
   if (calls_.outcome()) {
     return *calls_.outcome();
   }
+  const std::string rule = absl::StrCat(
+      calls_.rules().FormatRule(prepared_.check_cases().front().expected.front().tolerance()),
+      calls_.rules().decided_by());
+  if (spec_.level == MeasureLevel::kCheck) {
+    return Passed{correctness_cases_, rule, prepared_.Notes()};
+  }
   MeasureOutcome outcome =
       Conclude(results_, options_, prepared_.problem().problem_id, correctness_cases_, spread_);
   if (auto* const ok = std::get_if<MeasuredOk>(&outcome)) {
     ok->determinism = determinism_;
     ok->notes = prepared_.Notes();
-    ok->rule = absl::StrCat(
-        calls_.rules().FormatRule(prepared_.check_cases().front().expected.front().tolerance()),
-        calls_.rules().decided_by());
+    ok->rule = rule;
   }
   return outcome;
 }

@@ -10,9 +10,8 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr std::string_view kMeasureResults[] = {
-    "ok",      "wrong_result",         "crash",         "timeout",
-    "exploit", "environment_unstable", "compile_error", "stopped",
-    "error"};
+    "ok",     "wrong_result",  "crash",   "timeout", "exploit", "environment_unstable",
+    "passed", "compile_error", "stopped", "error"};
 constexpr std::string_view kCompileResults[] = {"success", "cached", "rejected", "stopped",
                                                 "error"};
 

@@ -55,23 +55,32 @@ class GatewayTest(served_gateway.ServicesTest):
         wrong = self.flashinfer(ZEROS)["traces"][0]["evaluation"]
         self.assertEqual(wrong["status"], "INCORRECT_NUMERICAL")
 
-    def test_popcorn(self):
-        self.assertEqual([board["name"] for board in self.gateway.get("/popcorn/leaderboards")], ["softmax", "silu", "test_scale"])
-        self.assertEqual(self.gateway.get("/popcorn/gpus/softmax"), ["cpu"])
-
+    def popcorn(self, source, mode, caller):
         def ask():
-            status, accepted, _ = upload(self.gateway, FAST, "leaderboard", X_Popcorn_Cli_Id="me")
+            status, accepted, _ = upload(self.gateway, source, mode, X_Popcorn_Cli_Id=caller)
             self.assertEqual((status, accepted["status"]), (202, "accepted"))
             path = f"/popcorn/user/submissions/{accepted['details']['id']}"
             deadline = time.monotonic() + TASK_SECONDS
             while True:
-                details = self.gateway.get(path, X_Popcorn_Cli_Id="me")
+                details = self.gateway.get(path, X_Popcorn_Cli_Id=caller)
                 if details["done"] or time.monotonic() > deadline:
                     return details if details["runs"] else None
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self.gateway.process.wait(0.1)
 
-        details = self.judged(ask)
+        return self.judged(ask)
+
+    def test_popcorn_checks_without_timing_in_mode_test(self):
+        details = self.popcorn(FAST, "test", "tester")
+        self.assertEqual(details["job"]["status"], "succeeded", details)
+        self.assertEqual([(run["mode"], run["passed"]) for run in details["runs"]], [("test", True)])
+        self.assertEqual(self.popcorn(ZEROS, "test", "tester")["job"]["status"], "failed")
+        self.assertEqual(self.gateway.metric('tasks_total{dialect="popcorn",outcome="passed"}'), 1)
+
+    def test_popcorn(self):
+        self.assertEqual([board["name"] for board in self.gateway.get("/popcorn/leaderboards")], ["softmax", "silu", "test_scale"])
+        self.assertEqual(self.gateway.get("/popcorn/gpus/softmax"), ["cpu"])
+        details = self.popcorn(FAST, "leaderboard", "me")
         self.assertEqual(details["job"]["status"], "succeeded", details)
         self.assertEqual([run["mode"] for run in details["runs"]], ["test", "benchmark", "leaderboard"])
         self.assertGreater(details["runs"][2]["score"], 0)

@@ -157,6 +157,19 @@ TEST_CASE("Intervals of the reference against itself rarely exclude 1", "[slow]"
   CHECK(excluded <= 2);
 }
 
+TEST_CASE("A check verifies all cases and times nothing") {
+  const Measurement passed = Shared().Measure(Shared().Load("vectorised.cc"), MeasureLevel::kCheck);
+  INFO(MeasurementFeedback(passed));
+  REQUIRE(std::holds_alternative<Passed>(passed.outcome));
+  CHECK(passed.level == MeasureLevel::kCheck);
+  CHECK(std::get<Passed>(passed.outcome).correctness_cases >= 10);
+  const Measurement wrong =
+      Shared().Measure(Shared().Load("wrong.cc", {{"MISTAKE", "TAIL"}}), MeasureLevel::kCheck);
+  INFO(MeasurementFeedback(wrong));
+  CHECK(std::holds_alternative<WrongResult>(wrong.outcome));
+  CheckNextIsUnharmed();
+}
+
 TEST_CASE("A final measurement spans several pairs of processes") {
   CpuFixture& fixture = Shared();
   const Measurement measurement =

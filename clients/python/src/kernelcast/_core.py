@@ -91,7 +91,8 @@ class Core:
         """Evaluates one candidate.
 
         `mode`: "route" lets the policy decide between measurement and forecast, "measure" and "final" measure at the
-        screening or final level, "forecast" only forecasts. `search` is an id of `start_search`. A `request_id` that
+        screening or final level, "forecast" only forecasts, "check" checks the outputs and times nothing. `search` is an
+        id of `start_search`; a check has none. A `request_id` that
         was used before returns the result of that evaluation. DeadlineExceeded after `timeout` seconds has the id to
         ask again. With `reward`, the result has one.
         """

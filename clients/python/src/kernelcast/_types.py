@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, Mapping, Sequence, Union, cast
 if TYPE_CHECKING:
     from kernelcast.v1 import kernel_pb2, orchestrator_pb2
 
-Mode = Literal["route", "measure", "final", "forecast"]
+Mode = Literal["route", "measure", "final", "forecast", "check"]
 Kind = Literal["host_native", "device_cuda", "device_triton", "device_tilelang", "python"]
-Outcome = Literal["ok", "wrong_result", "crash", "timeout", "exploit", "environment_unstable"]
+Outcome = Literal["ok", "wrong_result", "crash", "timeout", "exploit", "environment_unstable", "passed"]
 Cause = Literal["compile_error", "duplicate", "budget", "unavailable", "cancelled"]
 Shape = Literal["speedup", "log2_speedup", "speed_of_light"]
 Estimator = Literal["doubly_robust", "inverse_propensity"]
@@ -194,7 +194,7 @@ class _Settled:
 
 @dataclass(frozen=True, repr=False)
 class Measurement(_Settled):
-    """The candidate was run and verified."""
+    """The candidate was run and verified. The outcome of a right one is "ok", or "passed" if nothing was timed (mode "check")."""
 
     @property
     def outcome(self) -> Outcome:
@@ -216,7 +216,8 @@ class Measurement(_Settled):
     @property
     def notes(self) -> tuple[str, ...]:
         """What limits the trust in the speedup, such as "inputs_never_change". About the task, not the candidate."""
-        ok = self.message.measured.ok
+        measured = self.message.measured
+        ok = measured.passed if measured.HasField("passed") else measured.ok
         kinds = ok.DESCRIPTOR.fields_by_name["notes"].enum_type
         values = kinds.values_by_number if kinds is not None else {}
         names = [values[note].name if note in values else "unknown" for note in ok.notes]

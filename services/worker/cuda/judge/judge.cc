@@ -131,6 +131,7 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
     // A screening has one process.
     going = going && (precision_.runners == 1 || check_.RunLargest());
     times_.check_ns += judgement_.NowNs() - loaded_ns;
+    if (judgement_.level() == MeasureLevel::kCheck) break;
     going = going && CaptureGraphs();
     const int64_t captured_ns = judgement_.NowNs();
     going = going && judgement_.AwaitDevice();
@@ -140,11 +141,21 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
     }
     if (Suspects()) runners = std::max(runners, kRunnersToCharge);
   }
-  if (going) AddSessions();
+  const bool timed = judgement_.level() != MeasureLevel::kCheck;
+  if (going && timed) AddSessions();
   if (!judgement_.hosted() && judgement_.runners().candidate->alive()) {
     judgement_.runners().candidate->Unload(cuda_runner::kCandidate, judgement_.cancel());
   }
   KC_RETURN_IF_ERROR(judgement_.status());
+  const CudaPreparedProblem& prepared = judgement_.prepared();
+  const auto rule = [&] {
+    return absl::StrCat(
+        verifier_.rules().FormatRule(prepared.check_cases().front().expected.front().tolerance),
+        verifier_.rules().decided_by());
+  };
+  if (!timed && !judgement_.outcome()) {
+    return Passed{check_.verified(), rule(), prepared.Notes()};
+  }
   MeasureOutcome outcome = judgement_.outcome() ? *judgement_.TakeOutcome()
                            : graphs_.empty()    ? Conclude(results_, judgement_.options(),
                                                            judgement_.prepared().problem().problem_id,
@@ -154,11 +165,8 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
     judgement_.monitor().Look();
     judgement_.monitor().Fill(ok->environment);
     ok->determinism = check_.determinism();
-    ok->notes = judgement_.prepared().Notes();
-    const CudaPreparedProblem& prepared = judgement_.prepared();
-    ok->rule = absl::StrCat(
-        verifier_.rules().FormatRule(prepared.check_cases().front().expected.front().tolerance),
-        verifier_.rules().decided_by());
+    ok->notes = prepared.Notes();
+    ok->rule = rule();
   }
   return outcome;
 }

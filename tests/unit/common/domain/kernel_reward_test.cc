@@ -108,6 +108,8 @@ TEST_CASE("What says nothing about a kernel has no value", "[reward]") {
   const KernelRewardSpec spec;
   const Measurement unstable = Failed(EnvironmentUnstable());
   CHECK(RewardKernel(spec, Evaluation(&unstable)).no_verdict == "the environment was unstable");
+  const Measurement checked = Failed(Passed());
+  CHECK(RewardKernel(spec, Evaluation(&checked)).no_verdict == "nothing was timed");
   RewardedEvaluation away = Evaluation(nullptr, DecisionReason::kUnavailable);
   away.rejection = "unavailable: no worker";
   const KernelReward reward = RewardKernel(spec, away);

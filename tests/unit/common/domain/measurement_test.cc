@@ -51,6 +51,7 @@ TEST_CASE("Outcomes have names", "[measurement]") {
   CHECK(OutcomeName(Timeout{}) == "timeout");
   CHECK(OutcomeName(Exploit{}) == "exploit");
   CHECK(OutcomeName(EnvironmentUnstable{}) == "environment_unstable");
+  CHECK(OutcomeName(Passed{}) == "passed");
 }
 
 TEST_CASE("Only an ok outcome has a measured speedup", "[measurement]") {
@@ -267,6 +268,8 @@ TEST_CASE("Feedback on timeouts, exploits and noise is one sentence", "[measurem
              Equals("The machine was too noisy to tell: other processes ran; 9 of 10 blocks were "
                     "discarded. The speedup seemed to be 1.5 (95% interval 0.9 to 2.1). Measuring "
                     "again may help; the candidate is not to blame."));
+  CHECK_THAT(FeedbackFor(Passed{.correctness_cases = 7}),
+             Equals("Correct in 7 cases. Nothing was timed."));
 }
 
 }  // namespace

@@ -43,6 +43,11 @@ class ScriptedOrchestrator final : public v1::Orchestrator::Service {
     evaluated.push_back(*request);
     if (evaluated.size() <= errors.size()) return errors[evaluated.size() - 1];
     *reply = Measured();
+    if (passes) {
+      v1::Measurement& measured = *reply->mutable_evaluation()->mutable_measured();
+      measured.set_level(v1::MEASURE_LEVEL_CHECK);
+      measured.mutable_passed()->set_correctness_cases(9);
+    }
     return grpc::Status::OK;
   }
   grpc::Status PutProblem(grpc::ServerContext*, const v1::PutProblemRequest* request,
@@ -54,6 +59,7 @@ class ScriptedOrchestrator final : public v1::Orchestrator::Service {
   }
 
   std::vector<grpc::Status> errors;
+  bool passes = false;  // the candidate is checked, not measured
   // Read them when the call has ended.
   std::vector<v1::EvaluateRequest> evaluated;
   std::vector<v1::PutProblemRequest> put;
@@ -65,7 +71,8 @@ class ScriptedOrchestrator final : public v1::Orchestrator::Service {
 };
 
 Verdict Ask(const ScriptedOrchestrator& orchestrator,
-            const std::function<void(OrchestratorEvaluatorOptions&)>& change = {}) {
+            const std::function<void(OrchestratorEvaluatorOptions&)>& change = {},
+            bool checks_only = false) {
   const std::vector<ProblemFile> files = {{"problem.yaml", "small"}};
   OrchestratorEvaluatorOptions options;
   options.address = orchestrator.address();
@@ -79,6 +86,7 @@ Verdict Ask(const ScriptedOrchestrator& orchestrator,
   submission->candidate.target = "cuda";
   submission->candidate.source = "int x;\n";
   submission->device_model = "h200";
+  submission->checks_only = checks_only;
   Verdict got;
   absl::Notification done;
   (*evaluator)->Evaluate("g_1-0", submission, [&](Verdict verdict) {
@@ -105,6 +113,18 @@ TEST_CASE("An evaluation is asked for with mode measure", "[gateway][clients]") 
   CHECK(request.candidate().source() == "int x;\n");
   REQUIRE(request.device_models_size() == 1);
   CHECK(request.device_models(0) == "h200");
+}
+
+TEST_CASE("A check is asked for without a measurement", "[gateway][clients]") {
+  ScriptedOrchestrator orchestrator;
+  orchestrator.passes = true;
+  const Verdict verdict = Ask(orchestrator, {}, /*checks_only=*/true);
+  CHECK(verdict.passed());
+  CHECK(verdict.ok() == nullptr);
+  REQUIRE(verdict.measurement.has_value());
+  CHECK(verdict.measurement->level == MeasureLevel::kCheck);
+  CHECK(std::get<Passed>(verdict.measurement->outcome).correctness_cases == 9);
+  CHECK(orchestrator.evaluated.at(0).mode() == v1::EVALUATE_MODE_CHECK);
 }
 
 TEST_CASE("Calls that fail for a while are made again with the same id", "[gateway][clients]") {

@@ -106,9 +106,30 @@ TEST_CASE("popcorn: each mode has its runs", "[gateway][popcorn]") {
   for (const auto& [mode, runs] : modes) {
     const HttpReply reply =
         world.Upload(std::string("/submission/small/h200/") + mode, "a.cu", "int x;\n");
+    CHECK(world.evaluator.submissions.back()->checks_only == (std::string(mode) == "test"));
     world.evaluator.Answer(testing::OkVerdict());
     CHECK(world.Details(reply.body["details"]["id"])["runs"].size() == runs);
   }
+}
+
+TEST_CASE("popcorn: a test is answered from a check", "[gateway][popcorn]") {
+  PopcornWorld world;
+  const auto answer = [&](MeasureOutcome outcome, const std::string& source) {
+    const json id =
+        world.Upload("/submission/small/h200/test", "a.cu", source).body["details"]["id"];
+    world.evaluator.Answer(testing::Failed(std::move(outcome), "as it is"));
+    return world.Details(id);
+  };
+  const json passed = answer(Passed{.correctness_cases = 5}, "int x;\n");
+  CHECK(passed["job"]["status"] == "succeeded");
+  REQUIRE(passed["runs"].size() == 1);
+  CHECK(passed["runs"][0]["mode"] == "test");
+  CHECK(passed["runs"][0]["passed"] == true);
+  CHECK(passed["runs"][0]["score"] == nullptr);
+  const json failed = answer(WrongResult{}, "int y;\n");
+  CHECK(failed["job"]["status"] == "failed");
+  CHECK(failed["job"]["error"] == "as it is");
+  CHECK(failed["runs"][0]["passed"] == false);
 }
 
 TEST_CASE("popcorn: the same file again is the same submission", "[gateway][popcorn]") {

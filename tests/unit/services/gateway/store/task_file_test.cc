@@ -42,6 +42,7 @@ Submission Stored(const std::string& id, const std::string& owner = "me") {
   submission.candidate.name = "a.py";
   submission.device_model = "h200";
   submission.problem_files = {{"reference.py", "class Model: ..."}};
+  submission.checks_only = true;
   submission.note = {{"mode", "test"}, {"id", 7}};
   return submission;
 }
@@ -63,6 +64,7 @@ TEST_CASE("Stored tasks are read back after a restart", "[gateway][store]") {
   CHECK(submission.device_model == "h200");
   REQUIRE(submission.problem_files.size() == 1);
   CHECK(submission.problem_files[0].content == "class Model: ...");
+  CHECK(submission.checks_only);
   CHECK(submission.note == Stored("a").note);
   CHECK(absl::IsNotFound(file->Find("b").status()));
 }

@@ -96,6 +96,34 @@ TEST_CASE("forecast mode never measures") {
   CHECK(world.workers.measurements() == 0);
 }
 
+TEST_CASE("A check is no measurement: nothing learns from it") {
+  World world;
+  world.workers.measure = [](const Candidate& candidate) -> MeasureOutcome {
+    if (candidate.source == "// wrong\n") return WrongResult{};
+    return Passed{.correctness_cases = 7};
+  };
+  world.Start();
+  const std::string problem = world.PutToy();
+  const auto right =
+      world.Evaluate(Command("r1", world.ToyCandidate(problem), EvaluateMode::kCheck));
+  REQUIRE(right.ok());
+  REQUIRE(std::holds_alternative<Measurement>(right->result));
+  const auto& measurement = std::get<Measurement>(right->result);
+  CHECK(measurement.level == MeasureLevel::kCheck);
+  CHECK(std::holds_alternative<Passed>(measurement.outcome));
+  const auto wrong = world.Evaluate(
+      Command("r2", world.ToyCandidate(problem, "// wrong\n"), EvaluateMode::kCheck));
+  REQUIRE(wrong.ok());
+  CHECK(std::holds_alternative<WrongResult>(std::get<Measurement>(wrong->result).outcome));
+  CHECK(world.workers.measurements() == 2);
+  world.engine->Inspect([&](const State& state) { CHECK(state.pending_labels().empty()); });
+  CheckReplayGivesTheState(world);
+  REQUIRE(world.StartSearch("s1", ExternalSearch(problem, 5)).ok());
+  const auto in_search =
+      world.Evaluate(Command("r3", world.ToyCandidate(problem), EvaluateMode::kCheck, "s1"));
+  CHECK(absl::IsInvalidArgument(in_search.status()));
+}
+
 TEST_CASE("Without a forecaster candidates are measured, and labels wait for one") {
   World world;
   world.forecasters.away = true;

@@ -70,6 +70,9 @@ TEST_CASE("Recorded requests are answered and unrecorded ones are refused") {
   REQUIRE(measurement.ok());
   CHECK(MeasuredSpeedup(*measurement)->value == 1.5);
   CHECK(measurement->level == MeasureLevel::kFinal);
+  measurement = target.Measure({problem, Named("k_1"), Artifact(), MeasureLevel::kCheck}, cancel);
+  REQUIRE(measurement.ok());
+  CHECK(std::holds_alternative<Passed>(measurement->outcome));
 
   compiled = Compiled(target, "k_2");
   CHECK(std::get<CompileError>(compiled->result).stage == CompileStage::kCompiler);

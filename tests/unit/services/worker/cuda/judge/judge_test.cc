@@ -192,6 +192,13 @@ TEST_CASE("A slower kernel is measured as slower") {
   CHECK(ok.speedup.value == Approx(0.25).epsilon(0.01));
 }
 
+TEST_CASE("A check verifies all cases and times nothing") {
+  Court court;
+  const auto passed = court.JudgeAs<Passed>(kGood, MeasureLevel::kCheck);
+  CHECK(passed.correctness_cases == court.JudgeAs<MeasuredOk>(kGood).correctness_cases);
+  court.JudgeAs<WrongResult>("scale=3 add=1 ns=50000", MeasureLevel::kCheck);
+}
+
 TEST_CASE("A final result spans five fresh runners") {
   Court court;
   const auto ok = court.JudgeAs<MeasuredOk>(kGood, MeasureLevel::kFinal);
