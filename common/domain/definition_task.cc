@@ -275,13 +275,14 @@ absl::StatusOr<TaskParts> DefinitionReader::Read(const std::vector<ProblemFile>&
   parts_.title = Text("name");
   parts_.description = Text("description");
   parts_.task.format = format_;
+  parts_.task.entries = {"run"};
   parts_.task.file = file_;
   parts_.task.source = Text("reference");
   OrderedJson details;
   details["definition"] = definition_;
   details["cases"] = cases_;
-  parts_.task.details = details.dump();
   if (!tensors_.empty()) details["tensors"] = tensors_;
+  parts_.task.details = details.dump();
   return std::move(parts_);
 }
 

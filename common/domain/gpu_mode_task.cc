@@ -1,11 +1,14 @@
 // GPU MODE's folders: task.yml, reference.py with generate_input, ref_kernel and
-// check_implementation, and what these import.
+// check_implementation, and what these import. A folder without these functions has a program
+// instead, eval.py, which calls functions of the candidate; submission.py is then the reference.
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/base/status.h"
 #include "common/domain/task_problem.h"
 #include "common/domain/text.h"
@@ -20,6 +23,8 @@ using OrderedJson = nlohmann::ordered_json;
 const std::string kTaskYaml = "task.yml";
 const std::string kReferenceModule = "reference.py";
 constexpr std::string_view kSubmission = "@SUBMISSION@";
+const std::string kSubmissionModule = "submission.py";
+constexpr std::string_view kChecker = "check_implementation";
 constexpr size_t kMaxTaskFiles = 32;
 constexpr size_t kMaxCaseArguments = 32;
 constexpr size_t kMaxTaskTextBytes = 200;
@@ -130,12 +135,24 @@ absl::StatusOr<std::vector<size_t>> ReadCases(const Cursor& root, const char* fi
   return indices;
 }
 
-absl::StatusOr<std::vector<GpuModeFile>> FilesOf(const Cursor& root) {
+// The program that judges candidates elsewhere.
+absl::StatusOr<std::string> ProgramOf(const Cursor& root) {
+  if (root.Has("config")) {
+    const Cursor config = root.At("config");
+    if (config.node->kind == YamlNode::Kind::kMapping && config.Has("main")) {
+      return ReadText(config.At("main"), kMaxYamlNameBytes);
+    }
+  }
+  return std::string("eval.py");
+}
+
+absl::StatusOr<GpuModeFiles> FilesOf(const Cursor& root) {
   KC_RETURN_IF_ERROR(ExpectMapping(root));
   if (!root.Has("files")) return Error(root, "names no files");
   const Cursor list = root.At("files");
   KC_RETURN_IF_ERROR(ExpectList(list, 1, kMaxTaskFiles));
-  std::vector<GpuModeFile> files;
+  GpuModeFiles files;
+  KC_ASSIGN_OR_RETURN(const std::string program, ProgramOf(root));
   for (size_t i = 0; i < list.node->items.size(); ++i) {
     const Cursor at = list.Item(i);
     KC_RETURN_IF_ERROR(ExpectKeys(at, {"name", "source"}, {}));
@@ -148,8 +165,12 @@ absl::StatusOr<std::vector<GpuModeFile>> FilesOf(const Cursor& root) {
     if (!file.source.empty() && file.source[0] == '/') {
       return Error(at.At("source"), Quoted(file.source) + " is not a relative path");
     }
-    // Its harness times candidates, which the worker does.
-    if (file.source != kSubmission && file.name != "eval.py") files.push_back(std::move(file));
+    if (file.source == kSubmission) continue;
+    if (file.name == program) {
+      files.program = std::move(file);
+    } else {
+      files.modules.push_back(std::move(file));
+    }
   }
   return files;
 }
@@ -181,21 +202,64 @@ absl::Status CheckSupported(const std::string& file, const std::string& source) 
   return absl::OkStatus();
 }
 
-absl::Status CheckReference(const std::string& reference) {
-  const auto missing = [](const char* name) {
+// A function that the reference lacks, of those that the judge calls; empty if it has all.
+std::string_view LackedFunction(const std::string* reference) {
+  constexpr std::string_view kFunctions[] = {"generate_input", "ref_kernel", kChecker};
+  for (const std::string_view name : kFunctions) {
+    const bool defined = reference != nullptr &&
+                         (HasLine(*reference, absl::StrCat("def ", std::string(name), "(")) ||
+                          // It may be made by a function of utils.py.
+                          (name == kChecker && HasLine(*reference, kChecker)));
+    if (!defined) return name;
+  }
+  return "";
+}
+
+// The functions of the reference solution that the program names.
+std::vector<std::string> CalledFunctions(const std::string& program, const std::string& solution) {
+  constexpr absl::string_view kDefinition = "def ";
+  std::vector<std::string> names;
+  for (absl::string_view line : absl::StrSplit(solution, '\n')) {
+    if (!absl::ConsumePrefix(&line, kDefinition)) continue;
+    const std::string name(line.substr(0, line.find('(')));
+    const bool is_known = std::ranges::find(names, name) != names.end();
+    if (IsIdentifier(name) && !is_known && UsesName(program, name)) names.push_back(name);
+  }
+  return names;
+}
+
+// Makes a task of a program and a reference solution.
+absl::Status ReadProgram(const std::vector<ProblemFile>& files, const std::string& lacked,
+                         const std::string& program, PythonTask& task, OrderedJson& details) {
+  const std::string lacks =
+      absl::StrCat(kReferenceModule, ": does not define ", lacked, " at its top level");
+  if (program.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        kReferenceModule, ": does not define ", name,
-        " at its top level. eval.py is not run, so tasks whose eval.py calls other functions than "
-        "generate_input, ref_kernel, check_implementation and custom_kernel are not supported"));
-  };
-  for (const char* const name : {"generate_input", "ref_kernel"}) {
-    if (!HasLine(reference, absl::StrCat("def ", name, "("))) return missing(name);
+        lacks, ", and ", kTaskYaml, " names no program that checks candidates, such as eval.py"));
   }
-  if (!HasLine(reference, "def check_implementation(") &&
-      !HasLine(reference, "check_implementation")) {
-    return missing("check_implementation");
+  const std::string why = absl::StrCat(lacks, ", so ", program, " must check candidates");
+  const std::string* const main = FindFile(files, program);
+  const std::string* const solution = FindFile(files, kSubmissionModule);
+  for (const auto& [name, content] : {std::pair(program, main), {kSubmissionModule, solution}}) {
+    if (content == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          why, ", and ", name, " is missing. It needs ", program, ", which ", kTaskYaml,
+          " names, and a right candidate in ", kSubmissionModule, ", which is the reference"));
+    }
+    KC_RETURN_IF_ERROR(CheckTaskSource(name, *content));
+    KC_RETURN_IF_ERROR(CheckSupported(name, *content));
+    details["modules"][name] = *content;
   }
-  return CheckSupported(kReferenceModule, reference);
+  task.entries = CalledFunctions(*main, *solution);
+  if (task.entries.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(why, ", and it names no function that ", kSubmissionModule, " defines"));
+  }
+  task.format = PythonTask::Format::kGpuModeEval;
+  task.file = kSubmissionModule;
+  task.source = *solution;
+  details["program"] = program;
+  return absl::OkStatus();
 }
 
 Cursor RootOf(const YamlNode& tree) { return {&kTaskYaml, &tree, "", tree.line}; }
@@ -206,15 +270,19 @@ bool IsGpuMode(const std::vector<ProblemFile>& files) {
   return FindFile(files, kTaskYaml) != nullptr;
 }
 
-absl::StatusOr<std::vector<GpuModeFile>> ReadGpuModeFiles(const std::string& yaml) {
+absl::StatusOr<GpuModeFiles> ReadGpuModeFiles(const std::string& yaml) {
   KC_ASSIGN_OR_RETURN(const YamlNode tree, ParseYaml(kTaskYaml, yaml));
   return FilesOf(RootOf(tree));
+}
+
+bool NeedsGpuModeProgram(const std::vector<ProblemFile>& files) {
+  return !LackedFunction(FindFile(files, kReferenceModule)).empty();
 }
 
 absl::StatusOr<Problem> ParseGpuModeTask(std::vector<ProblemFile> files) {
   KC_ASSIGN_OR_RETURN(const YamlNode tree, ParseYaml(kTaskYaml, *FindFile(files, kTaskYaml)));
   const Cursor root = RootOf(tree);
-  KC_ASSIGN_OR_RETURN(const std::vector<GpuModeFile> named, FilesOf(root));
+  KC_ASSIGN_OR_RETURN(const GpuModeFiles named, FilesOf(root));
   std::string language = "py";
   if (root.Has("lang")) {
     KC_ASSIGN_OR_RETURN(language, ReadText(root.At("lang"), kMaxYamlNameBytes));
@@ -230,7 +298,7 @@ absl::StatusOr<Problem> ParseGpuModeTask(std::vector<ProblemFile> files) {
     }
   }
   OrderedJson modules = OrderedJson::object();
-  for (const GpuModeFile& file : named) {
+  for (const GpuModeFile& file : named.modules) {
     const std::string* const content = FindFile(files, file.name);
     if (content == nullptr) {
       return Error(root.At("files"), absl::StrCat("file ", Quoted(file.name), " is missing"));
@@ -238,17 +306,29 @@ absl::StatusOr<Problem> ParseGpuModeTask(std::vector<ProblemFile> files) {
     KC_RETURN_IF_ERROR(CheckTaskSource(file.name, *content));
     modules[file.name] = *content;
   }
+  TaskParts parts;
+  OrderedJson details;
+  details["modules"] = std::move(modules);
+  const std::string* const reference = FindFile(files, kReferenceModule);
+  const std::string lacked(LackedFunction(reference));
+  if (reference != nullptr) KC_RETURN_IF_ERROR(CheckSupported(kReferenceModule, *reference));
+  if (lacked.empty()) {
+    parts.task.format = PythonTask::Format::kGpuMode;
+    parts.task.entries = {"custom_kernel"};
+    parts.task.file = kReferenceModule;
+    parts.task.source = *reference;
+  } else if (reference == nullptr && named.program.name.empty()) {
+    return Error(root.At("files"), "there is no reference.py");
+  } else {
+    KC_RETURN_IF_ERROR(ReadProgram(files, lacked, named.program.name, parts.task, details));
+  }
   for (const ProblemFile& file : files) {
-    if (file.path != kTaskYaml && !modules.contains(file.path)) {
+    if (file.path != kTaskYaml && !details["modules"].contains(file.path)) {
       return absl::InvalidArgumentError(
           absl::StrCat("file ", Quoted(file.path), " is not named by ", kTaskYaml));
     }
   }
-  const std::string* const reference = FindFile(files, kReferenceModule);
-  if (reference == nullptr) return Error(root.At("files"), "there is no reference.py");
-  KC_RETURN_IF_ERROR(CheckReference(*reference));
   CaseList cases;
-  TaskParts parts;
   KC_ASSIGN_OR_RETURN(parts.checked, ReadCases(root, "tests", cases));
   KC_ASSIGN_OR_RETURN(parts.timed, ReadCases(root, "benchmarks", cases));
   parts.timed = Spread(parts.timed.empty() ? parts.checked : parts.timed, kMaxTimedCases);
@@ -260,12 +340,7 @@ absl::StatusOr<Problem> ParseGpuModeTask(std::vector<ProblemFile> files) {
                         ReadText(root.At("description"), kMaxTaskDescriptionBytes));
     parts.title = parts.description.substr(0, parts.description.find_first_of(".\n"));
   }
-  parts.task.format = PythonTask::Format::kGpuMode;
-  parts.task.file = kReferenceModule;
-  parts.task.source = *reference;
   parts.task.cases = std::move(cases.cases);
-  OrderedJson details;
-  details["modules"] = modules;
   details["cases"] = cases.json;
   parts.task.details = details.dump();
   return MakeTaskProblem(std::move(parts), std::move(files), "case");

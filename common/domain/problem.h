@@ -246,7 +246,7 @@ struct ProblemFile {
 
 // A task of another project: Python code that defines a PyTorch reference and its inputs.
 struct PythonTask {
-  enum class Format { kKernelBench, kFlashInferBench, kSolExecBench, kGpuMode };
+  enum class Format { kKernelBench, kFlashInferBench, kSolExecBench, kGpuMode, kGpuModeEval };
   // One way to call the reference.
   struct Case {
     AxisValues axes;  // different in every case
@@ -254,6 +254,8 @@ struct PythonTask {
     std::optional<Tolerance> tolerance;
   };
   Format format = Format::kKernelBench;
+  // The names that a candidate's source defines, such as "ModelNew". One, except for kGpuModeEval.
+  std::vector<std::string> entries;
   std::string file;    // of the reference, for messages
   std::string source;  // of the reference
   // Further input of the format's reader in the sandbox, as JSON; empty for KernelBench. `cases` is

@@ -77,6 +77,7 @@ absl::StatusOr<Problem> ParseKernelBenchTask(std::vector<ProblemFile> files) {
   TaskParts parts;
   parts.title = PathStem(file.path);
   parts.task.format = Format::kKernelBench;
+  parts.task.entries = {"ModelNew"};
   parts.task.file = file.path;
   parts.task.source = file.content;
   // A task has one shape, which no axis varies.
@@ -132,18 +133,9 @@ std::string_view Name(Format format) {
     case Format::kFlashInferBench: return "flashinfer_bench";
     case Format::kSolExecBench: return "sol_execbench";
     case Format::kGpuMode: return "gpu_mode";
+    case Format::kGpuModeEval: return "gpu_mode_eval";
   }
   return "unknown";
-}
-
-std::string_view CandidateName(Format format) {
-  switch (format) {
-    case Format::kKernelBench: return "ModelNew";
-    case Format::kFlashInferBench:
-    case Format::kSolExecBench: return "run";
-    case Format::kGpuMode: return "custom_kernel";
-  }
-  return "";
 }
 
 std::string_view ReferenceName(Format format) {
@@ -152,11 +144,14 @@ std::string_view ReferenceName(Format format) {
     case Format::kFlashInferBench:
     case Format::kSolExecBench: return "run";
     case Format::kGpuMode: return "ref_kernel";
+    case Format::kGpuModeEval: return "";
   }
   return "";
 }
 
-bool HasChecker(Format format) { return format == Format::kGpuMode; }
+bool HasChecker(Format format) {
+  return format == Format::kGpuMode || format == Format::kGpuModeEval;
+}
 
 bool IsPythonTask(const std::vector<ProblemFile>& all_files) {
   const std::vector<ProblemFile> files = OwnFiles(all_files);
@@ -273,7 +268,12 @@ Tolerance TaskTolerance(const PythonTask& task, const PythonTask::Case& task_cas
 
 std::string RuleText(Format format, const Tolerance& tolerance) {
   const std::string name(Name(format));
-  if (HasChecker(format)) return absl::StrCat(name, ": check_implementation accepts every output");
+  if (format == Format::kGpuMode) {
+    return absl::StrCat(name, ": check_implementation accepts every output");
+  }
+  if (format == Format::kGpuModeEval) {
+    return absl::StrCat(name, ": the task's own program reports a pass for these outputs");
+  }
   std::string text = absl::StrCat(
       name, ": ",
       tolerance.matched_ratio < 1

@@ -13,7 +13,7 @@ namespace kernelcast {
 // Tasks of other projects, read as they are. Their code runs only in a worker's sandbox, which also
 // finds out what their inputs and outputs are.
 
-// "kernelbench", "flashinfer_bench", "sol_execbench", "gpu_mode".
+// "kernelbench", "flashinfer_bench", "sol_execbench", "gpu_mode", "gpu_mode_eval".
 std::string_view Name(PythonTask::Format format);
 
 // Whether the files are a task and not a folder with problem.yaml: NAME.py (KernelBench), NAME.json
@@ -49,9 +49,8 @@ inline constexpr std::string_view kRulesFile = "kernelcast.rules";
 // Flag of a candidate that is the task's reference under torch.compile. Workers make it.
 inline constexpr std::string_view kTorchCompileFlag = "torch.compile";
 
-// The name that a candidate's source defines: "ModelNew", "run" or "custom_kernel".
-std::string_view CandidateName(PythonTask::Format format);
-// The name of the reference in a task's source: "Model", "run" or "ref_kernel".
+// The name of the reference in a task's source: "Model", "run" or "ref_kernel"; empty where it has
+// the names of a candidate (PythonTask::entries).
 std::string_view ReferenceName(PythonTask::Format format);
 
 // Whether the task's own code decides if outputs are right. Tolerances then only say which elements

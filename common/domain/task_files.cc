@@ -15,6 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The reference solution in a folder of GPU MODE.
+constexpr char kSolution[] = "submission.py";
+
 bool IsFile(const fs::path& path) {
   std::error_code error;
   return fs::is_regular_file(path, error);
@@ -48,9 +51,6 @@ absl::StatusOr<fs::path> WorkloadsOf(const fs::path& definition) {
                    Quoted(beside.string(), 255)));
 }
 
-absl::StatusOr<std::vector<ProblemFile>> ReadGpuModeFolder(const fs::path& folder) {
-  std::vector<ProblemFile> files(1);
-  KC_ASSIGN_OR_RETURN(files[0], ReadTaskFile(folder / "task.yml", "task.yml"));
 // Adds the files of tensors that the workloads name. `root` is the folder of relative paths.
 absl::Status AddTensorFiles(const fs::path& root, std::vector<ProblemFile>& files) {
   for (const std::string& path : TensorFilesOf(files.back().content)) {
@@ -69,9 +69,19 @@ fs::path DataSetOf(const fs::path& definition) {
   return definition.parent_path();
 }
 
-  KC_ASSIGN_OR_RETURN(const std::vector<GpuModeFile> named, ReadGpuModeFiles(files[0].content));
-  for (const GpuModeFile& file : named) {
+absl::StatusOr<std::vector<ProblemFile>> ReadGpuModeFolder(const fs::path& folder) {
+  std::vector<ProblemFile> files(1);
+  KC_ASSIGN_OR_RETURN(files[0], ReadTaskFile(folder / "task.yml", "task.yml"));
+  KC_ASSIGN_OR_RETURN(const GpuModeFiles named, ReadGpuModeFiles(files[0].content));
+  const auto read = [&](const GpuModeFile& file) -> absl::Status {
     KC_ASSIGN_OR_RETURN(files.emplace_back(), ReadTaskFile(folder / file.source, file.name));
+    return absl::OkStatus();
+  };
+  for (const GpuModeFile& file : named.modules) KC_RETURN_IF_ERROR(read(file));
+  if (!NeedsGpuModeProgram(files)) return files;
+  for (const GpuModeFile& file : {named.program, GpuModeFile{kSolution, kSolution}}) {
+    // Without it the task is refused, with a reason.
+    if (!file.name.empty() && IsFile(folder / file.source)) KC_RETURN_IF_ERROR(read(file));
   }
   return files;
 }
@@ -95,6 +105,7 @@ absl::StatusOr<std::vector<ProblemFile>> ReadTaskFiles(const std::string& argume
       if (!IsFile(path / name)) continue;
       KC_ASSIGN_OR_RETURN(files.emplace_back(), ReadTaskFile(path / name, name));
     }
+    KC_RETURN_IF_ERROR(AddTensorFiles(path, files));
     return files;
   }
   KC_ASSIGN_OR_RETURN(files[0], ReadTaskFile(path, path.filename().string()));
@@ -102,10 +113,9 @@ absl::StatusOr<std::vector<ProblemFile>> ReadTaskFiles(const std::string& argume
     KC_ASSIGN_OR_RETURN(const fs::path workloads, WorkloadsOf(path));
     KC_ASSIGN_OR_RETURN(files.emplace_back(),
                         ReadTaskFile(workloads, workloads.filename().string()));
+    KC_RETURN_IF_ERROR(AddTensorFiles(DataSetOf(path), files));
   }
   return files;
 }
-    KC_RETURN_IF_ERROR(AddTensorFiles(path, files));
 
 }  // namespace kernelcast
-    KC_RETURN_IF_ERROR(AddTensorFiles(DataSetOf(path), files));

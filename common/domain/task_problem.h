@@ -67,7 +67,8 @@ std::optional<std::vector<ProblemFile>> DrawWorkloads(const Problem& problem, st
 // A number from `low` to `high`, drawn by the key and the axis.
 int64_t DrawBetween(int64_t low, int64_t high, std::string_view key, std::string_view axis);
 
-// task.yml and the files that it names, under the names that it gives them.
+// task.yml and the files that it names, under the names that it gives them. eval.py and
+// submission.py are among them only if NeedsGpuModeProgram.
 bool IsGpuMode(const std::vector<ProblemFile>& files);
 [[nodiscard]] absl::StatusOr<Problem> ParseGpuModeTask(std::vector<ProblemFile> files);
 // A file that task.yml names.
@@ -75,9 +76,17 @@ struct GpuModeFile {
   std::string name;
   std::string source;  // a path relative to the folder of task.yml, maybe with "../"
 };
-// The files that a candidate's program consists of, without the candidate and the programs that
-// judge it elsewhere (eval.py). INVALID_ARGUMENT: "task.yml:3: ...".
-[[nodiscard]] absl::StatusOr<std::vector<GpuModeFile>> ReadGpuModeFiles(const std::string& yaml);
+struct GpuModeFiles {
+  // What a candidate's program consists of, without the candidate.
+  std::vector<GpuModeFile> modules;
+  // What judges it elsewhere (eval.py). Without a name: none.
+  GpuModeFile program;
+};
+// INVALID_ARGUMENT: "task.yml:3: ...".
+[[nodiscard]] absl::StatusOr<GpuModeFiles> ReadGpuModeFiles(const std::string& yaml);
+// Whether reference.py lacks the functions that the judge calls. The task then also consists of the
+// program, and of submission.py, which is the reference.
+bool NeedsGpuModeProgram(const std::vector<ProblemFile>& files);
 
 }  // namespace kernelcast
 

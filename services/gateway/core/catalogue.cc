@@ -15,6 +15,7 @@
 #include "common/base/status.h"
 #include "common/base/strings.h"
 #include "common/domain/python_task.h"
+#include "common/domain/text.h"
 #include "common/domain/yaml_cursor.h"
 
 namespace kernelcast::gateway {
@@ -204,7 +205,7 @@ absl::StatusOr<Candidate> MakeCandidate(const Problem& problem, const std::strin
   if (problem.task.has_value() && language != Language::kPython) {
     return absl::InvalidArgumentError(
         absl::StrCat(problem.name, " is a task in Python: its candidates are Python that defines ",
-                     AbslView(CandidateName(problem.task->format))));
+                     WordList(problem.task->entries, "and")));
   }
   if (!problem.task.has_value() && language != Language::kNative) {
     return absl::InvalidArgumentError(

@@ -19,6 +19,7 @@
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/domain/python_task.h"
+#include "common/domain/text.h"
 #include "services/gateway/dialects/dialects.h"
 
 namespace kernelcast::gateway {
@@ -105,6 +106,11 @@ std::string ReferenceOf(const Served& served) {
     const PythonTask::Format format = served.problem.task->format;
     const std::string name(ReferenceName(format));
     if (name == "run") return source;
+    if (name.empty()) {
+      return absl::StrCat(source,
+                          "\n\ndef run(*inputs):\n    raise NotImplementedError(\"the task's ",
+                          "program calls ", WordList(served.problem.task->entries, "and"), "\")\n");
+    }
     const char* const call =
         format == PythonTask::Format::kGpuMode ? "(inputs)\n" : "(*get_init_inputs())(*inputs)\n";
     return absl::StrCat(source, "\n\ndef run(*inputs):\n    return ", name, call);
@@ -135,8 +141,7 @@ json DefinitionOf(const Served& served) {
 
 // Returns the function that a solution's entry point must name.
 std::string EntryOf(const Problem& problem) {
-  return problem.task.has_value() ? std::string(CandidateName(problem.task->format))
-                                  : "kernelcast_run";
+  return problem.task.has_value() ? problem.task->entries.front() : "kernelcast_run";
 }
 
 absl::StatusOr<Language> LanguageOf(const std::string& name) {

@@ -260,8 +260,9 @@ ReadKernel Faulty(ReadFault fault, std::string_view reason) {
 
 class Reader {
  public:
-  Reader(std::string_view answer, bool cut_off, const Candidate& model)
-      : cut_off_(cut_off), model_(model), text_(WithoutReasoning(answer)) {}
+  Reader(std::string_view answer, bool cut_off, const Candidate& model,
+         const std::vector<std::string>& entries)
+      : cut_off_(cut_off), model_(model), entries_(entries), text_(WithoutReasoning(answer)) {}
 
   ReadKernel Read() {
     if (text_.empty()) {
@@ -320,9 +321,11 @@ class Reader {
 
   bool IsKernel(std::string_view source) {
     if (wants_python()) {
-      return std::ranges::any_of(kPythonEntries, [&](std::string_view entry) {
+      const auto has = [&](std::string_view entry) {
         return source.find(entry) != std::string_view::npos;
-      });
+      };
+      return entries_.empty() ? std::ranges::any_of(kPythonEntries, has)
+                              : std::ranges::all_of(entries_, has);
     }
     const std::string normalized = NormalizedSource(source);
     const bool device = Defines(normalized, /*device=*/true);
@@ -398,6 +401,10 @@ class Reader {
       return Faulty(ReadFault::kCutOff, "the answer ended before its code did: it was too long");
     }
     if (has_code_) {
+      if (wants_python() && !entries_.empty()) {
+        return Faulty(ReadFault::kNoEntry,
+                      absl::StrCat("no block of code defines ", WordList(entries_, "and")));
+      }
       return Faulty(ReadFault::kNoEntry,
                     wants_python() ? "no block of code defines ModelNew, run or custom_kernel"
                     : wants_device()
@@ -451,6 +458,7 @@ class Reader {
 
   const bool cut_off_;
   const Candidate& model_;
+  const std::vector<std::string>& entries_;
   const std::string_view text_;
   std::vector<Block> blocks_;
   Json description_;
@@ -489,8 +497,9 @@ std::string_view WithoutReasoning(std::string_view answer) {
                                                 : answer.substr(thought + kThinkEnd.size()));
 }
 
-ReadKernel ReadAnswer(std::string_view answer, bool cut_off, const Candidate& model) {
-  return Reader(answer, cut_off, model).Read();
+ReadKernel ReadAnswer(std::string_view answer, bool cut_off, const Candidate& model,
+                      const std::vector<std::string>& entries) {
+  return Reader(answer, cut_off, model, entries).Read();
 }
 
 }  // namespace kernelcast::orchestrator

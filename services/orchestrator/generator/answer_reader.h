@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/domain/candidate.h"
 
@@ -62,7 +63,10 @@ std::string_view WithoutReasoning(std::string_view answer);
 // `model` is the kernel that the new one was derived from. It determines the expected kind. If
 // device code comes without launches, the launches of `model` are used, provided that the code has
 // the same kernels.
-ReadKernel ReadAnswer(std::string_view answer, bool cut_off, const Candidate& model);
+//
+// `entries`: what Python must define (PythonTask::entries). Empty: what any format asks for.
+ReadKernel ReadAnswer(std::string_view answer, bool cut_off, const Candidate& model,
+                      const std::vector<std::string>& entries = {});
 
 }  // namespace kernelcast::orchestrator
 

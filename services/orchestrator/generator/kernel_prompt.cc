@@ -22,8 +22,8 @@ namespace {
 // Must change when this file or common/prompt produce different bytes for the same input.
 constexpr std::string_view kRenderingVersion = "3";
 
-constexpr std::string_view kKinds[] = {"cpu",    "cuda",       "cuda_host",
-                                       "python", "python_run", "python_kernel"};
+constexpr std::string_view kKinds[] = {"cpu",        "cuda",          "cuda_host",       "python",
+                                       "python_run", "python_kernel", "python_functions"};
 constexpr std::string_view kFileNames[] = {"prompt.json",
                                            "system.txt",
                                            "user.txt",
@@ -39,6 +39,8 @@ constexpr std::string_view kFileNames[] = {"prompt.json",
                                            "python_run_answer.txt",
                                            "python_kernel.txt",
                                            "python_kernel_answer.txt",
+                                           "python_functions.txt",
+                                           "python_functions_answer.txt",
                                            "critic_system.txt",
                                            "critic_user.txt"};
 constexpr std::string_view kSystemNames[] = {"contract", "answer_form"};
@@ -84,6 +86,7 @@ std::string_view KindOf(const Problem& problem, std::string_view target) {
       case PythonTask::Format::kFlashInferBench:
       case PythonTask::Format::kSolExecBench: return "python_run";
       case PythonTask::Format::kGpuMode: return "python_kernel";
+      case PythonTask::Format::kGpuModeEval: return "python_functions";
     }
   }
   if (target == kCpuTargetName) return "cpu";

@@ -140,7 +140,11 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
     const llm::ChatAnswer& answer = outcome.answer;
     const bool cut_off = answer.finish_reason == llm::FinishReason::kLength ||
                          answer.finish_reason == llm::FinishReason::kWhitespaceLoop;
-    ReadKernel read = ReadAnswer(TextOf(answer), cut_off, model);
+    const std::optional<PythonTask>& task = job.query.problem->task;
+    // A task with functions of its own.
+    const bool has_own = task && task->format == PythonTask::Format::kGpuModeEval;
+    ReadKernel read = ReadAnswer(TextOf(answer), cut_off, model,
+                                 has_own ? task->entries : std::vector<std::string>());
     if (read.fault != ReadFault::kNone) {
       if (metrics_ != nullptr) metrics_->Faulted(read.fault);
       return Finish(job, GenerationReply::Unusable{std::move(read.reason)}, outcome);

@@ -249,7 +249,7 @@ absl::StatusOr<CompileResult> CpuTarget::CompileCandidate(const Problem& problem
     }
     KC_ASSIGN_OR_RETURN(CompileResult checked,
                         cache_->GetOrCompile(python_->ArtifactId(candidate.source), cancel, [&] {
-                          return python_->Compile(problem.task->format, info_.architecture,
+                          return python_->Compile(*problem.task, info_.architecture,
                                                   candidate.source, cancel);
                         }));
     PythonCompiler::RefuseTasks(problem, candidate, checked);

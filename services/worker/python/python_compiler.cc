@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/clock.h"
 #include "common/base/hash.h"
@@ -76,7 +77,7 @@ void PythonCompiler::RefuseTasks(const Problem& problem, const Candidate& candid
   result.result = CompileError{CompileStage::kCompiler, success->log};
 }
 
-absl::StatusOr<CompileResult> PythonCompiler::Compile(PythonTask::Format format,
+absl::StatusOr<CompileResult> PythonCompiler::Compile(const PythonTask& task,
                                                       const std::string& architecture,
                                                       const std::string& source,
                                                       const CancelToken& cancel) const {
@@ -92,8 +93,8 @@ absl::StatusOr<CompileResult> PythonCompiler::Compile(PythonTask::Format format,
                                          kPythonSourceCheck,
                                          kCandidateFile,
                                          builds_sources_ ? "builds" : "",
-                                         std::string(CandidateName(format)),
-                                         std::string(ReferenceName(format))};
+                                         absl::StrJoin(task.entries, ","),
+                                         std::string(ReferenceName(task.format))};
   CompilerStep checked;
   const auto answered = [&checked] {
     return checked.ok || checked.limit || checked.exit_code == kRefused ||

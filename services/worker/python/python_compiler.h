@@ -27,7 +27,7 @@ class PythonCompiler {
 
   // The artefact is the source, with a log if it may be a task and is no candidate. UNAVAILABLE:
   // the interpreter does not work. Returns the token's status when it is stopped.
-  [[nodiscard]] absl::StatusOr<CompileResult> Compile(PythonTask::Format format,
+  [[nodiscard]] absl::StatusOr<CompileResult> Compile(const PythonTask& task,
                                                       const std::string& architecture,
                                                       const std::string& source,
                                                       const CancelToken& cancel) const;

@@ -6,7 +6,7 @@ This process imports PyTorch and waits on descriptor 3 for the worker, which ask
 (zygote.h). A copy serves one program: its descriptor 6 holds it, as python_task.h describes it. LIBRARY
 is the native part (runner_library.cc). PACKAGES are folders to import from, and READABLE what a copy may
 read. SOURCE starts with the files of the formats, of draws and of facts: task_values.py,
-definition_task.py, gpu_mode_task.py, reference_facts.py and task_draws.py.
+definition_task.py, gpu_mode_task.py, gpu_mode_eval.py, reference_facts.py and task_draws.py.
 """
 
 import contextlib
@@ -226,6 +226,7 @@ FORMATS = {
     "flashinfer_bench": FlashInferBench,
     "sol_execbench": SolExecBench,
     "gpu_mode": GpuMode,
+    "gpu_mode_eval": GpuModeEval,
 }
 
 

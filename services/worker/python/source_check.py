@@ -1,8 +1,8 @@
-"""Checks a source without running it: PYTHON -c SOURCE FILE BUILDS NAME...
+"""Checks a source without running it: PYTHON -c SOURCE FILE BUILDS NAMES TASK_NAME
 
-It must have no syntax errors and define one of the names at its top level: the first is a candidate's, the second a
-task's. It may also be a solution of flashinfer-bench or SOL-ExecBench, as JSON, where a name is run; then its entry
-point must be defined. BUILDS: not empty where sources in C++ and CUDA of a solution are built.
+It must have no syntax errors and define NAMES, which commas separate, or the task's name at its top level. It may also
+be a solution of flashinfer-bench or SOL-ExecBench, as JSON, where the name is run; then its entry point must be defined.
+BUILDS: not empty where sources in C++ and CUDA of a solution are built.
 
 Exits with REFUSED, NO_MEMORY or TASK_ONLY and says why. Any other exit code but 0 is not the source's fault. TASK_ONLY:
 the source may be a task and is no candidate.
@@ -37,7 +37,7 @@ def mentions(tree, name):
     return False
 
 
-def check(file, source, names):
+def check(file, source, names, task_name=""):
     try:
         # Compiling finds errors that parsing does not, such as a return outside a function.
         tree = ast.parse(source, file)
@@ -54,11 +54,12 @@ def check(file, source, names):
             defined.update(alias.asname or alias.name for alias in node.names)
         else:
             defined.update(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    if not defined.intersection(names):
-        refuse(f"{file} does not define {names[0]} at its top level")
-    if not mentions(tree, names[0]):
-        why = f"{file} defines {names[1]}, the task's name, and not {names[0]}, which a candidate must define"
-        refuse(why, TASK_ONLY if names[1] != "Model" or TASK_FUNCTIONS <= defined else REFUSED)
+    missing = [name for name in names if name not in defined]
+    if missing and task_name not in defined:
+        refuse(f"{file} does not define {missing[0]} at its top level")
+    if missing and not mentions(tree, names[0]):
+        why = f"{file} defines {task_name}, the task's name, and not {names[0]}, which a candidate must define"
+        refuse(why, TASK_ONLY if task_name != "Model" or TASK_FUNCTIONS <= defined else REFUSED)
 
 
 def check_solution(text, builds):
@@ -93,7 +94,8 @@ def check_solution(text, builds):
 
 
 def main():
-    file, builds, names = sys.argv[1], sys.argv[2], sys.argv[3:]
+    file, builds, names, task_name = sys.argv[1:]
+    names = names.split(",")
     with open(file, "rb") as opened:
         content = opened.read()
     try:
@@ -103,7 +105,7 @@ def main():
     if "run" in names and source.lstrip().startswith("{"):
         check_solution(source, builds)
     else:
-        check(file, source, names)
+        check(file, source, names, task_name)
 
 
 try:

@@ -17,7 +17,7 @@ except ImportError:
 
 RUNNER = {"__name__": "runner"}
 FOLDER = pathlib.Path(sys.argv.pop(1))
-for file in ("task_values", "definition_task", "gpu_mode_task", "task_draws", "runner"):
+for file in ("task_values", "definition_task", "gpu_mode_task", "gpu_mode_eval", "task_draws", "runner"):
     exec((FOLDER / f"{file}.py").read_text(), RUNNER)
 RUNNER["import_torch"]()
 

@@ -13,7 +13,7 @@ import unittest
 import unittest.mock
 
 RUNNER = {"__name__": "runner"}
-FILES = ("task_values", "definition_task", "gpu_mode_task", "task_draws", "runner")
+FILES = ("task_values", "definition_task", "gpu_mode_task", "gpu_mode_eval", "task_draws", "runner")
 BEFORE = """
 import functools, math, os, random
 import numpy as np

@@ -133,6 +133,39 @@ TEST_CASE("A GPU MODE task's own checker decides where several results are right
                 "rows have larger elements"});
 }
 
+TEST_CASE("The program of a GPU MODE task decides in a process without the candidate", "[slow]") {
+  if (!HaveTorch()) return;
+  const std::string folder = kGpuMode + "rms_norm_pair";
+  CheckExample(
+      {folder,
+       folder + "/submissions",
+       {"fused.py"},
+       "wrong_gradient.py",
+       "the task's own program reports a pass for these outputs; it said: backward is off"});
+  const Problem problem = LoadProblem(folder);
+  // The report, the program and the reference are not there.
+  const std::string wrong = SourceFile(folder + "/submissions/wrong_gradient.py");
+  const auto forged = MeasureAs<WrongResult>(
+      problem, absl::StrCat("import os, sys\n"
+                            "for fd in range(3, 64):\n"
+                            "    try:\n        os.write(fd, b'check: pass\\n')\n"
+                            "    except OSError:\n        pass\n"
+                            "try:\n    import reference\n    reference.expected = None\n"
+                            "except ImportError:\n    pass\n",
+                            wrong));
+  CHECK(forged.output == "output2");
+  const auto crash = MeasureAs<Crash>(problem, absl::StrCat("import eval\n", wrong));
+  CHECK_THAT(crash.output_tail, Catch::Contains("No module named 'eval'"));
+  const auto fewer = MeasureAs<WrongResult>(
+      problem, absl::StrCat(wrong, "def rms_norm_forward(x, weight):\n    return x\n"));
+  CHECK(fewer.cause == WrongResult::Cause::kForm);
+  const auto compiled = CompilePython(
+      problem, PythonCandidate(problem, "def rms_norm_forward(x, weight):\n    pass\n"));
+  REQUIRE(std::holds_alternative<CompileError>(compiled.result));
+  CHECK_THAT(std::get<CompileError>(compiled.result).log,
+             Catch::Contains("does not define rms_norm_backward at its top level"));
+}
+
 // One axis, so that sizes that no workload has can be drawn.
 Problem Definition(const std::string& reference, const std::string& op_type = "elementwise") {
   const std::string definition = absl::StrCat(

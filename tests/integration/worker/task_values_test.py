@@ -23,7 +23,7 @@ except ImportError:
 FOLDER = pathlib.Path(sys.argv.pop(1))
 RUNNER = {"__name__": "runner"}
 sys.modules["runner"] = types.ModuleType("runner")
-for file in ("task_values", "definition_task", "gpu_mode_task", "reference_facts", "task_draws", "runner"):
+for file in ("task_values", "definition_task", "gpu_mode_task", "gpu_mode_eval", "reference_facts", "task_draws", "runner"):
     exec(compile((FOLDER / f"{file}.py").read_text(), f"{file}.py", "exec"), RUNNER)
 RUNNER["import_torch"]()
 TaskError = RUNNER["TaskError"]

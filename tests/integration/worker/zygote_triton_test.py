@@ -19,7 +19,7 @@ import triton.language
 
 def functions_of(folder):
     """Runs the zygote's program (programs.cc.in) without its last line, and returns its global names."""
-    files = ("task_values", "definition_task", "gpu_mode_task", "reference_facts", "task_draws", "runner",
+    files = ("task_values", "definition_task", "gpu_mode_task", "gpu_mode_eval", "reference_facts", "task_draws", "runner",
              "kernel_errors", "cuda_runner")
     source = "\n".join((pathlib.Path(folder) / f"{name}.py").read_text() for name in files)
     names = {"__name__": "runner"}

@@ -70,12 +70,28 @@ def _definition_folder(path: Path) -> kernel_pb2.Problem:
 
 
 def _gpu_mode_folder(path: Path) -> kernel_pb2.Problem:
-    """task.yml and the files that it names, except for the candidate and the harness."""
+    """task.yml and the files that it names, except for the candidate.
+
+    The program that judges candidates elsewhere is left out too, where reference.py has the functions that Kernelcast
+    calls. Where it has not, submission.py is the reference.
+    """
+    text = (path / "task.yml").read_text(encoding="utf-8-sig")
+    main = _MAIN_PROGRAM.search(text)
+    program = main[1] if main else "eval.py"
     files = {"task.yml": path / "task.yml"}
-    for name, source in _NAMED_SOURCE.findall(files["task.yml"].read_text(encoding="utf-8-sig")):
-        if source != "@SUBMISSION@" and name != "eval.py":
-            files[name] = path / source
+    named = {name: path / source for name, source in _NAMED_SOURCE.findall(text) if source != "@SUBMISSION@"}
+    files.update((name, source) for name, source in named.items() if name != program)
+    reference = files.get("reference.py")
+    source = reference.read_text(encoding="utf-8-sig") if reference is not None and reference.is_file() else ""
+    if not all(re.search(pattern, source, re.MULTILINE) for pattern in _JUDGED_FUNCTIONS):
+        own = {program: named.get(program, path / program), "submission.py": path / "submission.py"}
+        files.update((name, file) for name, file in own.items() if file.is_file())
     return _problem(files)
+
+
+# Names of config.main in task.yml, and lines of reference.py with the functions that Kernelcast calls.
+_MAIN_PROGRAM = re.compile(r"""\bmain["']?\s*:\s*["']?([\w.-]+)""")
+_JUDGED_FUNCTIONS = (r"^def generate_input\(", r"^def ref_kernel\(", r"^(def check_implementation\(|check_implementation)")
 
 
 # An entry of `files` in task.yml, in either style of YAML.

@@ -263,8 +263,9 @@ TEST_CASE("A GPU MODE folder at fault is refused", "[domain]") {
              Contains("relative path"));
   CHECK_THAT(refusal("tests:", "exams:"), Contains("neither tests nor benchmarks"));
   CHECK_THAT(refusal("tests:", "multi_gpu: true\ntests:"), Contains("several GPUs"));
-  CHECK_THAT(RefusedFiles({{"task.yml", kYaml}, {"reference.py", "def ref_kernel(d):\n  pass\n"}}),
-             Contains("generate_input"));
+  CHECK_THAT(
+      RefusedFiles({{"task.yml", kYaml}, {"reference.py", "def ref_kernel(d):\n  pass\n"}}),
+      Contains("does not define generate_input at its top level, and task.yml names no program"));
   CHECK_THAT(RefusedFiles({{"task.yml", kYaml}, {"reference.py", kReference}, {"other.py", ""}}),
              Contains("not named by task.yml"));
 }
@@ -273,9 +274,6 @@ TEST_CASE("A GPU MODE task that workers cannot judge is refused when it is read"
   const auto reference = [](const std::string& source) {
     return std::vector<ProblemFile>{{"task.yml", kYaml}, {"reference.py", source}};
   };
-  CHECK_THAT(RefusedFiles(reference("def generate_inputs(n):\n  pass\n")),
-             Contains("does not define generate_input at its top level. eval.py is not run, so "
-                      "tasks whose eval.py calls other functions"));
   CHECK_THAT(
       RefusedFiles(
           reference(absl::StrCat("import torch\nT = torch.float4_e2m1fn_x2\n", kReference))),
@@ -294,6 +292,44 @@ TEST_CASE("A GPU MODE task that workers cannot judge is refused when it is read"
   };
   CHECK_THAT(RefusedFiles(with_processes("2")), Contains("world_size: tasks over several GPUs"));
   CHECK(ParseProblem(with_processes("1")).ok());
+}
+
+TEST_CASE("A GPU MODE folder without the usual functions is judged by its own program",
+          "[domain]") {
+  const Problem problem = LoadTask("gpu_mode/rms_norm_pair");
+  CHECK(problem.task->format == Format::kGpuModeEval);
+  CHECK(HasChecker(problem.task->format));
+  CHECK(problem.task->file == "submission.py");
+  CHECK_THAT(problem.task->source, Contains("def rms_norm_forward(x, weight):"));
+  CHECK(problem.task->entries == std::vector<std::string>{"rms_norm_forward", "rms_norm_backward"});
+  const auto details = nlohmann::json::parse(problem.task->details);
+  CHECK(details["program"] == "eval.py");
+  for (const char* const file : {"eval.py", "reference.py", "submission.py"}) {
+    CHECK(details["modules"].contains(file));
+  }
+}
+
+TEST_CASE("A GPU MODE program without what it needs is refused with what is missing", "[domain]") {
+  const std::string yaml =
+      WithText(kYaml, "lang:", "  - {\"name\": \"judge.py\", \"source\": \"judge.py\"}\nlang:");
+  const std::string named = absl::StrCat(yaml, "config: {main: judge.py}\n");
+  const auto files = [&](const std::string& program, const std::string& solution) {
+    std::vector<ProblemFile> all = {{"task.yml", named},
+                                    {"reference.py", "def inputs():\n  pass\n"}};
+    if (!program.empty()) all.push_back({"judge.py", program});
+    if (!solution.empty()) all.push_back({"submission.py", solution});
+    return all;
+  };
+  const std::string solution = "def helper(x):\n  pass\ndef solve(x):\n  pass\n";
+  CHECK(ParseProblem(files("submission.solve(1)\n", solution))->task->entries ==
+        std::vector<std::string>{"solve"});
+  CHECK_THAT(RefusedFiles(files("", solution)),
+             Contains("reference.py: does not define generate_input at its top level, so judge.py "
+                      "must check candidates, and judge.py is missing"));
+  CHECK_THAT(RefusedFiles(files("submission.solve(1)\n", "")),
+             Contains("submission.py is missing") && Contains("which is the reference"));
+  CHECK_THAT(RefusedFiles(files("submission.run(1)\n", solution)),
+             Contains("it names no function that submission.py defines"));
 }
 
 TEST_CASE("Tasks are found by the paths of their formats", "[domain]") {

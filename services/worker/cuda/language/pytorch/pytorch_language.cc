@@ -45,7 +45,7 @@ absl::StatusOr<CompileResult> PytorchLanguage::Compile(const CompileJob& job,
   const CompileGpu& gpu = job.gpu;
   KC_ASSIGN_OR_RETURN(CompileResult checked,
                       cache_.GetOrCompile(compiler_.ArtifactId(job.candidate.source), cancel, [&] {
-                        return compiler_.Compile(job.problem.task->format, job.gpu.architecture,
+                        return compiler_.Compile(*job.problem.task, job.gpu.architecture,
                                                  job.candidate.source, cancel);
                       }));
   PythonCompiler::RefuseTasks(job.problem, job.candidate, checked);

@@ -250,6 +250,20 @@ TEST_CASE("The answer to a PyTorch task is the block that defines ModelNew",
   CHECK_THAT(none.reason, Contains("ModelNew"));
 }
 
+TEST_CASE("The answer to a task with functions of its own defines all of them",
+          "[orchestrator][reader]") {
+  Candidate model;
+  model.kind = CandidateKind::kPython;
+  const auto read = [&](const std::string& source) {
+    return ReadAnswer(Fence("python", source), false, model, {"forward", "backward"});
+  };
+  const std::string both = "def forward(x):\n    pass\ndef backward(x):\n    pass\n";
+  CHECK(read(both).candidate.source == both);
+  const ReadKernel one = read("def forward(x):\n    pass\n");
+  CHECK(one.fault == ReadFault::kNoEntry);
+  CHECK(one.reason == "no block of code defines forward and backward");
+}
+
 std::string EditOf(const std::string& search, const std::string& replace) {
   return "<<<<<<< SEARCH\n" + search + "=======\n" + replace + ">>>>>>> REPLACE\n";
 }

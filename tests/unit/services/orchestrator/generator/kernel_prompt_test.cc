@@ -362,6 +362,19 @@ TEST_CASE("The prompt of a task asks for what its format calls", "[orchestrator]
   }
 }
 
+TEST_CASE("The prompt of a task with functions of its own shows them", "[orchestrator][prompt]") {
+  GenerationQuery query;
+  query.problem = std::make_shared<const Problem>(
+      ParseProblem(
+          ReadProblemFolder(KERNELCAST_SOURCE_DIR "/examples/tasks/gpu_mode/rms_norm_pair").value())
+          .value());
+  query.target = "cpu";
+  const KernelPromptText text = Rendered(query);
+  CHECK_THAT(text.system, Contains("defines the functions of the reference"));
+  CHECK_THAT(text.system, !Contains("custom_kernel") && !Contains("ModelNew"));
+  CHECK_THAT(text.user, Contains("def rms_norm_backward(x, weight, inverse, gradient):"));
+}
+
 TEST_CASE("The prompt of a PyTorch task asks for ModelNew", "[orchestrator][prompt]") {
   GenerationQuery query;
   query.problem = std::make_shared<const Problem>(

@@ -107,6 +107,16 @@ TEST_CASE("A GPU MODE task's own checker decides on a device where several resul
   CHECK_THAT(crash.output_tail, Catch::Contains("No module named 'reference'"));
 }
 
+TEST_CASE("The program of a GPU MODE task decides on a device", "[slow]") {
+  if (!HaveTaskPython()) return;
+  TaskSubject subject;
+  REQUIRE(subject.Take(LoadTask("gpu_mode/rms_norm_pair")).ok());
+  const std::string submissions = "gpu_mode/rms_norm_pair/submissions/";
+  CheckRight(subject.Measure(Source(submissions + "fused.py")));
+  const auto wrong = subject.MeasureAs<WrongResult>(Source(submissions + "wrong_gradient.py"));
+  CHECK_THAT(wrong.rule, Catch::Contains("it said: backward is off"));
+}
+
 TEST_CASE("A checker decides on a device about NaN that the reference yields") {
   if (!HaveTaskPython()) return;
   const Problem problem =
