@@ -90,6 +90,9 @@ void FakeCuda::Reset() {
   functions_.clear();
   events_.clear();
   streams_.clear();
+  captured_.reset();
+  graphs_.clear();
+  graph_execs_.clear();
   calls_.clear();
   faults_.clear();
   misuse_.clear();
@@ -117,6 +120,7 @@ std::map<std::string, int> FakeCuda::Held() const {
   count("streams", streams_.size());
   count("events", events_.size());
   count("modules", modules_.size());
+  count("graphs", graphs_.size() + graph_execs_.size());
   count("handles", handles_.size());
   count("buffers", buffers);
   count("mappings", mapped);
@@ -229,6 +233,12 @@ CUresult FakeCuda::Launch(CUfunction function, void** parameters) {
     lost_[current] = lost;
   }
   return result;
+}
+
+CUresult FakeCuda::Do(std::function<CUresult()> work) {
+  if (captured_ == nullptr) return work();
+  captured_->push_back(std::move(work));
+  return CUDA_SUCCESS;
 }
 
 // The functions of the table, with access to the fake's internals.
@@ -530,7 +540,60 @@ worker::CudaApi FakeDriver::Table() {
   api.LaunchKernelEx = [](const CUlaunchConfig*, CUfunction function, void** parameters,
                           void**) -> CUresult {
     FAKE_ENTER(LaunchKernelEx);
-    return fake().Launch(function, parameters);
+    if (fake().captured_ == nullptr) return fake().Launch(function, parameters);
+    if (fake().functions_.count(function) == 0) {
+      return fake().Misuse("launched what is no kernel", CUDA_ERROR_INVALID_HANDLE);
+    }
+    // A graph has the values that its parameters had when it was captured.
+    std::vector<std::vector<std::byte>> values;
+    for (const size_t bytes : reinterpret_cast<FakeKernel*>(function)->parameter_bytes) {
+      const auto* const value = static_cast<const std::byte*>(parameters[values.size()]);
+      values.emplace_back(value, value + bytes);
+    }
+    return fake().Do([function, values]() mutable {
+      std::vector<void*> pointers;
+      for (std::vector<std::byte>& value : values) pointers.push_back(value.data());
+      return fake().Launch(function, pointers.data());
+    });
+  };
+  api.StreamBeginCapture = [](CUstream, CUstreamCaptureMode) -> CUresult {
+    FAKE_ENTER(StreamBeginCapture);
+    if (fake().captured_ != nullptr) return fake().Misuse("captures while it captures");
+    fake().captured_ = std::make_unique<FakeCuda::Graph>();
+    return CUDA_SUCCESS;
+  };
+  api.StreamEndCapture = [](CUstream, CUgraph* graph) -> CUresult {
+    FAKE_LOCK();
+    const CUresult entered = fake().Enter("StreamEndCapture");
+    if (fake().captured_ == nullptr) return fake().Misuse("ends what captures nothing");
+    std::unique_ptr<FakeCuda::Graph> captured = std::move(fake().captured_);
+    if (entered == CUDA_SUCCESS) *graph = Keep(fake().graphs_, std::move(captured));
+    return entered;
+  };
+  api.GraphInstantiateWithFlags = [](CUgraphExec* exec, CUgraph graph,
+                                     unsigned long long) -> CUresult {
+    FAKE_ENTER(GraphInstantiateWithFlags);
+    *exec = Keep(fake().graph_execs_, std::make_unique<FakeCuda::Graph>(*fake().graphs_.at(graph)));
+    return CUDA_SUCCESS;
+  };
+  api.GraphLaunch = [](CUgraphExec exec, CUstream) -> CUresult {
+    FAKE_ENTER(GraphLaunch);
+    for (const auto& work : *fake().graph_execs_.at(exec)) {
+      if (const CUresult done = work(); done != CUDA_SUCCESS) return done;
+    }
+    return CUDA_SUCCESS;
+  };
+  api.GraphExecDestroy = [](CUgraphExec exec) -> CUresult {
+    FAKE_LOCK();
+    const CUresult entered = fake().Enter("GraphExecDestroy");
+    if (fake().graph_execs_.erase(exec) == 0) return fake().Misuse("destroyed what is no graph");
+    return entered;
+  };
+  api.GraphDestroy = [](CUgraph graph) -> CUresult {
+    FAKE_LOCK();
+    const CUresult entered = fake().Enter("GraphDestroy");
+    if (fake().graphs_.erase(graph) == 0) return fake().Misuse("destroyed what is no graph");
+    return entered;
   };
   api.StreamCreate = [](CUstream* stream, unsigned int) -> CUresult {
     FAKE_ENTER(StreamCreate);
@@ -615,7 +678,9 @@ worker::CudaApi FakeDriver::Table() {
   };
   api.MemcpyDtoDAsync = [](CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) -> CUresult {
     FAKE_ENTER(MemcpyDtoDAsync);
-    return Copy(fake().Memory(to, bytes, true), fake().Memory(from, bytes, false), bytes);
+    return fake().Do([=] {
+      return Copy(fake().Memory(to, bytes, true), fake().Memory(from, bytes, false), bytes);
+    });
   };
   api.MemCreate = [](CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp*,
                      unsigned long long) -> CUresult {

@@ -65,8 +65,8 @@ class FakeCuda {
 
   FakeClock& clock() { return clock_; }
 
-  // Objects created and not released: contexts retained, streams, events, modules, buffers, handles
-  // and mappings of shared memory, reserved addresses.
+  // Objects created and not released: contexts retained, streams, events, modules, graphs, buffers,
+  // handles and mappings of shared memory, reserved addresses.
   std::map<std::string, int> Held() const;
   // Calls that no correct program makes, such as memory freed twice or without a context.
   const std::vector<std::string>& misuse() const { return misuse_; }
@@ -112,6 +112,8 @@ class FakeCuda {
   struct Event {
     double device_ns = 0;
   };
+  // The work of a graph, in order.
+  using Graph = std::vector<std::function<CUresult()>>;
   struct Fault {
     int at = 0;
     Effect effect = Effect::kFail;
@@ -123,6 +125,8 @@ class FakeCuda {
   CUresult Enter(const char* function, bool needs_context = true);
   CUresult Misuse(const std::string& what, CUresult result = CUDA_ERROR_INVALID_VALUE);
   CUresult Launch(CUfunction function, void** parameters);
+  // Does the work, or adds it to the graph that is being captured.
+  CUresult Do(std::function<CUresult()> work);
   uint64_t UsedBytes() const;
   CUresult Broken(CUdevice device) const;
 
@@ -144,6 +148,9 @@ class FakeCuda {
   std::set<CUfunction> functions_;
   std::map<CUevent, std::unique_ptr<Event>> events_;
   std::set<CUstream> streams_;
+  std::unique_ptr<Graph> captured_;  // null: nothing is being captured
+  std::map<CUgraph, std::unique_ptr<Graph>> graphs_;
+  std::map<CUgraphExec, std::unique_ptr<Graph>> graph_execs_;
   std::map<std::string, int, std::less<>> calls_;
   std::map<std::string, Fault, std::less<>> faults_;
   std::vector<std::string> misuse_;

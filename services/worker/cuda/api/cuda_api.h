@@ -72,7 +72,13 @@ namespace kernelcast::worker {
   X(MemMap, cuMemMap)                                                                       \
   X(MemUnmap, cuMemUnmap)                                                                   \
   X(MemSetAccess, cuMemSetAccess)                                                           \
-  X(MemGetAllocationGranularity, cuMemGetAllocationGranularity)
+  X(MemGetAllocationGranularity, cuMemGetAllocationGranularity)                             \
+  X(StreamBeginCapture, cuStreamBeginCapture)                                               \
+  X(StreamEndCapture, cuStreamEndCapture)                                                   \
+  X(GraphInstantiateWithFlags, cuGraphInstantiateWithFlags)                                 \
+  X(GraphLaunch, cuGraphLaunch)                                                             \
+  X(GraphExecDestroy, cuGraphExecDestroy)                                                   \
+  X(GraphDestroy, cuGraphDestroy)
 
 // The driver's functions. As thread-safe as the driver; the current context is per thread.
 struct CudaApi {

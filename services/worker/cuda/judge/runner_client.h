@@ -119,9 +119,8 @@ class CudaRunner {
   // Asks for an answer and nothing else. A runner that has just answered takes up its next request
   // sooner than one that has slept.
   Answer Wake(int64_t limit_ns, const CancelToken& cancel);
-  // The limit counts from now on: nothing is queued before the request. `replay`: Python programs
-  // run CUDA graphs of their calls. `flushes`: how often the L2 cache is overwritten before each
-  // call.
+  // The limit counts from now on: nothing is queued before the request. `replay`: calls are
+  // CUDA graphs. `flushes`: how often the L2 cache is overwritten before each call.
   Answer Run(std::span<const cuda_runner::RunRecord> runs, int64_t limit_ns,
              const CancelToken& cancel, bool replay = false);
   Answer Time(std::span<const cuda_runner::SampleRecord> samples,

@@ -85,7 +85,7 @@ struct Request {
                       // kTime, kCount: poisons; kTrace: calls; kMap: bytes before the arena begins
   uint32_t writable;  // kMap
   uint32_t flushes;   // kTime, kCount: how often the L2 cache is overwritten before each call
-  // kRun, kTime: host programs replay a CUDA graph of each call, which the first replay captures.
+  // kRun, kTime: each call replays a CUDA graph of it, which the first replay captures.
   uint32_t replay;
   uint32_t reserved;
 };
@@ -140,7 +140,7 @@ struct TensorRecord {
   int64_t shape[kMaxDimensions];
 };
 struct LaunchRecord {
-  uint32_t kernel;  // index among the names of kLoad
+  uint32_t kernel;  // index among the names of kLoad, or kCopy
   uint32_t grid[3];
   uint32_t block[3];
   uint32_t cluster[3];  // all 0: no cluster
@@ -153,6 +153,8 @@ struct ArgumentRecord {
   uint64_t value;
 };
 inline constexpr uint32_t kLiteral = ~0u;
+// Instead of a launch: copies memory. The arguments are to, from and the number of bytes.
+inline constexpr uint32_t kCopy = ~0u;
 
 struct Reply {
   Command command;

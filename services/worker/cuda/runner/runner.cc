@@ -166,7 +166,7 @@ void Runner::Unmap(uint32_t slot) {
     const bool used =
         std::any_of(programs.begin(), programs.end(),
                     [&](const ReadyProgram& program) { return (program.arenas >> slot & 1) != 0; });
-    if (used) programs.clear();
+    if (used) DropPrograms(static_cast<uint32_t>(&programs - programs_.data()));
   }
   const CUdeviceptr mapped = arena.address - arena.padding;
   api_.MemUnmap(mapped, arena.bytes + arena.padding);
@@ -212,8 +212,15 @@ bool Runner::LoadInto(Module& module, const Request& request, std::span<const st
   return true;
 }
 
-void Runner::Unload(uint32_t slot) {
+void Runner::DropPrograms(uint32_t slot) {
+  for (const ReadyProgram& program : programs_[slot]) {
+    if (program.graph != nullptr) api_.GraphExecDestroy(program.graph);
+  }
   programs_[slot].clear();
+}
+
+void Runner::Unload(uint32_t slot) {
+  DropPrograms(slot);
   if (modules_[slot].module != nullptr) {
     api_.ModuleUnload(modules_[slot].module);
   }
@@ -269,27 +276,6 @@ bool Runner::MakeReady(const Program& program, const Module& module, ReadyProgra
   for (size_t i = 0; i < program.launches.size(); ++i) {
     const ProgramLaunch& launch = program.launches[i];
     ReadyLaunch& to = ready[i];
-    if (launch.kernel >= module.kernels.size()) {
-      return Refuse("kPrograms: kernel");
-    }
-    to.function = module.kernels[launch.kernel];
-    // The driver reads as many parameters as the kernel declares, regardless of how many are
-    // passed.
-    size_t parameters = 0;
-    size_t offset = 0;
-    size_t bytes = 0;
-    while (api_.FuncGetParamInfo(to.function, parameters, &offset, &bytes) == CUDA_SUCCESS) {
-      if (parameters < launch.arguments.size() && launch.arguments[parameters].bytes != bytes) {
-        return Refuse("argument " + std::to_string(parameters + 1) + " has " +
-                      std::to_string(launch.arguments[parameters].bytes) +
-                      " bytes, its parameter " + std::to_string(bytes));
-      }
-      ++parameters;
-    }
-    if (parameters != launch.arguments.size()) {
-      return Refuse("the kernel takes " + std::to_string(parameters) + " arguments, not " +
-                    std::to_string(launch.arguments.size()));
-    }
     for (const Argument& argument : launch.arguments) {
       uint64_t value = argument.value;
       if (argument.arena != kLiteral) {
@@ -302,46 +288,76 @@ bool Runner::MakeReady(const Program& program, const Module& module, ReadyProgra
       }
       to.values.push_back(value);
     }
-    for (uint64_t& value : to.values) {
-      to.parameters.push_back(&value);
-    }
-    const uint64_t cluster_blocks =
-        uint64_t{launch.cluster[0]} * launch.cluster[1] * launch.cluster[2];
-    if (cluster_blocks > 0) {
-      CUlaunchAttribute attribute{};
-      attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-      attribute.value.clusterDim.x = launch.cluster[0];
-      attribute.value.clusterDim.y = launch.cluster[1];
-      attribute.value.clusterDim.z = launch.cluster[2];
-      to.attributes.push_back(attribute);
-    }
-    if (cluster_blocks > kPortableClusterBlocks &&
-        !Check(api_.FuncSetAttribute(to.function,
-                                     CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
-               "cuFuncSetAttribute(non-portable cluster size)")) {
+    if (launch.kernel == kCopy) {
+      if (to.values.size() != 3) return Refuse("kPrograms: copy");
+    } else if (!MakeLaunchReady(launch, module, to)) {
       return false;
     }
-    int attribute = 0;
-    if (launch.shared_memory_bytes > 0 &&
-        api_.FuncGetAttribute(&attribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                              to.function) == CUDA_SUCCESS &&
-        attribute < static_cast<int>(launch.shared_memory_bytes) &&
-        !Check(api_.FuncSetAttribute(to.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                     static_cast<int>(launch.shared_memory_bytes)),
-               "cuFuncSetAttribute(dynamic shared memory)")) {
-      return false;
-    }
-    to.config.gridDimX = launch.grid[0];
-    to.config.gridDimY = launch.grid[1];
-    to.config.gridDimZ = launch.grid[2];
-    to.config.blockDimX = launch.block[0];
-    to.config.blockDimY = launch.block[1];
-    to.config.blockDimZ = launch.block[2];
-    to.config.sharedMemBytes = launch.shared_memory_bytes;
-    to.config.hStream = stream_;
-    to.config.attrs = to.attributes.data();
-    to.config.numAttrs = static_cast<unsigned int>(to.attributes.size());
   }
+  return true;
+}
+
+bool Runner::MakeLaunchReady(const ProgramLaunch& launch, const Module& module, ReadyLaunch& to) {
+  if (launch.kernel >= module.kernels.size()) {
+    return Refuse("kPrograms: kernel");
+  }
+  to.function = module.kernels[launch.kernel];
+  // The driver reads as many parameters as the kernel declares, regardless of how many are
+  // passed.
+  size_t parameters = 0;
+  size_t offset = 0;
+  size_t bytes = 0;
+  while (api_.FuncGetParamInfo(to.function, parameters, &offset, &bytes) == CUDA_SUCCESS) {
+    if (parameters < launch.arguments.size() && launch.arguments[parameters].bytes != bytes) {
+      return Refuse("argument " + std::to_string(parameters + 1) + " has " +
+                    std::to_string(launch.arguments[parameters].bytes) + " bytes, its parameter " +
+                    std::to_string(bytes));
+    }
+    ++parameters;
+  }
+  if (parameters != launch.arguments.size()) {
+    return Refuse("the kernel takes " + std::to_string(parameters) + " arguments, not " +
+                  std::to_string(launch.arguments.size()));
+  }
+  for (uint64_t& value : to.values) {
+    to.parameters.push_back(&value);
+  }
+  const uint64_t cluster_blocks =
+      uint64_t{launch.cluster[0]} * launch.cluster[1] * launch.cluster[2];
+  if (cluster_blocks > 0) {
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attribute.value.clusterDim.x = launch.cluster[0];
+    attribute.value.clusterDim.y = launch.cluster[1];
+    attribute.value.clusterDim.z = launch.cluster[2];
+    to.attributes.push_back(attribute);
+  }
+  if (cluster_blocks > kPortableClusterBlocks &&
+      !Check(api_.FuncSetAttribute(to.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+                                   1),
+             "cuFuncSetAttribute(non-portable cluster size)")) {
+    return false;
+  }
+  int attribute = 0;
+  if (launch.shared_memory_bytes > 0 &&
+      api_.FuncGetAttribute(&attribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                            to.function) == CUDA_SUCCESS &&
+      attribute < static_cast<int>(launch.shared_memory_bytes) &&
+      !Check(api_.FuncSetAttribute(to.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                   static_cast<int>(launch.shared_memory_bytes)),
+             "cuFuncSetAttribute(dynamic shared memory)")) {
+    return false;
+  }
+  to.config.gridDimX = launch.grid[0];
+  to.config.gridDimY = launch.grid[1];
+  to.config.gridDimZ = launch.grid[2];
+  to.config.blockDimX = launch.block[0];
+  to.config.blockDimY = launch.block[1];
+  to.config.blockDimZ = launch.block[2];
+  to.config.sharedMemBytes = launch.shared_memory_bytes;
+  to.config.hStream = stream_;
+  to.config.attrs = to.attributes.data();
+  to.config.numAttrs = static_cast<unsigned int>(to.attributes.size());
   return true;
 }
 
@@ -365,11 +381,12 @@ bool Runner::TakePrograms(const Request& request, int fd) {
       return false;
     }
   }
+  DropPrograms(request.slot);
   programs_[request.slot] = std::move(ready);
   return true;
 }
 
-bool Runner::Enqueue(const ReadyProgram& program, bool replay) {
+bool Runner::Enqueue(ReadyProgram& program, bool replay) {
   if (!program.call.empty()) {
     const int32_t status =
         replay ? object_->Replay(program.call) : object_->Call(program.call, stream_);
@@ -381,7 +398,37 @@ bool Runner::Enqueue(const ReadyProgram& program, bool replay) {
     }
     delivers_ = true;
   }
+  if (!replay || program.launches.empty()) return Launch(program);
+  return (program.graph != nullptr || Capture(program)) &&
+         Check(api_.GraphLaunch(program.graph, stream_), "cuGraphLaunch");
+}
+
+bool Runner::Capture(ReadyProgram& program) {
+  if (!Check(api_.StreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_RELAXED),
+             "cuStreamBeginCapture")) {
+    return false;
+  }
+  const bool launched = Launch(program);
+  CUgraph graph = nullptr;
+  // Also after a failure, which ends the capture.
+  const CUresult ended = api_.StreamEndCapture(stream_, &graph);
+  const bool made =
+      launched && Check(ended, "cuStreamEndCapture") &&
+      Check(api_.GraphInstantiateWithFlags(&program.graph, graph, 0), "cuGraphInstantiate");
+  if (graph != nullptr) api_.GraphDestroy(graph);
+  return made;
+}
+
+bool Runner::Launch(const ReadyProgram& program) {
   for (const ReadyLaunch& launch : program.launches) {
+    if (launch.function == nullptr) {
+      if (!Check(
+              api_.MemcpyDtoDAsync(launch.values[0], launch.values[1], launch.values[2], stream_),
+              "cuMemcpyDtoDAsync")) {
+        return false;
+      }
+      continue;
+    }
     if (!Check(api_.LaunchKernelEx(&launch.config, launch.function,
                                    const_cast<void**>(launch.parameters.data()), nullptr),
                "cuLaunchKernelEx")) {
@@ -395,7 +442,7 @@ void Runner::Deliver() {
   if (std::exchange(delivers_, false)) object_->Deliver();
 }
 
-const Runner::ReadyProgram* Runner::Find(uint32_t slot, uint32_t program) {
+Runner::ReadyProgram* Runner::Find(uint32_t slot, uint32_t program) {
   if (slot >= kSlots || program >= programs_[slot].size()) {
     Refuse("no such program");
     return nullptr;
@@ -407,7 +454,7 @@ bool Runner::Run(const Request& request, std::span<const RunRecord> runs) {
   const int64_t start_ns = clock_.MonotonicNs();
   bool ok = true;
   for (const RunRecord& run : runs) {
-    const ReadyProgram* const program = Find(run.slot, run.program);
+    ReadyProgram* const program = Find(run.slot, run.program);
     ok = program != nullptr && Enqueue(*program, request.replay != 0);
     if (!ok) break;
     Deliver();
@@ -443,7 +490,7 @@ bool Runner::Time(const Request& request, std::span<const SampleRecord> samples,
   ok = ok && Check(api_.MemsetD32Async(flush_, 0, flush_bytes_ / 4, stream_), "cuMemsetD32Async");
   for (size_t i = 0; i < samples.size() && ok; ++i) {
     const SampleRecord& sample = samples[i];
-    const ReadyProgram* const program = Find(sample.slot, sample.program);
+    ReadyProgram* const program = Find(sample.slot, sample.program);
     if (program == nullptr || sample.first_poison > poisons.size() ||
         sample.poisons > poisons.size() - sample.first_poison) {
       ok = program != nullptr && Refuse("kTime: sample");

@@ -65,9 +65,9 @@ class Runner {
     CUmodule module = nullptr;
     std::vector<CUfunction> kernels;
   };
-  // A launch prepared for the driver.
+  // A launch prepared for the driver, or a copy: then `values` are to, from and bytes.
   struct ReadyLaunch {
-    CUfunction function = nullptr;
+    CUfunction function = nullptr;  // null: a copy
     CUlaunchConfig config{};
     std::vector<CUlaunchAttribute> attributes;
     std::vector<uint64_t> values;
@@ -76,7 +76,8 @@ class Runner {
   struct ReadyProgram {
     std::vector<ReadyLaunch> launches;
     HostCall call;
-    uint32_t arenas = 0;  // bit set of the arenas whose addresses it holds
+    uint32_t arenas = 0;          // bit set of the arenas whose addresses it holds
+    CUgraphExec graph = nullptr;  // of the launches, once it was replayed
   };
 
   // Returns whether the call succeeded; a failure is recorded in reply_.
@@ -95,8 +96,13 @@ class Runner {
   bool LoadObject(std::span<const ObjectRecord> records, int fd);
   bool TakePrograms(const Request& request, int fd);
   bool MakeReady(const Program& program, const Module& module, ReadyProgram& ready_program);
+  bool MakeLaunchReady(const ProgramLaunch& launch, const Module& module, ReadyLaunch& ready);
   bool MakeCallReady(const Program& program, ReadyProgram& ready_program);
-  bool Enqueue(const ReadyProgram& program, bool replay = false);
+  bool Enqueue(ReadyProgram& program, bool replay = false);
+  bool Launch(const ReadyProgram& program);
+  // Makes a graph of the launches.
+  bool Capture(ReadyProgram& program);
+  void DropPrograms(uint32_t slot);
   void Deliver();
   bool Run(const Request& request, std::span<const RunRecord> runs);
   bool Time(const Request& request, std::span<const SampleRecord> samples,
@@ -108,7 +114,7 @@ class Runner {
   bool LoadSweep();
   bool Sweep();
   bool WriteReport(std::span<const std::byte> report, int fd);
-  const ReadyProgram* Find(uint32_t slot, uint32_t program);
+  ReadyProgram* Find(uint32_t slot, uint32_t program);
 
   const CudaApi& api_;
   const Clock& clock_;

@@ -166,7 +166,7 @@ bool Runner::Trace(const Request& request, std::span<const std::byte> packet, in
       request.extra > kMaxTracedCalls) {
     return Refuse("kTrace");
   }
-  const ReadyProgram* const program = Find(runs->front().slot, runs->front().program);
+  ReadyProgram* const program = Find(runs->front().slot, runs->front().program);
   if (program == nullptr) {
     return false;
   }
@@ -229,14 +229,14 @@ bool Runner::Count(const Request& request, std::span<const std::byte> packet, in
       samples->size() > kMaxSamples || poisons->size() > kMaxPoisons) {
     return Refuse("kCount");
   }
-  std::vector<const ReadyProgram*> programs;
+  std::vector<ReadyProgram*> programs;
   for (const SampleRecord& sample : *samples) {
     programs.push_back(Find(sample.slot, sample.program));
     if (programs.back() == nullptr) {
       return false;
     }
   }
-  const ReadyProgram& counted = *programs.back();
+  ReadyProgram& counted = *programs.back();
   programs.pop_back();
   // Without the sweep, counts of written data are slightly high.
   const bool sweeps = request.flushes != 0 && (!sweep_.kernels.empty() || LoadSweep());
@@ -248,7 +248,7 @@ bool Runner::Count(const Request& request, std::span<const std::byte> packet, in
            Check(api_.MemsetD32Async(flush_, 0, flush_bytes_ / 4, stream_), "cuMemsetD32Async") &&
            (!sweeps || Sweep());
     }
-    for (const ReadyProgram* before : programs) ok = ok && Enqueue(*before);
+    for (ReadyProgram* const before : programs) ok = ok && Enqueue(*before);
     ok = Finish(ok, api_.CtxSynchronize());
     return ok;
   };
@@ -257,8 +257,11 @@ bool Runner::Count(const Request& request, std::span<const std::byte> packet, in
     ok = Finish(ok, api_.CtxSynchronize());
     return ok;
   };
-  const auto values = profiler_->Count(device_, context_, CounterMetricNames(),
-                                       std::max<size_t>(1, counted.launches.size()), prepare, call);
+  const auto kernels = std::ranges::count_if(
+      counted.launches, [](const ReadyLaunch& launch) { return launch.function != nullptr; });
+  const auto values =
+      profiler_->Count(device_, context_, CounterMetricNames(),
+                       std::max<size_t>(1, static_cast<size_t>(kernels)), prepare, call);
   if (!ok) {
     return false;
   }

@@ -95,9 +95,10 @@ class Subject {
     return Ask(request, records);
   }
   Reply Time(const std::vector<SampleRecord>& samples, const std::vector<PoisonRecord>& poisons,
-             uint32_t flushes = 1) {
+             uint32_t flushes = 1, bool replay = false) {
     Request request{};
     request.command = Command::kTime;
+    request.replay = replay ? 1 : 0;
     request.count = static_cast<uint32_t>(samples.size());
     request.extra = static_cast<uint32_t>(poisons.size());
     request.flushes = flushes;
@@ -140,6 +141,61 @@ class Ready : public Subject {
 };
 
 std::string Where(const Reply& reply) { return reply.where; }
+
+// Copies what x holds to y, and computes from the copy.
+Program CopyAndCall() {
+  Program program = Call(100, 1024);
+  program.launches[0].arguments[0] = {.arena = kY};
+  ProgramLaunch copy;
+  copy.kernel = kCopy;
+  copy.arguments = {{.arena = kY}, {.arena = kX}, {.value = 400}};
+  program.launches.insert(program.launches.begin(), copy);
+  return program;
+}
+
+TEST_CASE("A program copies memory before its launches") {
+  Ready runner;
+  REQUIRE(runner.SetPrograms(kCandidate, {CopyAndCall()}).failure == Failure::kNone);
+  REQUIRE(runner.Run({{kCandidate, 0}}).failure == Failure::kNone);
+  CHECK(runner.At(7) == 7);
+  CHECK(runner.At(256 + 7) == 15);
+  Program damaged = CopyAndCall();
+  damaged.launches[0].arguments.pop_back();
+  CHECK(Where(runner.SetPrograms(kCandidate, {damaged})) == "kPrograms: copy");
+}
+
+TEST_CASE("Launches are replayed as a graph, which the first replay captures") {
+  Ready runner;
+  FakeCuda& cuda = FakeCuda::Instance();
+  REQUIRE(runner.SetPrograms(kCandidate, {CopyAndCall(), Program{}}).failure == Failure::kNone);
+  const std::vector<SampleRecord> samples = {
+      {kCandidate, 0, 0, 0}, {kCandidate, 1, 0, 0}, {kCandidate, 0, 0, 0}};
+  REQUIRE(runner.Time(samples, {}, 1, /*replay=*/true).failure == Failure::kNone);
+  CHECK(runner.At(256 + 7) == 15);
+  CHECK(cuda.calls("StreamBeginCapture") == 1);
+  CHECK(cuda.calls("GraphLaunch") == 2);
+  CHECK(cuda.Held().at("graphs") == 1);
+  // The copy takes 1 us, the kernel 50.
+  CHECK(runner.values[1] == Approx(51).margin(0.01));
+  CHECK(runner.values[5] == Approx(51).margin(0.01));
+  // Graphs end with the memory and the module that they use.
+  runner.ForSlot(Command::kUnload, kCandidate);
+  CHECK(cuda.Held().count("graphs") == 0);
+}
+
+TEST_CASE("A graph that cannot be made is a failure, and the launches still run") {
+  for (const char* const function :
+       {"StreamBeginCapture", "LaunchKernelEx", "StreamEndCapture", "GraphInstantiateWithFlags"}) {
+    INFO(function);
+    Ready runner;
+    REQUIRE(runner.Program100() == Failure::kNone);
+    FakeCuda::Instance().Inject(function, 1, Effect::kFailOnce, CUDA_ERROR_INVALID_VALUE);
+    const Reply failed = runner.Time({{kCandidate, 0, 0, 0}}, {}, 1, /*replay=*/true);
+    CHECK(failed.failure == Failure::kDriver);
+    CHECK(FakeCuda::Instance().Held().count("graphs") == 0);
+    CHECK(runner.Run({{kCandidate, 0}}).failure == Failure::kNone);
+  }
+}
 
 TEST_CASE("A mapped, loaded and set program runs and is timed") {
   Ready runner;
