@@ -174,18 +174,23 @@ absl::StatusOr<LaunchPlan> PlanLaunches(const Problem& problem, const std::vecto
   return plan;
 }
 
+std::vector<AxisValues> ShapesToPlan(const Problem& problem, const ProblemTarget& target) {
+  std::vector<AxisValues> shapes = target.check_shapes;
+  shapes.insert(shapes.end(), target.bench_shapes.begin(), target.bench_shapes.end());
+  if (problem.task) return shapes;
+  const std::vector<AxisValues> corners = HeldOutCorners(problem);
+  shapes.insert(shapes.end(), corners.begin(), corners.end());
+  return shapes;
+}
+
 absl::Status CheckPlans(const Problem& problem, const ProblemTarget& target,
                         const std::vector<Launch>& launches, const std::string& workspace_bytes,
                         const std::vector<Tunable>& tunables) {
-  const std::vector<AxisValues> corners = HeldOutCorners(problem);
-  for (const auto* shapes : {&target.check_shapes, &target.bench_shapes, &corners}) {
-    for (const AxisValues& shape : *shapes) {
-      const absl::Status status =
-          PlanLaunches(problem, launches, workspace_bytes, tunables, shape).status();
-      if (!status.ok()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(status.message(), "; at ", ShapeText(shape)));
-      }
+  for (const AxisValues& shape : ShapesToPlan(problem, target)) {
+    const absl::Status status =
+        PlanLaunches(problem, launches, workspace_bytes, tunables, shape).status();
+    if (!status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(status.message(), "; at ", ShapeText(shape)));
     }
   }
   return absl::OkStatus();

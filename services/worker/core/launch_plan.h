@@ -52,9 +52,13 @@ struct LaunchPlan {
                                                       const std::vector<Tunable>& tunables,
                                                       const AxisValues& axes);
 
-// Checks that PlanLaunches succeeds at every shape that the program may be run at: the target's
-// check and bench shapes, and the corners of the ranges of held-out shapes. Returns the error of
-// PlanLaunches and names the shape.
+// The shapes at which launches must have a plan: the target's check and bench shapes, and the
+// corners of the ranges of held-out shapes. A task has no such corners: its sizes depend on each
+// other.
+std::vector<AxisValues> ShapesToPlan(const Problem& problem, const ProblemTarget& target);
+
+// Checks that PlanLaunches succeeds at these shapes. Returns the error of PlanLaunches and names
+// the shape.
 [[nodiscard]] absl::Status CheckPlans(const Problem& problem, const ProblemTarget& target,
                                       const std::vector<Launch>& launches,
                                       const std::string& workspace_bytes,

@@ -154,7 +154,7 @@ class DescribeOnDevice:
             reference = device.place(task.reference())
             found = Describe.describe_all(task, reference, given["held_out_seed"])
         device.synchronize()
-        self.text = json.dumps({"cases": found}).encode() + b"\0"
+        self.text = json.dumps(found).encode() + b"\0"
         self.limit = given["description_bytes"]
         self.device = device
 
@@ -187,6 +187,24 @@ class InputsOnDevice:
         for address, leaf, tensor in zip(addresses[1:], wanted, tensors(made)):
             self.device.view(address, leaf).copy_(stored(tensor))
         seed.fill_(flags)
+        self.device.kept.clear()
+        return 0
+
+    def deliver(self):
+        pass
+
+
+class WeightsOnDevice:
+    """Writes the parameters and buffers of the reference, as it is constructed."""
+
+    def __init__(self, given, device):
+        with device.naming():
+            reference = device.place(device.load_task(given).reference())
+        self.weights, self.specs, self.device = dict(named_weights(reference)), given["weights"], device
+
+    def call(self, id, addresses, replay, case):
+        for spec in self.specs:
+            self.device.view(addresses[0] + spec["offset"], spec).copy_(self.weights[spec["name"]])
         self.device.kept.clear()
         return 0
 
@@ -406,7 +424,12 @@ class Reporter:
         return NOT_COMPILED if self.runs_candidate and is_kernel_error(error, self.kernel_errors) else 1
 
 
-ROLES = {"describe": DescribeOnDevice, "inputs": InputsOnDevice, "check": CheckOnDevice}
+ROLES = {
+    "describe": DescribeOnDevice,
+    "inputs": InputsOnDevice,
+    "weights": WeightsOnDevice,
+    "check": CheckOnDevice,
+}
 
 
 class Program:

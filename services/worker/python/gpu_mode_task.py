@@ -91,6 +91,9 @@ class GpuMode(TaskFormat):
     def cases(self):
         return self.given_cases
 
+    def names(self):
+        return ["data"], []
+
     def make_inputs(self, seed, case):
         seed_all(seed)
         arguments = dict(case["arguments"])

@@ -3,7 +3,8 @@ runner.py and triton_stand_in.py in one program.
 
 A request is JSON: `role`, `format`, `task`, `details` and `candidate` as for runner.py, `case` (its index), and `gpu`
 with `name`, `multiprocessors` and `capability`. The answer is the JSON that recording.h describes. Tensors have shapes
-and no values. The candidate is called twice, and the second call is recorded, as timed calls are repeated.
+and no values. The candidate is called twice, and the second call is recorded, as timed calls are repeated. With the
+role "describe", the answer has the shapes of the tensors of all cases and of the weights instead.
 """
 
 PACKAGE = "torch"
@@ -284,8 +285,20 @@ def record(given):
         RECORDER.refuse("launches nothing")
 
 
+def describe_shapes(given):
+    fake_tensor, fake, count = make_modes()
+    on_gpu = stand_for_gpu(given["gpu"], fake_tensor)
+    with fake, count, remap_devices(), on_gpu:
+        task = FORMATS[given["format"]](given)
+        reference = task.reference()
+        cases = [Describe.form(task, reference, case)[0] for case in task.cases()]
+        return {"cases": cases, "weights": weight_leaves(reference)}
+
+
 def result_of(given):
     try:
+        if given["role"] == "describe":
+            return describe_shapes(given)
         record(given)
     except (NotRecorded, TaskError) as error:
         RECORDER.reason = RECORDER.reason or str(error)

@@ -191,6 +191,15 @@ def remap_devices():
     return stack
 
 
+def parameter_names(function):
+    """Of a function's positional parameters; none where that is not known."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
 class KernelBench(TaskFormat):
     """class Model, get_inputs() and get_init_inputs(); a candidate has class ModelNew."""
 
@@ -203,6 +212,9 @@ class KernelBench(TaskFormat):
     def make_inputs(self, seed, case):
         seed_all(seed)
         return list(self.module.get_inputs())
+
+    def names(self):
+        return parameter_names(getattr(self.module.Model, "forward", None))[1:], []
 
     def construct(self, model):
         # KernelBench seeds before each constructor, so that the weights of both agree.
@@ -288,7 +300,7 @@ class Describe:
         task = FORMATS[given["format"]](given)
         with remap_devices():
             found = self.describe_all(task, task.reference(), given["held_out_seed"])
-        self.text = json.dumps({"cases": found}).encode()
+        self.text = json.dumps(found).encode()
         self.place = library.kernelcast_case(0).contents.tensors[0]
 
     @classmethod
@@ -297,10 +309,11 @@ class Describe:
         found = [cls.describe(task, reference, own_errors, case, timed=True) for case in task.cases()]
         for case in task.held_out_cases(held_out_seed):
             found.append(dict(cls.describe(task, reference, own_errors, case), axes=case["axes"]))
-        return found
+        return {"cases": found, "weights": weight_leaves(reference)}
 
     @staticmethod
-    def describe(task, reference, own_errors, case, timed=False):
+    def form(task, reference, case):
+        """What the tensors of a call are, the inputs that it had and its outputs."""
         inputs = task.make_inputs(SEED, case)
         given = list(tensors(inputs))
         before = [tensor._version for tensor in given]
@@ -310,9 +323,8 @@ class Describe:
         names = task.names()
         found = {"case": case, "inputs": trees, "outputs": [], "single": isinstance(result, torch.Tensor)}
         found["changed"] = not is_described(inputs, trees)
-        for i, tree in enumerate(trees):
-            if names[0] and "dtype" in tree:
-                tree["name"] = names[0][i]
+        for tree, name in zip(trees, names[0]):
+            tree["name"] = name
         for module, name in classes(found["inputs"]):
             if task.is_private(module, name):
                 raise TaskError(f"an input holds a {name} of module {module}, which candidates do not have")
@@ -325,6 +337,11 @@ class Describe:
                 raise TaskError(f"output {i} is {dtype_name(value.dtype)}, which no candidate can take as an argument")
             if names[1]:
                 found["outputs"][i]["name"] = names[1][i]
+        return found, inputs, outputs
+
+    @classmethod
+    def describe(cls, task, reference, own_errors, case, timed=False):
+        found, inputs, outputs = cls.form(task, reference, case)
         fresh = task.make_inputs(SEED, case) if found["written"] or found["changed"] else inputs
         found["own_errors"] = own_errors(task.outputs_of, fresh, outputs)
         found["noise"] = rounding_noise(reference, task.outputs_of, fresh, outputs)
@@ -340,6 +357,23 @@ class Describe:
             raise TaskError("the task has too many cases, inputs or outputs")
         ctypes.memmove(self.place.data, self.text + b"\0", len(self.text) + 1)
         return 0
+
+
+def named_weights(model):
+    """Pairs of the name and the tensor of each parameter and buffer of a module. None of other callables."""
+    if not isinstance(model, torch.nn.Module):
+        return
+    for path, module in model.named_modules(remove_duplicate=False):
+        for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
+            if tensor is not None and tensor.layout == torch.strided and tensor.numel() > 0:
+                yield f"{path}.{name}" if path else name, tensor.detach()
+
+
+def weight_leaves(model):
+    return [
+        {"name": name, "dtype": dtype_name(tensor.dtype), "shape": list(tensor.shape)}
+        for name, tensor in named_weights(model)
+    ]
 
 
 def make_on_cpu(task, seed, case):

@@ -20,17 +20,30 @@ using Json = nlohmann::json;
 constexpr size_t kMaxDescribedCases = 96;
 constexpr size_t kMaxTreeDepth = 16;
 
-// A tensor of a description: its name and layout.
+// A tensor of a description.
 struct Described {
   std::string name;
   TensorLayout layout;
+  std::vector<int64_t> strides;  // empty: row-major
 };
+
+// What trees hold besides texts and null.
+struct DescribedValues {
+  std::vector<Described> tensors;
+  AxisValues integers;
+};
+
+std::string DescribedName(const Json& json, const std::string& default_name) {
+  if (json.contains("name") && json["name"].is_string()) {
+    std::string name = json["name"].get<std::string>();
+    if (IsIdentifier(name)) return name;
+  }
+  return default_name;
+}
 
 absl::StatusOr<Described> ReadTensor(const Json& json, const std::string& default_name) {
   Described tensor;
-  const bool is_named = json.contains("name") && json["name"].is_string() &&
-                        IsIdentifier(json["name"].get<std::string>());
-  tensor.name = is_named ? json["name"].get<std::string>() : default_name;
+  tensor.name = DescribedName(json, default_name);
   if (!json["dtype"].is_string() || !json.contains("shape") || !json["shape"].is_array()) {
     return UnsupportedTask(absl::StrCat("gave no description of ", tensor.name));
   }
@@ -54,18 +67,33 @@ absl::StatusOr<Described> ReadTensor(const Json& json, const std::string& defaul
     elements *= extent;
     tensor.layout.shape.push_back(extent);
   }
+  if (json.contains("strides") && json["strides"].is_array() &&
+      json["strides"].size() == tensor.layout.shape.size()) {
+    for (const Json& stride : json["strides"]) {
+      tensor.strides.push_back(stride.is_number_integer() ? stride.get<int64_t>() : 0);
+    }
+  }
   return tensor;
 }
 
-// Adds the tensors of a tree (task_values.py), in its order.
+// The name of what a value holds, as PyTorch's expression with underscores: data[0] is data_0.
+std::string NameOfPart(const std::string& name, const Json& key) {
+  return absl::StrCat(name, "_", key.is_string() ? key.get<std::string>() : key.dump());
+}
+
+// Adds the values of a tree (task_values.py), in its order.
 absl::Status ReadTree(const Json& tree, const std::string& name, size_t depth,
-                      std::vector<Described>& tensors) {
-  if (!tree.is_object() || depth > kMaxTreeDepth || tensors.size() > kMaxTaskTensors) {
+                      DescribedValues& values) {
+  if (!tree.is_object() || depth > kMaxTreeDepth || values.tensors.size() > kMaxTaskTensors) {
     return UnsupportedTask(absl::StrCat("gave no description of ", name));
   }
   if (tree.contains("dtype")) {
-    KC_ASSIGN_OR_RETURN(tensors.emplace_back(),
-                        ReadTensor(tree, absl::StrCat(name, tensors.size())));
+    KC_ASSIGN_OR_RETURN(values.tensors.emplace_back(), ReadTensor(tree, name));
+    return absl::OkStatus();
+  }
+  if (const auto value = tree.find("value"); value != tree.end()) {
+    if (value->is_boolean()) values.integers[name] = value->get<bool>() ? 1 : 0;
+    if (value->is_number_integer()) values.integers[name] = value->get<int64_t>();
     return absl::OkStatus();
   }
   for (const char* const kind : {"tuple", "list", "dict", "fields"}) {
@@ -73,24 +101,30 @@ absl::Status ReadTree(const Json& tree, const std::string& name, size_t depth,
     if (!tree[kind].is_array())
       return UnsupportedTask(absl::StrCat("gave no description of ", name));
     const bool has_keys = std::string_view(kind) == "dict" || std::string_view(kind) == "fields";
+    size_t index = 0;
     for (const Json& item : tree[kind]) {
       const bool keyed = has_keys && item.is_array() && item.size() == 2;
-      KC_RETURN_IF_ERROR(ReadTree(keyed ? item[1] : item, name, depth + 1, tensors));
+      KC_RETURN_IF_ERROR(ReadTree(keyed ? item[1] : item,
+                                  NameOfPart(name, keyed ? item[0] : Json(index++)), depth + 1,
+                                  values));
     }
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Described>> ReadTrees(const Json& description, const char* field,
-                                                 const std::string& name) {
+absl::StatusOr<DescribedValues> ReadTrees(const Json& description, const char* field,
+                                          const std::string& name) {
   if (!description.is_object() || !description.contains(field) || !description[field].is_array()) {
     return UnsupportedTask(absl::StrCat("gave no description of its ", field));
   }
-  std::vector<Described> tensors;
+  DescribedValues values;
+  size_t index = 0;
   for (const Json& tree : description[field]) {
-    KC_RETURN_IF_ERROR(ReadTree(tree, name, 0, tensors));
+    const std::string own =
+        DescribedName(tree.is_object() ? tree : Json::object(), absl::StrCat(name, index++));
+    KC_RETURN_IF_ERROR(ReadTree(tree, own, 0, values));
   }
-  return tensors;
+  return values;
 }
 
 absl::StatusOr<TensorSpec> SpecOf(const Described& described) {
@@ -261,8 +295,10 @@ absl::Status PythonTaskPrograms::AddCase(const std::string& description) {
   const Json json = ParseBoundedJson(description);
   TaskCase one;
   one.description = description;
-  KC_ASSIGN_OR_RETURN(const auto inputs, ReadTrees(json, "inputs", "input"));
-  KC_ASSIGN_OR_RETURN(const auto outputs, ReadTrees(json, "outputs", "output"));
+  KC_ASSIGN_OR_RETURN(DescribedValues given_values, ReadTrees(json, "inputs", "input"));
+  KC_ASSIGN_OR_RETURN(const DescribedValues results, ReadTrees(json, "outputs", "output"));
+  const std::vector<Described>& inputs = given_values.tensors;
+  const std::vector<Described>& outputs = results.tensors;
   if (outputs.empty()) return UnsupportedTask("gave no description of its inputs and outputs");
   // The checker has one more.
   if (inputs.size() + outputs.size() >= kMaxTaskTensors) {
@@ -271,6 +307,18 @@ absl::Status PythonTaskPrograms::AddCase(const std::string& description) {
   }
   one.inputs = LayoutsOf(inputs);
   one.outputs = LayoutsOf(outputs);
+  for (const Described& input : inputs) {
+    one.input_names.push_back(input.name);
+    one.strides.push_back(input.strides);
+  }
+  one.scalars = std::move(given_values.integers);
+  if (json.contains("written") && json["written"].is_array()) {
+    for (const Json& index : json["written"]) {
+      const size_t input = index.is_number_unsigned() ? index.get<size_t>() : inputs.size();
+      if (input >= inputs.size()) return UnsupportedTask("gave no description of its inputs");
+      one.written.push_back(input);
+    }
+  }
   for (const Described& output : outputs) one.output_names.push_back(output.name);
   const PythonTask& task = *problem_.task;
   // Held-out cases come last and have the rule of the first.
@@ -311,6 +359,37 @@ absl::Status PythonTaskPrograms::AddCase(const std::string& description) {
   return absl::OkStatus();
 }
 
+absl::Status PythonTaskPrograms::AddWeight(const std::string& description) {
+  const Json json = ParseBoundedJson(description);
+  if (!json.is_object() || !json.contains("name") || !json["name"].is_string() ||
+      !json.contains("dtype")) {
+    return UnsupportedTask("gave no description of its weights");
+  }
+  // What device code cannot have, such as complex numbers, is not a reason to refuse the task.
+  auto read = ReadTensor(json, "weight");
+  if (!read.ok()) return absl::OkStatus();
+  weights_.push_back({json["name"].get<std::string>(), json["dtype"].get<std::string>(),
+                      std::move(read->layout), weights_bytes_});
+  weights_bytes_ += static_cast<uint64_t>(weights_.back().layout.bytes());
+  weights_bytes_ = (weights_bytes_ + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
+  return absl::OkStatus();
+}
+
+PythonProgram PythonTaskPrograms::Weights() const {
+  Json json = ProgramOf(problem_, "weights");
+  json["candidate"] = "";
+  json["cases"] = Json::array();
+  json["calls"] = Json::array();
+  json["weights"] = Json::array();
+  for (const TaskWeight& weight : weights_) {
+    json["weights"].push_back({{"name", weight.name},
+                               {"dtype", weight.dtype},
+                               {"shape", weight.layout.shape},
+                               {"offset", weight.offset}});
+  }
+  return {json.dump()};
+}
+
 absl::StatusOr<PythonTaskPrograms> PythonTaskPrograms::Read(const Problem& problem,
                                                             const std::string& text) {
   PythonTaskPrograms task;
@@ -322,6 +401,10 @@ absl::StatusOr<PythonTaskPrograms> PythonTaskPrograms::Read(const Problem& probl
     return UnsupportedTask("gave no description of its inputs and outputs");
   }
   for (const Json& one : json["cases"]) KC_RETURN_IF_ERROR(task.AddCase(one.dump()));
+  if (json.contains("weights") && json["weights"].is_array()) {
+    for (const Json& one : json["weights"]) KC_RETURN_IF_ERROR(task.AddWeight(one.dump()));
+  }
+  KC_ASSIGN_OR_RETURN(task.launches_, MakeTaskLaunches(problem, task.cases_, task.weights_));
   return task;
 }
 

@@ -14,6 +14,7 @@
 #include "common/domain/problem.h"
 #include "services/worker/core/inputs.h"
 #include "services/worker/core/tensor.h"
+#include "services/worker/python/task_launches.h"
 
 namespace kernelcast::worker {
 
@@ -53,21 +54,6 @@ struct PythonProgram {
   std::string content;
 };
 
-// One way to call a task, as its code described it.
-struct TaskCase {
-  AxisValues axes;
-  bool held_out = false;  // a case that the task does not list
-  std::vector<TensorLayout> inputs;
-  std::vector<TensorLayout> outputs;
-  std::vector<std::string> output_names;
-  std::vector<Tolerance> tolerances;  // by output, with own_error where the format has no checker
-  // By output: what rounding changes, relative to the norm; nothing where that is not known.
-  std::vector<std::optional<double>> noise;
-  double bytes = 0;         // the least that a right kernel must move; 0: nothing is known
-  double flops = 0;         // what the reference needs; 0: nothing is known
-  std::string description;  // JSON: {"case", "inputs", "outputs", "written", "single", ...}
-};
-
 // A Python task whose cases are known, and the programs that its processes run. The content of a
 // program is JSON for runner.py: `role`, `format`, `task` (the source), `details` (PythonTask),
 // `candidate` (a source), `cases` (the descriptions) and `calls` (the case of each entry of the
@@ -86,6 +72,11 @@ class PythonTaskPrograms {
 
   // The problem with its inputs and outputs, which have the shapes of the first case.
   const Problem& problem() const { return problem_; }
+  // What launches of device code may name.
+  const TaskLaunches& launches() const { return launches_; }
+  // The parameters and buffers of the reference, with places in `weights_bytes` bytes.
+  const std::vector<TaskWeight>& weights() const { return weights_; }
+  uint64_t weights_bytes() const { return weights_bytes_; }
   const std::vector<TaskCase>& cases() const { return cases_; }
   // Size of the inputs and outputs of the largest case.
   uint64_t MostCallBytes() const;
@@ -112,15 +103,21 @@ class PythonTaskPrograms {
   // For a table with all cases in order.
   PythonProgram Inputs() const { return Make("inputs", "", AllCalls()); }
   PythonProgram Checker() const { return Make("check", "", AllCalls()); }
+  // Writes the weights to its only output, which has weights_bytes() bytes.
+  PythonProgram Weights() const;
 
  private:
   PythonTaskPrograms() = default;
   PythonProgram Make(const char* role, const std::string& candidate, const Calls& calls) const;
   Calls AllCalls() const;
   absl::Status AddCase(const std::string& description);
+  absl::Status AddWeight(const std::string& description);
 
   Problem problem_;
   std::vector<TaskCase> cases_;
+  std::vector<TaskWeight> weights_;
+  uint64_t weights_bytes_ = 0;
+  TaskLaunches launches_;
 };
 
 }  // namespace kernelcast::worker

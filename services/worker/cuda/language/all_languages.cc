@@ -9,11 +9,11 @@ namespace kernelcast::worker {
 
 std::span<const LanguageRow> AllLanguages() {
   static constexpr LanguageRow kRows[] = {
-      {CandidateKind::kDeviceCuda, "device candidates", CudaLanguage::Open},
-      {CandidateKind::kDeviceTriton, "Triton candidates", TritonLanguage::Open},
-      {CandidateKind::kDeviceTilelang, "TileLang candidates", TilelangLanguage::Open},
-      {CandidateKind::kHostNative, "host-launched candidates", CudaHostLanguage::Open},
-      {CandidateKind::kPython, "PyTorch tasks", PytorchLanguage::Open},
+      {CandidateKind::kDeviceCuda, "device candidates", true, CudaLanguage::Open},
+      {CandidateKind::kDeviceTriton, "Triton candidates", true, TritonLanguage::Open},
+      {CandidateKind::kDeviceTilelang, "TileLang candidates", true, TilelangLanguage::Open},
+      {CandidateKind::kHostNative, "host-launched candidates", false, CudaHostLanguage::Open},
+      {CandidateKind::kPython, "PyTorch tasks", false, PytorchLanguage::Open},
   };
   return kRows;
 }

@@ -87,6 +87,8 @@ struct LanguageSetup {
 struct LanguageRow {
   CandidateKind kind;
   std::string_view candidates;  // name of its candidates in messages
+  // Whether no code of its candidates runs on the host when they are measured. Tasks take them too.
+  bool is_device_code;
   // UNAVAILABLE: this machine lacks its compiler; says what is missing.
   absl::StatusOr<std::unique_ptr<Language>> (*open)(const LanguageSetup& setup);
 };

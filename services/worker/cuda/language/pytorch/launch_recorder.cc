@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
 #include "common/domain/python_task.h"
@@ -47,15 +48,17 @@ LaunchRecorder::LaunchRecorder(PythonInterpreter python, CompilerSandbox sandbox
                                std::string work_directory)
     : server_(RecorderOptions(std::move(python), std::move(sandbox), std::move(work_directory))) {}
 
-absl::StatusOr<Recording> LaunchRecorder::Record(const PythonTask& task, size_t case_index,
-                                                 const std::string& source, const RecordedGpu& gpu,
-                                                 const CancelToken& cancel) {
+absl::StatusOr<LaunchRecorder::Answer> LaunchRecorder::Ask(const PythonTask& task, const char* role,
+                                                           size_t case_index,
+                                                           const std::string& candidate,
+                                                           const RecordedGpu& gpu,
+                                                           const CancelToken& cancel) {
   nlohmann::json request;
-  request["role"] = source == task.source ? "reference" : "candidate";
+  request["role"] = role;
   request["format"] = Name(task.format);
   request["task"] = task.source;
   request["details"] = task.details;
-  request["candidate"] = source;
+  request["candidate"] = candidate;
   request["case"] = case_index;
   request["gpu"] = {{"name", gpu.name},
                     {"multiprocessors", gpu.multiprocessors},
@@ -65,13 +68,38 @@ absl::StatusOr<Recording> LaunchRecorder::Record(const PythonTask& task, size_t 
   KC_ASSIGN_OR_RETURN(const CompileServer::Outcome outcome,
                       server_.Compile(fields.TakeFields(), cancel));
   if (const auto* const error = std::get_if<CompileError>(&outcome)) {
-    return NotRecorded(absl::StrCat("the recorder ended: ", std::string(LastLine(error->log))));
+    return Answer{"", absl::StrCat("the recorder ended: ", std::string(LastLine(error->log)))};
   }
   compiler_wire::Decoder answer(std::get<std::string>(outcome));
-  const std::string text(answer.Text());
-  auto recording = ReadRecording(text);
+  return Answer{std::string(answer.Text()), ""};
+}
+
+absl::StatusOr<Recording> LaunchRecorder::Record(const PythonTask& task, size_t case_index,
+                                                 const std::string& source, const RecordedGpu& gpu,
+                                                 const CancelToken& cancel) {
+  const char* const role = source == task.source ? "reference" : "candidate";
+  KC_ASSIGN_OR_RETURN(const Answer answer, Ask(task, role, case_index, source, gpu, cancel));
+  if (!answer.not_recorded.empty()) return NotRecorded(answer.not_recorded);
+  auto recording = ReadRecording(answer.text);
   if (!recording.ok()) return NotRecorded(std::string(recording.status().message()));
   return recording;
+}
+
+absl::StatusOr<PythonTaskPrograms> LaunchRecorder::Describe(const Problem& problem,
+                                                            const RecordedGpu& gpu,
+                                                            const CancelToken& cancel) {
+  KC_ASSIGN_OR_RETURN(const Answer answer, Ask(*problem.task, "describe", 0, "", gpu, cancel));
+  std::string why = answer.not_recorded;
+  const nlohmann::json json = ParseBoundedJson(answer.text);
+  if (json.is_object() && json.contains("not_recorded") && json["not_recorded"].is_string()) {
+    why = json["not_recorded"].get<std::string>();
+  }
+  if (!why.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the sizes of the task's tensors are not known without a GPU: ",
+                     NotRecorded(why).not_recorded));
+  }
+  return PythonTaskPrograms::Read(problem, answer.text);
 }
 
 }  // namespace kernelcast::worker

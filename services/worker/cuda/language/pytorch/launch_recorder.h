@@ -10,6 +10,7 @@
 #include "services/worker/native/compiler_step.h"
 #include "services/worker/python/interpreter.h"
 #include "services/worker/python/recording.h"
+#include "services/worker/python/task_programs.h"
 
 namespace kernelcast::worker {
 
@@ -37,7 +38,23 @@ class LaunchRecorder {
                                                  const std::string& source, const RecordedGpu& gpu,
                                                  const CancelToken& cancel);
 
+  // Blocks as Record. Finds out what the task's tensors are, without secret cases.
+  // FAILED_PRECONDITION: its shapes depend on values, or it is not supported. Other errors are
+  // those of Record.
+  [[nodiscard]] absl::StatusOr<PythonTaskPrograms> Describe(const Problem& problem,
+                                                            const RecordedGpu& gpu,
+                                                            const CancelToken& cancel);
+
  private:
+  // What the program answers, or why it answers nothing.
+  struct Answer {
+    std::string text;
+    std::string not_recorded;
+  };
+  absl::StatusOr<Answer> Ask(const PythonTask& task, const char* role, size_t case_index,
+                             const std::string& candidate, const RecordedGpu& gpu,
+                             const CancelToken& cancel);
+
   CompileServer server_;
 };
 

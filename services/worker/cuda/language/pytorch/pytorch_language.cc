@@ -34,6 +34,15 @@ size_t CaseToRecord(const Problem& problem) {
 
 }  // namespace
 
+RecordedGpu RecordedGpuOf(const CompileGpu& gpu) {
+  const virtual_gpu::GpuModel* const model = virtual_gpu::FindGpuModel(gpu.name, gpu.architecture);
+  const auto capability = static_cast<int>(ArchitectureNumber(gpu.architecture));
+  return {.name = model == nullptr ? gpu.name : std::string(model->name),
+          .multiprocessors = model == nullptr ? 1 : model->multiprocessors,
+          .capability_major = capability / 10,
+          .capability_minor = capability % 10};
+}
+
 absl::StatusOr<std::unique_ptr<Language>> PytorchLanguage::Open(const LanguageSetup& setup) {
   KC_ASSIGN_OR_RETURN(const PythonInterpreter python, setup.torch.get());
   return std::make_unique<PytorchLanguage>(python, setup.sandbox, setup.work_directory, setup.cache,
@@ -72,19 +81,12 @@ absl::StatusOr<CudaProgram> PytorchLanguage::Load(const Candidate& candidate,
 }
 
 absl::StatusOr<Recording> PytorchLanguage::Record(const CompileJob& job, const std::string& source,
-                                                  const virtual_gpu::GpuModel& gpu,
                                                   const CancelToken& cancel) {
-  const auto capability = static_cast<int>(ArchitectureNumber(job.gpu.architecture));
   return recorder_.Record(*job.problem.task, CaseToRecord(job.problem), source,
-                          {.name = std::string(gpu.name),
-                           .multiprocessors = gpu.multiprocessors,
-                           .capability_major = capability / 10,
-                           .capability_minor = capability % 10},
-                          cancel);
+                          RecordedGpuOf(job.gpu), cancel);
 }
 
 absl::StatusOr<double> PytorchLanguage::NeededBytes(const CompileJob& job,
-                                                    const virtual_gpu::GpuModel& gpu,
                                                     const CancelToken& cancel) {
   const Problem& problem = job.problem;
   {
@@ -92,7 +94,7 @@ absl::StatusOr<double> PytorchLanguage::NeededBytes(const CompileJob& job,
     const auto known = needed_bytes_.find(problem.problem_id);
     if (known != needed_bytes_.end()) return known->second;
   }
-  KC_ASSIGN_OR_RETURN(const Recording reference, Record(job, problem.task->source, gpu, cancel));
+  KC_ASSIGN_OR_RETURN(const Recording reference, Record(job, problem.task->source, cancel));
   const std::lock_guard lock(mutex_);
   if (needed_bytes_.size() >= kMaxProblems) needed_bytes_.clear();
   return needed_bytes_.insert({problem.problem_id, reference.needed_bytes}).first->second;
@@ -104,7 +106,7 @@ absl::Status PytorchLanguage::AddRecorded(const CompileJob& job, const CancelTok
   const virtual_gpu::GpuModel* const gpu =
       virtual_gpu::FindGpuModel(job.gpu.name, job.gpu.architecture);
   if (gpu == nullptr) return absl::OkStatus();
-  KC_ASSIGN_OR_RETURN(const Recording recording, Record(job, candidate.source, *gpu, cancel));
+  KC_ASSIGN_OR_RETURN(const Recording recording, Record(job, candidate.source, cancel));
   const auto not_simulated = [&](std::string reason) {
     success.facts.simulations = {NotSimulated(*gpu, std::move(reason))};
     return absl::OkStatus();
@@ -132,7 +134,7 @@ absl::Status PytorchLanguage::AddRecorded(const CompileJob& job, const CancelTok
   }
   const std::string log = DescribeShares(simulations.front(), recording.operations);
   if (!log.empty() && candidate.source != job.problem.task->source) {
-    KC_ASSIGN_OR_RETURN(const double needed, NeededBytes(job, *gpu, cancel));
+    KC_ASSIGN_OR_RETURN(const double needed, NeededBytes(job, cancel));
     const double touched = TouchedBytes(simulations.front());
     if (touched < kLeastTouchedShare * needed) {
       return not_simulated(absl::StrCat("it touches ", std::llround(touched),

@@ -16,9 +16,11 @@
 #include "services/worker/native/compiler_step.h"
 #include "services/worker/python/interpreter.h"
 #include "services/worker/python/python_compiler.h"
-#include "services/worker/virtual_gpu/estimate/gpu_model.h"
 
 namespace kernelcast::worker {
+
+// The GPU for a recorder. One multiprocessor if the model is not known.
+RecordedGpu RecordedGpuOf(const CompileGpu& gpu);
 
 // Candidates of PyTorch tasks. The artefact is the source. Where nothing is measured, the launches
 // of their Triton kernels are recorded and simulated.
@@ -47,10 +49,9 @@ class PytorchLanguage final : public Language {
   absl::Status AddRecorded(const CompileJob& job, const CancelToken& cancel,
                            CompileSuccess& success);
   absl::StatusOr<Recording> Record(const CompileJob& job, const std::string& source,
-                                   const virtual_gpu::GpuModel& gpu, const CancelToken& cancel);
+                                   const CancelToken& cancel);
   // Recording::needed_bytes of the task's reference.
-  absl::StatusOr<double> NeededBytes(const CompileJob& job, const virtual_gpu::GpuModel& gpu,
-                                     const CancelToken& cancel);
+  absl::StatusOr<double> NeededBytes(const CompileJob& job, const CancelToken& cancel);
 
   CompileCache& cache_;
   PythonCompiler compiler_;

@@ -19,7 +19,9 @@ constexpr size_t kMaxWhenBytes = 1000;
 
 // The values of an axis that are known, and the ends of its range.
 std::set<int64_t> ValuesOf(const Axis& axis, const ProblemTarget& target) {
-  std::set<int64_t> values = {axis.held_out_low, axis.held_out_high};
+  std::set<int64_t> values;
+  // A task may have no others than the known ones.
+  if (axis.held_out_low <= axis.held_out_high) values = {axis.held_out_low, axis.held_out_high};
   for (const auto* shapes : {&target.check_shapes, &target.bench_shapes}) {
     for (const AxisValues& shape : *shapes) values.insert(shape.at(axis.name));
   }

@@ -16,6 +16,7 @@
 #include "common/domain/launch_argument.h"
 #include "common/domain/launch_geometry.h"
 #include "common/domain/text.h"
+#include "services/worker/core/launch_plan.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -135,12 +136,7 @@ class Planner {
     return value.ok() ? std::optional(*value) : std::nullopt;
   }
 
-  std::vector<AxisValues> AllShapes() const {
-    std::vector<AxisValues> shapes = HeldOutCorners(problem_);
-    shapes.insert(shapes.end(), target_.check_shapes.begin(), target_.check_shapes.end());
-    shapes.insert(shapes.end(), target_.bench_shapes.begin(), target_.bench_shapes.end());
-    return shapes;
-  }
+  std::vector<AxisValues> AllShapes() const { return ShapesToPlan(problem_, target_); }
 
   absl::StatusOr<double> ValueAt(const std::string& expression, const AxisValues& shape,
                                  const std::string& field) const {
