@@ -38,7 +38,7 @@ struct KindInfo {
   LaunchForm launch_form = LaunchForm::kNone;
   // Sources in Python take no compiler flags and no #define.
   bool is_python = false;
-  // Whether these candidates are for tasks in Python. The other kinds are for problem.yaml.
+  // Whether these candidates are only for tasks in Python, which also take device code.
   bool takes_tasks = false;
   // Text that occurs in sources of this kind. Empty: there is none.
   std::string_view mark = "";

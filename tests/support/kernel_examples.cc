@@ -48,20 +48,28 @@ std::vector<KernelExample> ReadKernelExamples(const std::string& folder) {
   for (const fs::path& source : sources) {
     KernelExample& example = examples.emplace_back();
     example.problem = source.parent_path().filename().string();
-    Candidate& candidate = example.candidate;
-    candidate.problem_id = ReadExampleProblem(example.problem).problem_id;
-    candidate.kind = CandidateKind::kPython;
-    candidate.name = source.stem().string();
-    candidate.source = ReadText(source);
-    fs::path json = source;
-    json.replace_extension(".json");
-    auto object = ParseCandidateJson(json.string(), ReadText(json), /*with_line=*/true);
-    Require(object.status());
-    Require(ApplyCandidateFields(json.string(), *object, {}, candidate));
-    Require(ValidateCandidate(candidate));
-    candidate.candidate_id = CandidateId(candidate);
+    example.candidate =
+        ReadExampleCandidate(source.string(), ReadExampleProblem(example.problem).problem_id);
   }
   return examples;
+}
+
+Candidate ReadExampleCandidate(const std::string& source_file, const std::string& problem_id) {
+  const fs::path source = source_file;
+  Candidate candidate;
+  candidate.problem_id = problem_id;
+  candidate.kind =
+      source.extension() == ".py" ? CandidateKind::kPython : CandidateKind::kHostNative;
+  candidate.name = source.stem().string();
+  candidate.source = ReadText(source);
+  fs::path json = source;
+  json.replace_extension(".json");
+  auto object = ParseCandidateJson(json.string(), ReadText(json), /*with_line=*/true);
+  Require(object.status());
+  Require(ApplyCandidateFields(json.string(), *object, {}, candidate));
+  Require(ValidateCandidate(candidate));
+  candidate.candidate_id = CandidateId(candidate);
+  return candidate;
 }
 
 std::string PythonOfTests(const std::string& compiler) {

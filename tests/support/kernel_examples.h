@@ -18,6 +18,10 @@ struct KernelExample {
 // examples/problems; sorted. Throws std::runtime_error if one cannot be read.
 std::vector<KernelExample> ReadKernelExamples(const std::string& folder);
 
+// The candidate for the cuda target in a source file, with its description next to it. Throws as
+// above.
+Candidate ReadExampleCandidate(const std::string& source_file, const std::string& problem_id);
+
 // A problem of examples/problems. Throws as above.
 Problem ReadExampleProblem(const std::string& name);
 

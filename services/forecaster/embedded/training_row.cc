@@ -22,12 +22,15 @@ CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& c
   const TunableEncoder& encoder = problem.EncoderFor(candidate.target);
   features.template_index = encoder.TemplateIndex(candidate);
   features.tunables = encoder.Encode(candidate);
-  if (facts.schema == kPythonSourceSchemaId && reference_facts.schema == facts.schema) {
+  // Tasks take device code too, whose other facts their reference does not have.
+  if (reference_facts.schema == kPythonSourceSchemaId &&
+      (facts.schema == reference_facts.schema || facts.schema == kCudaPtxSchemaId)) {
     std::vector<float> simulated = SimulationFeatures(facts, device_model);
     features.simulation =
         SimulationRow(simulated, SimulationFeatures(reference_facts, device_model));
     features.is_recorded = !features.simulation.empty();
     if (features.is_recorded) features.facts = std::move(simulated);
+    features.has_findings = facts.schema == kCudaPtxSchemaId && HasFindings(facts);
     return features;
   }
   const FeatureSchema* schema = FeatureSchema::ForFacts(facts.schema);

@@ -25,7 +25,7 @@ struct CandidateFeatures {
   // SimulationRow, which begins with the simulated log2 speedup. Empty unless candidate and
   // reference were simulated.
   std::vector<float> simulation;
-  // The simulation is a recording by the process of a Python candidate.
+  // The simulation is compared with a recording of a task's reference, and may be one itself.
   bool is_recorded = false;
   // FailureRow. Empty unless candidate and reference have device CUDA facts.
   std::vector<float> failure;

@@ -86,6 +86,18 @@ class Node {
     Candidate candidate = PythonCandidate(problem, source);
     candidate.target = "cuda";
     candidate.candidate_id = CandidateId(candidate);
+    return OutcomeOf(problem, candidate);
+  }
+
+  // Why the candidate is refused.
+  std::string CompileErrorOf(const Problem& problem, const Candidate& candidate) {
+    const auto compiled = target_->Compile({problem, &candidate}, worker::CancelToken());
+    if (!compiled.ok()) return std::string(compiled.status().message());
+    REQUIRE(std::holds_alternative<CompileError>(compiled->result));
+    return std::get<CompileError>(compiled->result).log;
+  }
+
+  MeasureOutcome OutcomeOf(const Problem& problem, const Candidate& candidate) {
     const worker::CancelToken cancel;
     const auto compiled = target_->Compile({problem, &candidate}, cancel);
     REQUIRE(compiled.ok());
@@ -134,6 +146,56 @@ TEST_CASE("Python candidates are loaded ahead for each GPU of a node") {
   // None waits any more.
   CHECK(node.Expect(6) == 0);
   CHECK(node.Expect(7) == 1);
+}
+
+// 2 x + 1 as a real kernel, which the fake driver takes for an affine one with these options.
+Candidate RealKernel(const Problem& problem, const std::string& options) {
+  Candidate candidate;
+  candidate.problem_id = problem.problem_id;
+  candidate.target = "cuda";
+  candidate.kind = CandidateKind::kDeviceCuda;
+  candidate.source = absl::StrCat(
+      R"(extern "C" __device__ const char fake[] = "fake cubin\nkernel map affine )", options,
+      R"(\nend\n";
+extern "C" __global__ void map(const float* x, float* y, long long n) {
+  for (long long i = threadIdx.x; i < n; i += blockDim.x) y[i] = 2 * x[i] + 1;
+  if (n < 0) y[0] = fake[threadIdx.x];
+}
+)");
+  candidate.launches = {{.kernel = "map",
+                         .grid = {"1"},
+                         .block = {"256"},
+                         .shared_memory_bytes = "",
+                         .arguments = {"x", "output0", "x_numel"},
+                         .cluster = {}}};
+  candidate.candidate_id = CandidateId(candidate);
+  return candidate;
+}
+
+TEST_CASE("A worker compiles device code for a task and judges it on a GPU") {
+  if (!HaveTorch()) return;
+  Node node;
+  const Problem task = MakeTask(
+      "import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n    def forward(self, x):\n"
+      "        return 2 * x + 1\ndef get_inputs():\n    return [torch.randn(64, 96)]\n"
+      "def get_init_inputs():\n    return []\n");
+  const MeasureOutcome right =
+      node.OutcomeOf(task, RealKernel(task, "scale=2 add=1 ns=100000 jitter=0.01"));
+  CHECK_FALSE(std::holds_alternative<WrongResult>(right));
+  CHECK_FALSE(std::holds_alternative<Crash>(right));
+  CHECK(
+      std::holds_alternative<WrongResult>(node.OutcomeOf(task, RealKernel(task, "scale=3 add=1"))));
+  // The names and forms of launches are checked when it is compiled.
+  Candidate candidate = RealKernel(task, "scale=2 add=1");
+  candidate.launches[0].arguments[0] = "input";
+  CHECK_THAT(node.CompileErrorOf(task, candidate),
+             Catch::Contains("'input' is not one of x, output0"));
+  candidate.launches[0].arguments = {"x", "output0", "x_numel:int"};
+  CHECK_THAT(node.CompileErrorOf(task, candidate), Catch::Contains("kernel 'map'"));
+  candidate.kind = CandidateKind::kHostNative;
+  candidate.launches.clear();
+  CHECK_THAT(node.CompileErrorOf(task, candidate),
+             Catch::Contains("a task takes candidates of kind python, and device code"));
 }
 
 // KernelBench tasks that sum rows, whose inputs are what `inputs` returns.

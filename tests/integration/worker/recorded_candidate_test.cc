@@ -21,6 +21,7 @@
 #include "services/worker/cuda/language/pytorch/recorded_program.h"
 #include "services/worker/cuda/target/cuda_target.h"
 #include "services/worker/virtual_gpu/estimate/gpu_model.h"
+#include "tests/support/kernel_examples.h"
 #include "tests/support/services.h"
 #include "tests/support/task_examples.h"
 
@@ -243,7 +244,16 @@ class RecordingTarget {
     Candidate candidate = ReferenceCandidate(problem, kCudaTargetName).value();
     candidate.source = source;
     candidate.candidate_id = CandidateId(candidate);
-    auto compiled = target_->Compile({problem, &candidate}, CancelToken());
+    return Compile(problem, candidate);
+  }
+
+  absl::StatusOr<worker::CompileResult> TryCompile(const Problem& problem,
+                                                   const Candidate& candidate) {
+    return target_->Compile({problem, &candidate}, CancelToken());
+  }
+
+  worker::CompileSuccess Compile(const Problem& problem, const Candidate& candidate) {
+    auto compiled = TryCompile(problem, candidate);
     INFO(compiled.status().ToString());
     REQUIRE(compiled.ok());
     if (const auto* error = std::get_if<CompileError>(&compiled->result)) FAIL(error->log);
@@ -302,6 +312,44 @@ TEST_CASE("Recorded launches are compiled and simulated on the virtual GPU", "[s
   REQUIRE(launches.size() == 2);
   CHECK(launches[0].kernel == "gate");
   CHECK(launches[1].kernel == worker::kOperationsName);
+}
+
+TEST_CASE("Device code for a task is compiled and simulated without a GPU", "[slow]") {
+  RecordingTarget target;
+  if (!target.Make()) return;
+  const auto load = [](const std::string& path) {
+    return ParseProblem(ReadProblemFolder(SourcePath("examples/tasks/" + path)).value()).value();
+  };
+  const Problem linear = load("kernelbench/linear_relu.py");
+  const std::string folder = SourcePath("examples/tasks/kernelbench/device_code/linear_relu/");
+  for (const char* const file : {"tiled.cu", "blocked.py"}) {
+    INFO(file);
+    const auto compiled =
+        target.Compile(linear, ReadExampleCandidate(folder + file, linear.problem_id));
+    CHECK(NotCovered(compiled).empty());
+    // 134 million operations and 4.5 MB.
+    CHECK(EstimatedNs(compiled) > 2'000);
+    CHECK(EstimatedNs(compiled) < 1'000'000);
+  }
+  const Problem clamped = load("gpu_mode/clamped_add");
+  const Candidate grid_stride = ReadExampleCandidate(
+      SourcePath("examples/tasks/gpu_mode/clamped_add/device_code/grid_stride.cu"),
+      clamped.problem_id);
+  CHECK(NotCovered(target.Compile(clamped, grid_stride)).empty());
+
+  Candidate unknown = grid_stride;
+  unknown.launches[0].arguments[0] = "a";
+  const auto refused = target.TryCompile(clamped, unknown);
+  REQUIRE(refused.ok());
+  REQUIRE(std::holds_alternative<CompileError>(refused->result));
+  CHECK_THAT(std::get<CompileError>(refused->result).log,
+             Catch::Contains("'a' is not one of data_0, data_1, data_2, output0"));
+  // Its reference reads positions, which shapes alone do not have.
+  const Problem argmax = load("gpu_mode/row_argmax");
+  const auto undescribed = target.TryCompile(argmax, grid_stride);
+  CHECK(absl::IsFailedPrecondition(undescribed.status()));
+  CHECK_THAT(std::string(undescribed.status().message()),
+             Catch::Contains("not known without a GPU: reads values of a tensor"));
 }
 
 TEST_CASE("Operations of PyTorch are estimated at the peaks of the GPU") {

@@ -97,7 +97,7 @@ class CandidateWriter:
         return beginning + message.SerializeToString()
 
     def _beginning(self, asked: str, kind: Kind | None, has_launches: bool) -> bytes:
-        kind = kind or ("python" if self._of.definition.task_format else "device_cuda" if has_launches else "host_native")
+        kind = kind or ("device_cuda" if has_launches else "python" if self._of.definition.task_format else "host_native")
         return kernel_pb2.Candidate(problem_id=self._of.id, target=target(asked, self._of),
                                     kind=one_of("candidate.kind", kind, KINDS)).SerializeToString()
 

@@ -93,8 +93,8 @@ class Launch:
 class Candidate:
     """One kernel source.
 
-    `target` is the problem's `default_target` by default. `kind` is "python" by default for a PyTorch
-    task, "device_cuda" if there are launches, else "host_native". `tunables` inform the forecast; the source already
+    `target` is the problem's `default_target` by default. `kind` is "device_cuda" by default if there
+    are launches, "python" for a PyTorch task, else "host_native". `tunables` inform the forecast; the source already
     contains their values. Fields after `workspace_bytes` do not change the candidate's identity.
     """
 

@@ -17,7 +17,7 @@ bool LoadReference(Judgement& judgement) {
 bool LoadModule(Judgement& judgement) {
   CudaRunner& runner = *judgement.runners().candidate;
   if (judgement.hosted() && runner.load_answer()) return true;  // LoadedAhead has accepted it
-  const int64_t limit_ns = judgement.prepared().task() != nullptr
+  const int64_t limit_ns = judgement.CopiesResults(Side::kCandidate)
                                ? judgement.options().python_load_limit_ns
                                : judgement.options().load_limit_ns;
   auto loaded =
@@ -47,8 +47,8 @@ bool LoadCandidate(Judgement& judgement) {
   judgement.set_running(std::nullopt);
   const CudaPreparedProblem::Programs& programs = judgement.ProgramsOf(Side::kCandidate);
   const uint64_t workspace_bytes = programs.max_workspace_bytes;
-  absl::Status reserved = judgement.prepared().memory().ReserveScratch(
-      workspace_bytes, *judgement.runners().reference, judgement.cancel());
+  absl::Status reserved =
+      judgement.prepared().memory().ReserveScratch(workspace_bytes, runner, judgement.cancel());
   if (absl::IsResourceExhausted(reserved)) {
     Crash crash;
     crash.cause = Crash::Cause::kMemoryLimit;
@@ -64,7 +64,7 @@ bool LoadCandidate(Judgement& judgement) {
     return false;
   }
   // The address of code depends on what was loaded before, and affects the kernel's time.
-  const bool reference_first = judgement.hosted() || judgement.plan_random().Below(2) == 0;
+  const bool reference_first = judgement.apart() || judgement.plan_random().Below(2) == 0;
   if ((reference_first && !LoadReference(judgement)) || !LoadModule(judgement) ||
       (!reference_first && !LoadReference(judgement))) {
     return false;

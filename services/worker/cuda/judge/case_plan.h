@@ -26,11 +26,12 @@ struct CasePlan {
     // Shared by both sides in turn, so that ratios do not depend on the placement of each side's
     // outputs.
     kOutputs = 1,
-    // For a reference that runs next to a host-launched candidate, whose process must not see its
-    // outputs. Holds no results of the reference while device code runs.
+    // For a reference that runs in another process than the candidate, which must not see its
+    // outputs. Holds no results of the reference while device code runs in the same process.
     kReferenceOutputs = 2,
     kScratch = 3,
     kExpected = 4,  // while the oracle runs, never while a candidate does
+    kWeights = 5,   // of a Python task's reference, for device code
   };
   // Sets of values for the inputs of the bench shapes. kAltered is kBase with a few values replaced
   // by those of kOther, or a draw of its own.

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <iterator>
+#include <map>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "services/worker/core/launch_plan.h"
 #include "services/worker/core/tensor.h"
@@ -17,24 +20,17 @@ using cuda_runner::Argument;
 using cuda_runner::Program;
 using cuda_runner::ProgramLaunch;
 
-}  // namespace
+// Marks the address of a copy until the end of the workspace is known.
+constexpr uint32_t kCopiedBytes = 0;
 
-std::vector<std::string> CudaProgram::KernelNames() const {
-  std::vector<std::string> names;
-  for (const Launch& launch : launches) {
-    if (std::find(names.begin(), names.end(), launch.kernel) == names.end()) {
-      names.push_back(launch.kernel);
-    }
-  }
-  return names;
-}
-
-absl::StatusOr<PlannedProgram> PlanProgram(const Problem& problem, const CudaProgram& program,
-                                           const CasePlan::Case& at, const OutputPlaces& outputs) {
+// Evaluates the launches at a shape. `place` says where a tensor of the problem is.
+absl::StatusOr<PlannedProgram> PlanAt(const Problem& problem, const CudaProgram& program,
+                                      const AxisValues& shape,
+                                      const std::function<Argument(size_t tensor)>& place) {
   const std::vector<std::string> names = program.KernelNames();
   KC_ASSIGN_OR_RETURN(
       const LaunchPlan plan,
-      PlanLaunches(problem, program.launches, program.workspace_bytes, program.tunables, at.axes));
+      PlanLaunches(problem, program.launches, program.workspace_bytes, program.tunables, shape));
   PlannedProgram made;
   for (const PlannedLaunch& launch : plan.launches) {
     ProgramLaunch& call = made.program.launches.emplace_back();
@@ -50,14 +46,9 @@ absl::StatusOr<PlannedProgram> PlanProgram(const Problem& problem, const CudaPro
       Argument& passed = call.arguments.emplace_back();
       passed.bytes = static_cast<uint32_t>(argument.bytes);
       switch (argument.kind) {
-        case KernelArgument::Kind::kTensor: {
-          const auto tensor = static_cast<size_t>(argument.tensor);
-          const bool is_input = tensor < at.inputs.size();
-          passed.arena = is_input ? CasePlan::kInputs : outputs.arena;
-          passed.value = is_input ? at.inputs[tensor].offset
-                                  : outputs.places[tensor - at.inputs.size()].offset;
+        case KernelArgument::Kind::kTensor:
+          passed = place(static_cast<size_t>(argument.tensor));
           break;
-        }
         case KernelArgument::Kind::kWorkspace:
           passed.arena = CasePlan::kScratch;
           passed.value = static_cast<uint64_t>(argument.offset);
@@ -69,6 +60,75 @@ absl::StatusOr<PlannedProgram> PlanProgram(const Problem& problem, const CudaPro
     }
   }
   made.workspace_bytes = AlignTensor(static_cast<uint64_t>(plan.workspace_bytes));
+  return made;
+}
+
+}  // namespace
+
+std::vector<std::string> CudaProgram::KernelNames() const {
+  std::vector<std::string> names;
+  for (const Launch& launch : launches) {
+    if (std::find(names.begin(), names.end(), launch.kernel) == names.end()) {
+      names.push_back(launch.kernel);
+    }
+  }
+  return names;
+}
+
+absl::StatusOr<PlannedProgram> PlanProgram(const Problem& problem, const CudaProgram& program,
+                                           const CasePlan::Case& at, const OutputPlaces& outputs) {
+  return PlanAt(problem, program, at.axes, [&](size_t tensor) -> Argument {
+    if (tensor < at.inputs.size()) return {CasePlan::kInputs, 8, at.inputs[tensor].offset};
+    return {outputs.arena, 8, outputs.places[tensor - at.inputs.size()].offset};
+  });
+}
+
+absl::StatusOr<PlannedProgram> PlanTaskProgram(const PythonTaskPrograms& task,
+                                               const CudaProgram& program, const CasePlan::Case& at,
+                                               const OutputPlaces& outputs) {
+  using Kind = TaskLaunches::Tensor::Kind;
+  const TaskLaunches& launches = task.launches();
+  const std::vector<size_t>& written = task.cases()[at.task_case].written;
+  // Copies lie after the workspace, whose size is known later.
+  std::map<size_t, uint64_t> copies;
+  uint64_t copied_bytes = 0;
+  for (const size_t input : written) {
+    copies[input] = copied_bytes;
+    copied_bytes += AlignTensor(at.inputs[input].bytes);
+  }
+  const auto place = [&](size_t tensor) -> Argument {
+    const TaskLaunches::Tensor& named = launches.tensors[tensor];
+    const size_t index = named.index[at.task_case];
+    if (named.kind == Kind::kWeight) return {CasePlan::kWeights, 8, task.weights()[index].offset};
+    if (named.kind == Kind::kOutput) return {outputs.arena, 8, outputs.places[index].offset};
+    const auto copy = copies.find(index);
+    if (copy == copies.end()) return {CasePlan::kInputs, 8, at.inputs[index].offset};
+    return {CasePlan::kScratch, kCopiedBytes, copy->second};
+  };
+  KC_ASSIGN_OR_RETURN(PlannedProgram made,
+                      PlanAt(launches.problem, program, launches.sizes[at.task_case], place));
+  for (ProgramLaunch& launch : made.program.launches) {
+    for (Argument& argument : launch.arguments) {
+      if (argument.bytes != kCopiedBytes) continue;
+      argument.bytes = 8;
+      argument.value += made.workspace_bytes;
+    }
+  }
+  std::vector<ProgramLaunch> first;
+  for (const auto& [input, offset] : copies) {
+    ProgramLaunch& copy = first.emplace_back();
+    copy.kernel = cuda_runner::kCopy;
+    copy.arguments = {{CasePlan::kScratch, 8, made.workspace_bytes + offset},
+                      {CasePlan::kInputs, 8, at.inputs[input].offset},
+                      {cuda_runner::kLiteral, 8, at.inputs[input].bytes}};
+  }
+  made.program.launches.insert(made.program.launches.begin(), first.begin(), first.end());
+  if (made.program.launches.size() > cuda_runner::kMaxLaunches) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("launches: ", made.program.launches.size(), " with the copies of inputs that ",
+                     "the task changes; at most ", cuda_runner::kMaxLaunches, " are allowed"));
+  }
+  made.workspace_bytes += copied_bytes;
   return made;
 }
 

@@ -10,6 +10,7 @@
 #include "services/worker/cuda/judge/case_plan.h"
 #include "services/worker/cuda/runner/program_table.h"
 #include "services/worker/python/call_tensors.h"
+#include "services/worker/python/task_programs.h"
 
 namespace kernelcast::worker {
 
@@ -43,6 +44,14 @@ struct PlannedProgram {
                                                          const CudaProgram& program,
                                                          const CasePlan::Case& at,
                                                          const OutputPlaces& outputs);
+
+// The same for device code in a Python task, whose launches name what TaskLaunches lists. An input
+// that the reference changes is copied to the end of the workspace before the launches, which is
+// part of the call as it is of the reference's.
+[[nodiscard]] absl::StatusOr<PlannedProgram> PlanTaskProgram(const PythonTaskPrograms& task,
+                                                             const CudaProgram& program,
+                                                             const CasePlan::Case& at,
+                                                             const OutputPlaces& outputs);
 
 // One call of host code. `expected`: outputs have the type in which expected values are kept.
 [[nodiscard]] absl::StatusOr<cuda_runner::Program> PlanCall(const CallTensors& tensors,

@@ -143,8 +143,9 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
   }
   const bool timed = judgement_.level() != MeasureLevel::kCheck;
   if (going && timed) AddSessions();
-  if (!judgement_.hosted() && judgement_.runners().candidate->alive()) {
-    judgement_.runners().candidate->Unload(cuda_runner::kCandidate, judgement_.cancel());
+  CudaRunner* const candidate = judgement_.runners().candidate;
+  if (!judgement_.hosted() && candidate != nullptr && candidate->alive()) {
+    candidate->Unload(cuda_runner::kCandidate, judgement_.cancel());
   }
   KC_RETURN_IF_ERROR(judgement_.status());
   const CudaPreparedProblem& prepared = judgement_.prepared();
@@ -288,7 +289,10 @@ bool CudaJudge::TimeGraphs(size_t shape_index) {
       [this](double reference_ns) { return BehindOf(reference_ns, /*replays=*/true); }, result);
   std::optional<NewValuesFound> found;
   if (session) {
-    found = timer_.RunFreshRounds(shape_index, *session, ShapeTimer::FreshCalls::kOneByOne, result);
+    found = timer_.RunFreshRounds(
+        shape_index, *session,
+        judgement_.hosted() ? ShapeTimer::FreshCalls::kOneByOne : ShapeTimer::FreshCalls::kTogether,
+        result);
     if (found && !found->cached.empty()) {
       why = absl::StrCat("its graphs: ", found->cached);
       found.reset();

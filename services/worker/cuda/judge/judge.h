@@ -9,8 +9,8 @@ namespace kernelcast::worker {
 
 // Verifies and times one candidate on the calling thread, to which the device is bound and which
 // must hold the timing lease. All comparisons happen in the judge's own context; the runner
-// executes launches and reads events. Both sides write to the same memory in turn, except for
-// host-launched candidates.
+// executes launches and reads events. Both sides write to the same memory in turn, unless they are
+// in two processes.
 //
 //  1. Correctness cases, twice, on outputs filled first with NaN and then with plausible values,
 //     between guards.
@@ -25,6 +25,9 @@ namespace kernelcast::worker {
 // Device code can write anywhere in its context, so nothing that it might reach is trusted: inputs
 // are mapped read-only, the reference's results are verified too, the reference's module is
 // reloaded for each candidate, and the judge's memory is in another context.
+//
+// Device code of a Python task runs in a runner of its own, and the reference in its Python
+// process. Both are timed as CUDA graphs where the reference can be captured.
 //
 // A shared object can do anything that its process can, including writing to inputs and forging
 // event times. So the reference runs in another process, inputs are fingerprinted, outputs are

@@ -148,10 +148,11 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
   if (hosted() && answer.took_output_memory()) {
     return Settle(TookOutputMemory());
   }
-  if (const auto cause = answer.wrong_form(); prepared().task() != nullptr && cause) {
+  const bool python = hosted() && prepared().task() != nullptr;
+  if (const auto cause = answer.wrong_form(); python && cause) {
     return Settle(WrongForm(*cause, answer.exit.output));
   }
-  if (prepared().task() != nullptr && answer.not_compiled()) {
+  if (python && answer.not_compiled()) {
     return Fail(NotCompiled(answer.exit.output));
   }
   if (hosted() && answer.end == End::kTooLarge) {
@@ -166,7 +167,7 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
     crash.signal = exit.signal;
     crash.exit_code = exit.exit_code;
     crash.output_tail = exit.output;
-    if (prepared().task() != nullptr && answer.illegal_address()) {
+    if (python && answer.illegal_address()) {
       crash.cause = Crash::Cause::kDeviceError;
       absl::StrAppend(&crash.output_tail, "an illegal memory access was encountered", InputsHint(),
                       "\n");

@@ -37,8 +37,8 @@ struct CudaJudgeTimes {
   int64_t wait_ns = 0;     // until the device was free for timing
 };
 
-// Runners of the two sides. Device-code candidates share one process with the reference. A shared
-// object has its own, untrusted process.
+// Runners of the two sides. Device code shares one process with a reference that is device code
+// too. A shared object has its own, untrusted process, and so has the reference of a Python task.
 struct CudaRunners {
   CudaRunner* reference = nullptr;
   CudaRunner* candidate = nullptr;
@@ -67,7 +67,7 @@ struct CudaJudgeRequest {
   MeasureSpec spec;
   CudaDevice& device;
   JudgeKernels& kernels;
-  CudaRunners runners;  // at the final level without the candidate's, if that is its own
+  CudaRunners runners;  // at the final level without the candidate's, if the reference is apart
   const RenewRunners& renew;
   const BeforeTiming& before_timing;
   bool alone;  // whether no other process uses the device before that
@@ -139,11 +139,20 @@ class Judgement {
     return side == Side::kCandidate ? programs_ : prepared().reference_programs();
   }
   CudaPreparedProblem::Arena OutputsOf(Side side) const {
-    return hosted() && side == Side::kReference ? CudaPreparedProblem::kReferenceOutputs
-                                                : CudaPreparedProblem::kOutputs;
+    return apart() && side == Side::kReference ? CudaPreparedProblem::kReferenceOutputs
+                                               : CudaPreparedProblem::kOutputs;
   }
 
+  // Whether the candidate's process runs host code of the candidate, and is not trusted.
   bool hosted() const { return candidate().host_launched(); }
+  // Whether the reference runs in another process than the candidate.
+  bool apart() const { return hosted() || prepared().task() != nullptr; }
+  // Whether calls of a side are host code. Those of both sides are made alike for a shared object.
+  bool HostCalls(Side side) const {
+    return hosted() || (side == Side::kReference && prepared().task() != nullptr);
+  }
+  // Whether results of a side are copied after a call: those of Python programs.
+  bool CopiesResults(Side side) const { return prepared().task() != nullptr && HostCalls(side); }
   int64_t NowNs() const { return request_.clock.MonotonicNs(); }
   CudaPreparedProblem& prepared() const { return request_.prepared; }
   const CudaProgram& candidate() const { return request_.candidate; }

@@ -246,7 +246,9 @@ absl::StatusOr<CudaPreparedProblem::Programs> CudaPreparedProblem::MakePrograms(
   Programs made;
   for (const Case& at : plan_.cases) {
     KC_ASSIGN_OR_RETURN(PlannedProgram planned,
-                        PlanProgram(problem_, program, at, {outputs, at.outputs}));
+                        task_ != nullptr
+                            ? PlanTaskProgram(*task_, program, at, {outputs, at.outputs})
+                            : PlanProgram(problem_, program, at, {outputs, at.outputs}));
     made.programs.push_back(std::move(planned.program));
     made.workspace_bytes.push_back(planned.workspace_bytes);
     made.max_workspace_bytes = std::max(made.max_workspace_bytes, planned.workspace_bytes);
@@ -277,6 +279,23 @@ absl::Status CudaPreparedProblem::MapArenas(CudaRunner& runner, const CancelToke
 absl::Status CudaPreparedProblem::AttachObject(CudaRunner& runner, const CancelToken& cancel) {
   KC_RETURN_IF_ERROR(memory_.Map(runner, kInputs, cancel));
   return memory_.Map(runner, kOutputs, cancel);
+}
+
+absl::Status CudaPreparedProblem::AttachDeviceCode(CudaRunner& runner,
+                                                   const CudaRunnerOptions& python,
+                                                   const CancelToken& cancel) {
+  KC_RETURN_IF_ERROR(PlaceWeights(python, cancel));
+  KC_RETURN_IF_ERROR(AttachObject(runner, cancel));
+  KC_RETURN_IF_ERROR(memory_.Map(runner, kScratch, cancel));
+  return memory_.has_weights() ? memory_.Map(runner, kWeights, cancel) : absl::OkStatus();
+}
+
+absl::Status CudaPreparedProblem::PlaceWeights(const CudaRunnerOptions& python,
+                                               const CancelToken& cancel) {
+  if (task_->weights().empty() || memory_.has_weights()) return absl::OkStatus();
+  return memory_.AddWeights(task_->weights_bytes(), [&](const SharedArena& arena) {
+    return WriteTaskWeights(*task_, arena, python, cancel);
+  });
 }
 
 absl::StatusOr<uint64_t> CudaPreparedProblem::InputsFingerprint() {

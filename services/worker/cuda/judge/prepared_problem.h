@@ -109,6 +109,10 @@ class CudaPreparedProblem {
   // Maps only the memory that a shared object works on, so that it cannot find results of the
   // reference.
   [[nodiscard]] absl::Status AttachObject(CudaRunner& runner, const CancelToken& cancel);
+  // The same for device code of a Python task, whose reference is in another process. Reads the
+  // reference's weights first, once, in a process that `python` starts.
+  [[nodiscard]] absl::Status AttachDeviceCode(CudaRunner& runner, const CudaRunnerOptions& python,
+                                              const CancelToken& cancel);
   [[nodiscard]] absl::Status Detach(CudaRunner& runner, const CancelToken& cancel);
 
   // The programs of a candidate, one per case. INVALID_ARGUMENT: a launch has no plan.
@@ -198,6 +202,7 @@ class CudaPreparedProblem {
   absl::StatusOr<std::vector<CudaExpected>> PlaceExpected(const AxisValues& axes,
                                                           std::vector<Place>& places,
                                                           uint64_t& end) const;
+  absl::Status PlaceWeights(const CudaRunnerOptions& python, const CancelToken& cancel);
   // Calls of host code, by case.
   absl::StatusOr<Programs> MakeCalls(Arena outputs) const;
 

@@ -24,6 +24,16 @@ absl::Status ProblemMemory::Allocate(uint64_t inputs_bytes, uint64_t outputs_byt
   return absl::OkStatus();
 }
 
+absl::Status ProblemMemory::AddWeights(
+    uint64_t bytes, const std::function<absl::Status(const SharedArena& arena)>& fill) {
+  KC_ASSIGN_OR_RETURN(SharedArena weights, MakeArena(bytes));
+  KC_RETURN_IF_ERROR(device_.Synchronize());
+  KC_RETURN_IF_ERROR(fill(weights));
+  weights_ = std::move(weights);
+  weights_bytes_ = bytes;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<SharedArena> ProblemMemory::MakeArena(uint64_t bytes) {
   KC_ASSIGN_OR_RETURN(
       SharedArena arena,
@@ -58,6 +68,7 @@ absl::Status ProblemMemory::Relocate() {
   KC_RETURN_IF_ERROR(move(inputs_, inputs_bytes_, true));
   KC_RETURN_IF_ERROR(move(outputs_, outputs_bytes_, false));
   KC_RETURN_IF_ERROR(move(reference_outputs_, outputs_bytes_, false));
+  if (has_weights()) KC_RETURN_IF_ERROR(move(weights_, weights_bytes_, true));
   return move(scratch_, scratch_bytes_, false);
 }
 
@@ -74,7 +85,8 @@ absl::StatusOr<bool> ProblemMemory::ExchangeOutputs() {
 
 uint64_t ProblemMemory::bytes() const {
   uint64_t bytes = other_outputs_.mapped_bytes();
-  for (const SharedArena* arena : {&inputs_, &outputs_, &reference_outputs_, &scratch_}) {
+  for (const SharedArena* arena :
+       {&inputs_, &weights_, &outputs_, &reference_outputs_, &scratch_}) {
     bytes += arena->mapped_bytes();
   }
   return bytes;
@@ -84,12 +96,13 @@ absl::Status ProblemMemory::Map(CudaRunner& runner, Arena number, const CancelTo
   const SharedArena& arena = number == CasePlan::kInputs             ? inputs_
                              : number == CasePlan::kOutputs          ? outputs_
                              : number == CasePlan::kReferenceOutputs ? reference_outputs_
+                             : number == CasePlan::kWeights          ? weights_
                                                                      : scratch_;
-  return AnswerStatus(
-      device_.api(),
-      runner.Map(number, arena.fd(), arena.mapped_bytes(), number != CasePlan::kInputs, cancel,
-                 static_cast<uint32_t>(arena.padding())),
-      cancel, "mapping memory");
+  const bool writable = number != CasePlan::kInputs && number != CasePlan::kWeights;
+  return AnswerStatus(device_.api(),
+                      runner.Map(number, arena.fd(), arena.mapped_bytes(), writable, cancel,
+                                 static_cast<uint32_t>(arena.padding())),
+                      cancel, "mapping memory");
 }
 
 absl::Status ProblemMemory::ReserveScratch(uint64_t bytes, CudaRunner& runner,

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,9 +15,9 @@
 
 namespace kernelcast::worker {
 
-// The arenas that a problem's runners map: inputs, outputs of both sides, and scratch. Each begins
-// at a random offset, because candidates see addresses and because the placement of arenas changes
-// a kernel's time by a percent and more. Not thread-safe.
+// The arenas that a problem's runners map: inputs, weights, outputs of both sides, and scratch.
+// Each begins at a random offset, because candidates see addresses and because the placement of
+// arenas changes a kernel's time by a percent and more. Not thread-safe.
 class ProblemMemory {
  public:
   using Arena = CasePlan::Arena;
@@ -35,6 +36,11 @@ class ProblemMemory {
   // Device memory in use.
   uint64_t bytes() const;
 
+  // Adds the arena of weights, which is read-only for runners. `fill` writes it.
+  [[nodiscard]] absl::Status AddWeights(
+      uint64_t bytes, const std::function<absl::Status(const SharedArena& arena)>& fill);
+  bool has_weights() const { return weights_bytes_ > 0; }
+
   // Moves all arenas to other memory, each with a random offset. For a runner that is about to be
   // attached; none may be attached now. An arena stays where it is if the device has no room for a
   // copy.
@@ -45,7 +51,7 @@ class ProblemMemory {
   // false if the device has no room.
   [[nodiscard]] absl::StatusOr<bool> ExchangeOutputs();
 
-  // Maps an arena into a runner, inputs read-only.
+  // Maps an arena into a runner, inputs and weights read-only.
   [[nodiscard]] absl::Status Map(CudaRunner& runner, Arena number, const CancelToken& cancel);
   // Grows the scratch arena to the requested size and maps it into the runner, which then needs all
   // its programs again. RESOURCE_EXHAUSTED: the arena is unchanged.
@@ -77,11 +83,13 @@ class ProblemMemory {
   uint64_t inputs_bytes_ = 0;
   uint64_t outputs_bytes_ = 0;
   uint64_t scratch_bytes_ = 1;
+  uint64_t weights_bytes_ = 0;
   SharedArena inputs_;
   SharedArena outputs_;
   SharedArena other_outputs_;  // empty until it is needed
   SharedArena reference_outputs_;
   SharedArena scratch_;
+  SharedArena weights_;  // empty until it is needed
 };
 
 }  // namespace kernelcast::worker

@@ -68,7 +68,9 @@ absl::StatusOr<std::vector<CasePlan::Place>> Arrange(
 
 absl::Status MapArena(CudaRunner& runner, uint32_t number, const SharedArena& arena, bool writable,
                       const CancelToken& cancel) {
-  return TaskStatus(runner, runner.Map(number, arena.fd(), arena.mapped_bytes(), writable, cancel),
+  return TaskStatus(runner,
+                    runner.Map(number, arena.fd(), arena.mapped_bytes(), writable, cancel,
+                               static_cast<uint32_t>(arena.padding())),
                     "mapping memory", cancel);
 }
 
@@ -149,6 +151,20 @@ absl::StatusOr<PythonTaskPrograms> DescribeTask(const Problem& problem, CudaDevi
       "reading a description"));
   KC_RETURN_IF_ERROR(device.Synchronize());
   return PythonTaskPrograms::Read(problem, text);
+}
+
+absl::Status WriteTaskWeights(const PythonTaskPrograms& task, const SharedArena& arena,
+                              const CudaRunnerOptions& python, const CancelToken& cancel) {
+  const std::string stage = "weights";
+  KC_ASSIGN_OR_RETURN(const auto runner, CudaRunner::Start(python, cancel));
+  KC_RETURN_IF_ERROR(MapArena(*runner, kOutputsArena, arena, true, cancel));
+  KC_RETURN_IF_ERROR(LoadTaskProgram(*runner, task.Weights().content, stage, cancel));
+  Program program;
+  const auto bytes = static_cast<int64_t>(task.weights_bytes());
+  KC_ASSIGN_OR_RETURN(program.outputs.emplace_back(),
+                      TensorRecordOf(Bytes(bytes, DataType::kUint8), kOutputsArena, 0));
+  KC_RETURN_IF_ERROR(SetPrograms(*runner, std::span(&program, 1), stage, cancel));
+  return TaskStatus(*runner, RunCase(*runner, 0, cancel), stage, cancel);
 }
 
 absl::StatusOr<std::unique_ptr<CudaTaskInputs>> CudaTaskInputs::Start(

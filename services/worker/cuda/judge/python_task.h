@@ -54,6 +54,12 @@ bool LacksDeviceMemory(const absl::Status& status);
                                                               const CudaRunnerOptions& python,
                                                               const CancelToken& cancel);
 
+// Writes the parameters and buffers of the task's reference to an arena, in a process of its own.
+[[nodiscard]] absl::Status WriteTaskWeights(const PythonTaskPrograms& task,
+                                            const SharedArena& arena,
+                                            const CudaRunnerOptions& python,
+                                            const CancelToken& cancel);
+
 // A process that draws inputs by the task's own code. No code of a candidate runs in it. Not
 // thread-safe.
 class CudaTaskInputs {

@@ -127,7 +127,7 @@ std::optional<ShapeTimer::Plan> ShapeTimer::PlanCalls(const Calls& calls) {
     if (!judgement_.Must(judgement_.device().Synchronize())) {
       return std::nullopt;
     }
-  } else if (!judgement_.hosted()) {
+  } else if (!judgement_.HostCalls(side)) {
     // A program that does nothing goes first, so that the first call finds the device in the same
     // state as the others, on both sides. For a candidate it also overwrites the reference's
     // results.
@@ -142,7 +142,7 @@ std::optional<ShapeTimer::Plan> ShapeTimer::PlanCalls(const Calls& calls) {
   // The host takes longer to prepare the first call than the others, because another process ran
   // before. The device is busy meanwhile. What the device does in a call is not hidden. Graphs are
   // launched quickly: they need this only in requests of one call.
-  if (judgement_.hosted() && (!replays_ || calls.shape.slots.size() == 1)) {
+  if (judgement_.HostCalls(side) && (!replays_ || calls.shape.slots.size() == 1)) {
     for (uint32_t i = 0; i < kFlushesBeforeCalls; i += Flushes()) add(NothingProgram(), [] {});
   }
   plan.first_call = plan.samples.size();
@@ -158,7 +158,7 @@ std::optional<ShapeTimer::Plan> ShapeTimer::PlanCalls(const Calls& calls) {
   }
   plan.calls = order.size();
   // The results of a call of a Python program are copied before the next one.
-  if (prepared.task() != nullptr) add(NothingProgram(), [] {});
+  if (judgement_.CopiesResults(side)) add(NothingProgram(), [] {});
   return plan;
 }
 
@@ -187,7 +187,8 @@ std::optional<ShapeTimer::Timed> ShapeTimer::RunOnce(const Calls& calls, bool wa
   const std::vector<float>& values_us = answer.values_us;
   timed.explained_us = std::accumulate(values_us.begin(), values_us.end(), 0.0);
   timed.wall_us =
-      1e-3 * static_cast<double>(judgement_.hosted() ? answer.wall_ns : answer.reply.wall_ns);
+      1e-3 *
+      static_cast<double>(judgement_.HostCalls(calls.side) ? answer.wall_ns : answer.reply.wall_ns);
   timed.explained =
       std::all_of(values_us.begin(), values_us.end(), [](float value) { return value >= 0; }) &&
       std::abs(timed.wall_us - timed.explained_us) <=
@@ -259,14 +260,16 @@ ShapeTimer::CallTimes ShapeTimer::CallTimesOf(const Timed& timed, const Calls& c
   const std::vector<double> before_us =
       TimesBetween(answer.values_us, {.first = plan.first_call,
                                       .count = plan.calls,
-                                      .copies = judgement_.prepared().task() != nullptr,
+                                      .copies = judgement_.CopiesResults(calls.side),
                                       .single = calls.shape.slots.size() == 1});
   double charged_us = 0;
   double beyond_us = 0;
-  if (calls.side == Side::kReference) {
+  // Device code is compared with MeasureBetween where the reference runs in another process.
+  const bool alike = judgement_.hosted() == judgement_.apart();
+  if (calls.side == Side::kCandidate) {
+    charged_us = between_.ChargeUs(before_us, alike ? plan.poisoned_bytes : 0);
+  } else if (alike) {
     between_.SetReference(before_us);
-  } else {
-    charged_us = between_.ChargeUs(before_us, plan.poisoned_bytes);
   }
   if (judgement_.hosted()) {
     if (calls.side == Side::kReference) {
@@ -312,6 +315,22 @@ bool ShapeTimer::MeasureOverhead() {
     calls_ns.push_back(1000.0 * answer.values_us[2 * i + 1]);
   }
   overhead_ns_ = Median(calls_ns);
+  return true;
+}
+
+bool ShapeTimer::MeasureBetween(const BenchShape& shape) {
+  std::optional<Plan> plan = PlanCalls({shape, Side::kCandidate, shape.slots.size()});
+  if (!plan) return false;
+  for (SampleRecord& sample : plan->samples) {
+    sample.program = static_cast<uint32_t>(NothingProgram());
+  }
+  const int64_t limit_ns = judgement_.options().min_call_limit_ns;
+  const CudaRunner::Answer answer =
+      judgement_.RunnerOf(Side::kCandidate)
+          .Time(plan->samples, plan->poisons, Flushes(), limit_ns, judgement_.cancel(), replays_);
+  if (!judgement_.Accept(answer, Side::kCandidate, "timing", limit_ns)) return false;
+  between_.SetReference(
+      TimesBetween(answer.values_us, {.first = plan->first_call, .count = plan->calls}));
   return true;
 }
 
@@ -389,6 +408,9 @@ std::optional<TimingSession> ShapeTimer::RunSession(size_t shape_index,
   between_ = BetweenCalls();
   beyond_ = BeyondCalls();
   if (!MeasureOverhead()) {
+    return std::nullopt;
+  }
+  if (judgement_.apart() && !judgement_.hosted() && !MeasureBetween(ShapeAt(shape_index))) {
     return std::nullopt;
   }
   result.overhead_ns = overhead_ns_;

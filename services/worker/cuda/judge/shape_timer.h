@@ -117,6 +117,9 @@ class ShapeTimer {
   // The times of the calls, with what the candidate moved between them.
   CallTimes CallTimesOf(const Timed& timed, const Calls& calls);
   bool MeasureOverhead();
+  // For device code whose reference runs in another process: learns the time between calls from
+  // calls that do nothing in the candidate's own process.
+  bool MeasureBetween(const BenchShape& shape);
   bool WarmUp(size_t shape_index, double& candidate_ns, double& reference_ns);
   bool RunBlock(const BenchShape& shape, const TimingSession::Block& block,
                 TimingSession::BlockTimes& times);

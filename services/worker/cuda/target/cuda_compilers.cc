@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "services/worker/artifacts/artifact_cache.h"
+#include "services/worker/cuda/language/pytorch/pytorch_language.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -77,7 +78,7 @@ absl::StatusOr<std::unique_ptr<CudaCompilers>> CudaCompilers::Open(
     Log(wanted ? LogLevel::kWarning : LogLevel::kInfo, absl::StrCat("no ", candidates),
         {{"reason", row.missing_reason}});
   }
-  made->MakeZygote(setup.torch.get());
+  made->MakeZygote(setup);
   return made;
 }
 
@@ -124,11 +125,13 @@ LanguageSetup CudaCompilers::Setup() {
           .find = [this](CandidateKind kind) { return Find(kind); }};
 }
 
-void CudaCompilers::MakeZygote(const absl::StatusOr<PythonInterpreter>& python) {
+void CudaCompilers::MakeZygote(const LanguageSetup& setup) {
+  const absl::StatusOr<PythonInterpreter>& python = setup.torch.get();
   if (!python.ok()) {
     no_python_reason_ = std::string(python.status().message());
     return;
   }
+  recorder_ = std::make_unique<LaunchRecorder>(*python, setup.sandbox, setup.work_directory);
   if (python->cuda_version.empty() && options_.python_device == "cuda") {
     no_python_reason_ = "its PyTorch is made without CUDA";
     return;
@@ -174,10 +177,12 @@ const CudaCompilers::Row* CudaCompilers::FindRow(CandidateKind kind) const {
 absl::Status CudaCompilers::CheckKind(const Problem& problem, const Candidate& candidate) const {
   const Row* const row = FindRow(candidate.kind);
   const bool takes_tasks = row != nullptr && KindInfoOf(row->kind).takes_tasks;
-  if (takes_tasks != problem.task.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat("kind: the problem takes ",
-                                                   takes_tasks ? "no candidates" : "candidates",
-                                                   " of kind python"));
+  if (takes_tasks && !problem.task) {
+    return absl::InvalidArgumentError("kind: the problem takes no candidates of kind python");
+  }
+  if (problem.task && !takes_tasks && !(row != nullptr && row->is_device_code)) {
+    return absl::InvalidArgumentError(
+        "kind: a task takes candidates of kind python, and device code with its launches");
   }
   if (row == nullptr) {
     return absl::InvalidArgumentError(
@@ -199,6 +204,15 @@ absl::StatusOr<Language*> CudaCompilers::Find(CandidateKind kind) const {
         absl::StrCat("no ", std::string(row->candidates), ": ", row->missing_reason));
   }
   return row->language.get();
+}
+
+absl::StatusOr<PythonTaskPrograms> CudaCompilers::DescribeTask(const Problem& problem,
+                                                               const CompileGpu& gpu,
+                                                               const CancelToken& cancel) const {
+  if (recorder_ == nullptr) {
+    return absl::UnimplementedError(absl::StrCat("no PyTorch tasks: ", no_python_reason_));
+  }
+  return recorder_->Describe(problem, RecordedGpuOf(gpu), cancel);
 }
 
 absl::StatusOr<CompileResult> CudaCompilers::Compile(const Problem& problem,

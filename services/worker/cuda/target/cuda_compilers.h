@@ -18,6 +18,8 @@
 #include "services/worker/cuda/target/cuda_target_options.h"
 #include "services/worker/native/compiler_step.h"
 #include "services/worker/python/interpreter.h"
+#include "services/worker/python/launch_recorder.h"
+#include "services/worker/python/task_programs.h"
 #include "services/worker/python/zygote.h"
 
 namespace kernelcast::worker {
@@ -41,7 +43,14 @@ class CudaCompilers {
   // INVALID_ARGUMENT: candidates of this kind are not for this problem, or not for the target.
   [[nodiscard]] absl::Status CheckKind(const Problem& problem, const Candidate& candidate) const;
 
-  // For a candidate that CheckKind accepts. UNIMPLEMENTED: its compiler is missing.
+  // What a task's tensors are, without a device and its secret cases. UNIMPLEMENTED: there is no
+  // interpreter with PyTorch. Other errors are those of LaunchRecorder::Describe.
+  [[nodiscard]] absl::StatusOr<PythonTaskPrograms> DescribeTask(const Problem& problem,
+                                                                const CompileGpu& gpu,
+                                                                const CancelToken& cancel) const;
+
+  // For a candidate that CheckKind accepts. `problem` is that of TaskLaunches for device code of a
+  // task. UNIMPLEMENTED: its compiler is missing.
   [[nodiscard]] absl::StatusOr<CompileResult> Compile(const Problem& problem,
                                                       const Candidate& candidate,
                                                       const CompileGpu& gpu,
@@ -74,7 +83,7 @@ class CudaCompilers {
   const Row* FindRow(CandidateKind kind) const;
   CudaCompilerOptions NvrtcOptions() const;
   LanguageSetup Setup();
-  void MakeZygote(const absl::StatusOr<PythonInterpreter>& python);
+  void MakeZygote(const LanguageSetup& setup);
 
   // Constant after Open and RequireDevicePython.
   const CudaTargetOptions& options_;
@@ -84,6 +93,8 @@ class CudaCompilers {
   std::vector<Row> languages_;
   // Why no Python tasks run on a device.
   std::string no_python_reason_;
+  // Null if there is no PyTorch.
+  std::unique_ptr<LaunchRecorder> recorder_;
   // Null if there is no PyTorch for CUDA.
   std::shared_ptr<PythonZygote> zygote_;
 };

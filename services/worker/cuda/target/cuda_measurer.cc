@@ -40,6 +40,11 @@ void CudaMeasurer::DropRunner() {
   attached_ = nullptr;
 }
 
+void CudaMeasurer::DropDeviceRunner() {
+  device_runner_.reset();
+  device_attached_ = nullptr;
+}
+
 void CudaMeasurer::DropDevice() {
   if (ending_.valid()) ending_.get();
   if (device_ != nullptr) {
@@ -48,6 +53,7 @@ void CudaMeasurer::DropDevice() {
     (void)device_->Bind();
   }
   DropRunner();
+  DropDeviceRunner();
   spares_.clear();
   prepared_.clear();
   kernels_.reset();
@@ -66,19 +72,34 @@ void CudaMeasurer::BeginRunners() {
   }
 }
 
-absl::Status CudaMeasurer::StartRunner(const CancelToken& cancel) {
-  DropRunner();
+absl::StatusOr<std::unique_ptr<CudaRunner>> CudaMeasurer::TakeRunner(const CancelToken& cancel) {
   while (!spares_.empty()) {
     std::unique_ptr<CudaRunner> spare = std::move(spares_.front());
     spares_.pop_front();
     // A spare that has ended in the meantime is no error.
-    if (spare->AwaitStart(cancel).ok()) {
-      runner_ = std::move(spare);
-      return absl::OkStatus();
-    }
+    if (spare->AwaitStart(cancel).ok()) return spare;
     KC_RETURN_IF_ERROR(cancel.Check());
   }
-  KC_ASSIGN_OR_RETURN(runner_, CudaRunner::Start(options_.runner, cancel));
+  return CudaRunner::Start(options_.runner, cancel);
+}
+
+absl::Status CudaMeasurer::StartRunner(const CancelToken& cancel) {
+  DropRunner();
+  KC_ASSIGN_OR_RETURN(runner_, TakeRunner(cancel));
+  return absl::OkStatus();
+}
+
+absl::Status CudaMeasurer::StartDeviceRunner(CudaPreparedProblem& prepared,
+                                             const CancelToken& cancel) {
+  if (device_runner_ != nullptr && device_runner_->alive() && device_attached_ == &prepared &&
+      device_runner_->candidates < options_.candidates_per_runner) {
+    return absl::OkStatus();
+  }
+  DropDeviceRunner();
+  KC_ASSIGN_OR_RETURN(device_runner_, TakeRunner(cancel));
+  BeginRunners();
+  KC_RETURN_IF_ERROR(prepared.AttachDeviceCode(*device_runner_, options_.python, cancel));
+  device_attached_ = &prepared;
   return absl::OkStatus();
 }
 
@@ -207,6 +228,8 @@ absl::StatusOr<CudaPreparedProblem*> CudaMeasurer::Prepare(const Problem& proble
   const bool fresh =
       found != prepared_.end() && (*found)->candidates_served < options_.measure.candidates_a_pool;
   CudaPreparedProblem* const wanted = fresh ? found->get() : nullptr;
+  // Its memory is mapped until it ends.
+  if (device_attached_ != wanted) DropDeviceRunner();
   // A Python reference stays with its problem.
   const bool suits = programs.task != nullptr
                          ? runs_task_ && wanted != nullptr && attached_ == wanted
@@ -281,6 +304,7 @@ std::shared_ptr<void> CudaMeasurer::TakeDevice(const Problem& problem) {
                 [&](const auto& kept) { return kept->problem().problem_id != problem.problem_id; });
   const bool dropped = prepared_.size() < problems || !spares_.empty() || !loaded_.empty();
   DropRunner();
+  DropDeviceRunner();
   spares_.clear();
   loaded_.clear();
   std::shared_ptr<void> others;
@@ -320,8 +344,11 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
   }
   ++(*prepared)->candidates_served;
   const bool hosted = programs.candidate.host_launched();
+  const bool apart = !hosted && programs.task != nullptr;
   memory_was_scarce_ = hosted && MemoryIsScarce();
   if (ending_.valid()) {
+    // It maps the other outputs.
+    DropDeviceRunner();
     KC_ASSIGN_OR_RETURN(const bool exchanged, (*prepared)->memory().ExchangeOutputs());
     if (!exchanged) {
       FinishCandidate();
@@ -334,6 +361,13 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
     const int64_t prepared_ns = clock_.MonotonicNs();
     KC_RETURN_IF_ERROR(StartObjectRunner(**prepared, programs.candidate, cancel));
     times_.attach_ns += clock_.MonotonicNs() - prepared_ns;
+  } else if (apart && spec.level != MeasureLevel::kFinal) {
+    const int64_t prepared_ns = clock_.MonotonicNs();
+    if (const absl::Status started = StartDeviceRunner(**prepared, cancel); !started.ok()) {
+      DropDeviceRunner();
+      return started;
+    }
+    times_.attach_ns += clock_.MonotonicNs() - prepared_ns;
   }
   const BeforeTiming before_timing = [&]() -> absl::Status {
     if (!AwaitEnd()) return absl::UnavailableError("an earlier candidate has changed the inputs");
@@ -343,16 +377,21 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
     return absl::OkStatus();
   };
   const auto runners = [&] {
-    return CudaRunners{runner_.get(), hosted ? object_runner_.get() : runner_.get()};
+    return CudaRunners{runner_.get(), hosted  ? object_runner_.get()
+                                      : apart ? device_runner_.get()
+                                              : runner_.get()};
   };
   const RenewRunners renew = [&]() -> absl::StatusOr<CudaRunners> {
     KC_RETURN_IF_ERROR(before_timing());
+    DropDeviceRunner();
     KC_RETURN_IF_ERROR(StartReference(programs, cancel));
     KC_RETURN_IF_ERROR((*prepared)->memory().Relocate());
     KC_RETURN_IF_ERROR((*prepared)->Attach(*runner_, cancel));
     attached_ = *prepared;
     if (hosted) {
       KC_RETURN_IF_ERROR(StartObjectRunner(**prepared, programs.candidate, cancel));
+    } else if (apart) {
+      KC_RETURN_IF_ERROR(StartDeviceRunner(**prepared, cancel));
     }
     return runners();
   };
@@ -383,15 +422,18 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
       outcome = absl::UnavailableError("the process of an earlier candidate has interfered");
     }
   }
-  if (programs.task != nullptr && outcome.ok() && std::holds_alternative<MeasuredOk>(*outcome) &&
-      spec.level == MeasureLevel::kScreen && runner_ != nullptr && runner_->alive() &&
-      !(*prepared)->saves_memory()) {
+  if (hosted && programs.task != nullptr && outcome.ok() &&
+      std::holds_alternative<MeasuredOk>(*outcome) && spec.level == MeasureLevel::kScreen &&
+      runner_ != nullptr && runner_->alive() && !(*prepared)->saves_memory()) {
     EndOnThread(**prepared);
     times_.end_ns += clock_.MonotonicNs() - judged_ns;
     return outcome;
   }
   // This ends anything that the candidate has left running.
   object_runner_.reset();
+  if (apart && (!outcome.ok() || device_runner_ == nullptr || !device_runner_->alive())) {
+    DropDeviceRunner();
+  }
   times_.end_ns += clock_.MonotonicNs() - judged_ns;
   if ((!outcome.ok() && !NotCompiledError(outcome.status())) || runner_ == nullptr ||
       !runner_->alive()) {
@@ -452,6 +494,7 @@ void CudaMeasurer::FinishCandidate() {
 void CudaMeasurer::DropDamaged(CudaPreparedProblem& prepared) {
   attached_ = nullptr;
   DropRunner();
+  DropDeviceRunner();
   std::erase_if(prepared_, [&](const auto& kept) { return kept.get() == &prepared; });
 }
 
@@ -505,7 +548,8 @@ absl::StatusOr<Profile> CudaMeasurer::ProfileCandidate(const Problem& problem,
   if (options_.profile.cupti_library.empty()) {
     return NoProfile("libcupti, a part of NVIDIA's toolkit, is not found");
   }
-  const bool python = programs.task != nullptr;
+  const bool task = programs.task != nullptr;
+  const bool python = task && programs.candidate.host_launched();
   if (programs.candidate.host_launched() && !python) {
     // Its process drops what the profiler needs before any of its code runs.
     return NoProfile("candidates that launch from the host are not profiled");
@@ -516,7 +560,9 @@ absl::StatusOr<Profile> CudaMeasurer::ProfileCandidate(const Problem& problem,
     DropRunner();
     return prepared.status();
   }
-  if (!python) {
+  // The profiler may need another workspace.
+  DropDeviceRunner();
+  if (!task) {
     // The profiler maps the problem's memory instead; the runner stays warm.
     const absl::Status detached = (*prepared)->Detach(*runner_, cancel);
     attached_ = nullptr;
@@ -533,8 +579,10 @@ absl::StatusOr<Profile> CudaMeasurer::ProfileCandidate(const Problem& problem,
   if (!profiler.ok()) {
     return NoProfile(std::string(profiler.status().message()));
   }
-  const absl::Status attached = python ? (*prepared)->AttachObject(**profiler, cancel)
-                                       : (*prepared)->Attach(**profiler, cancel);
+  const absl::Status attached =
+      python ? (*prepared)->AttachObject(**profiler, cancel)
+      : task ? (*prepared)->AttachDeviceCode(**profiler, options_.python, cancel)
+             : (*prepared)->Attach(**profiler, cancel);
   if (!attached.ok()) {
     KC_RETURN_IF_ERROR(cancel.Check());
     return NoProfile(absl::StrCat("the profiler: ", attached.message()));

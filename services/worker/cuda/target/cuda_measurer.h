@@ -186,9 +186,14 @@ class CudaMeasurer {
   // Starts a runner for a shared object, with the memory that it works on.
   absl::Status StartObjectRunner(CudaPreparedProblem& prepared, const CudaProgram& candidate,
                                  const CancelToken& cancel);
+  // Makes sure that there is a runner for device code of a task, with the memory that it works on.
+  absl::Status StartDeviceRunner(CudaPreparedProblem& prepared, const CancelToken& cancel);
+  // Returns a spare runner that works, or a new one.
+  absl::StatusOr<std::unique_ptr<CudaRunner>> TakeRunner(const CancelToken& cancel);
   // Starts the runner of a problem's reference.
   absl::Status StartReference(const CudaPrograms& programs, const CancelToken& cancel);
   void DropRunner();
+  void DropDeviceRunner();
   void DropDevice();
 
   const CudaApi& api_;
@@ -208,7 +213,10 @@ class CudaMeasurer {
   bool runs_task_ = false;                          // the runner has a Python reference
   std::deque<std::unique_ptr<CudaRunner>> spares_;  // started, or starting
   std::unique_ptr<CudaRunner> object_runner_;       // for the current host-launched candidate
-  LoadedCandidate loaded_;                          // that candidate, until runners are needed
+  // For device code of tasks, with the arenas of device_attached_. Kept for further candidates.
+  std::unique_ptr<CudaRunner> device_runner_;
+  CudaPreparedProblem* device_attached_ = nullptr;
+  LoadedCandidate loaded_;  // that candidate, until runners are needed
   AcquireLease acquire_;
   HeldLease lease_;                          // null while ending_ holds it
   std::future<void> ending_;                 // valid while the last candidate's process may run

@@ -324,7 +324,7 @@ bool CudaTarget::Revive(size_t number) {
   return true;
 }
 
-const CudaTarget::Device* CudaTarget::FindModel(const std::string& device_model) const {
+CudaTarget::Device* CudaTarget::FindModel(const std::string& device_model) const {
   for (const auto& device : devices_) {
     if (device_model.empty() || device->facts.info.model == device_model) return device.get();
   }
@@ -338,18 +338,55 @@ absl::StatusOr<CompileResult> CudaTarget::Compile(const CompileRequest& request,
                         ReferenceCandidate(request.problem, kCudaTargetName));
     return Compile({request.problem, &reference, request.device_model}, cancel);
   }
-  const Device* const device = FindModel(request.device_model);
+  Device* const device = FindModel(request.device_model);
   KC_RETURN_IF_ERROR(CheckModel(info_, device != nullptr ? "" : request.device_model));
   if (!info_.can_compile) {
     return absl::UnimplementedError(info_.unavailable_reason);
   }
   KC_RETURN_IF_ERROR(compilers_->CheckKind(request.problem, *request.candidate));
-  return compilers_->Compile(
-      request.problem, *request.candidate,
-      {.name = device == nullptr ? info_.device.model : device->facts.info.model,
-       .architecture = device == nullptr ? info_.architecture : device->architecture,
-       .record_launches = devices_.empty()},
-      cancel);
+  const CompileGpu gpu{
+      .name = device == nullptr ? info_.device.model : device->facts.info.model,
+      .architecture = device == nullptr ? info_.architecture : device->architecture,
+      .record_launches = devices_.empty()};
+  if (!request.problem.task || KindInfoOf(request.candidate->kind).takes_tasks) {
+    return compilers_->Compile(request.problem, *request.candidate, gpu, cancel);
+  }
+  KC_ASSIGN_OR_RETURN(const auto task, DescribeTask(request.problem, gpu, device, cancel));
+  KC_ASSIGN_OR_RETURN(CompileResult compiled, compilers_->Compile(task->launches().problem,
+                                                                  *request.candidate, gpu, cancel));
+  // The reference is simulated at the first timed case only.
+  if (auto* const success = std::get_if<CompileSuccess>(&compiled.result);
+      success != nullptr && success->facts.simulations.size() > 1) {
+    success->facts.simulations.resize(1);
+  }
+  return compiled;
+}
+
+absl::StatusOr<std::shared_ptr<const PythonTaskPrograms>> CudaTarget::DescribeTask(
+    const Problem& problem, const CompileGpu& gpu, Device* device, const CancelToken& cancel) {
+  KC_RETURN_IF_ERROR(faults_->Check(problem.problem_id));
+  if (device != nullptr) return TaskOf(*device, problem, cancel);
+  // The first of several candidates describes the task.
+  const std::lock_guard describing(describing_);
+  if (auto known = FindTask(problem)) return known;
+  KC_ASSIGN_OR_RETURN(PythonTaskPrograms described, compilers_->DescribeTask(problem, gpu, cancel));
+  return Keep(problem, std::move(described));
+}
+
+std::shared_ptr<const PythonTaskPrograms> CudaTarget::FindTask(const Problem& problem) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = tasks_.find(problem.problem_id);
+  return found == tasks_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<const PythonTaskPrograms> CudaTarget::Keep(const Problem& problem,
+                                                           PythonTaskPrograms described) {
+  // Shared by the calls that use it.
+  auto task = std::make_shared<const PythonTaskPrograms>(std::move(described));
+  const std::lock_guard lock(mutex_);
+  if (tasks_.size() >= kMaxTasks) tasks_.clear();
+  tasks_[problem.problem_id] = task;
+  return task;
 }
 
 absl::StatusOr<Artifact> CudaTarget::Resolve(const Candidate& candidate, const Artifact& sent) {
@@ -396,24 +433,15 @@ void CudaTarget::Announce(const Problem& problem, const CancelToken& cancel) {
 
 absl::StatusOr<std::shared_ptr<const PythonTaskPrograms>> CudaTarget::TaskOf(
     Device& device, const Problem& problem, const CancelToken& cancel) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = tasks_.find(problem.problem_id); found != tasks_.end()) {
-      return found->second;
-    }
-  }
+  if (auto known = FindTask(problem)) return known;
   if (compilers_->zygote() == nullptr) {
     return absl::UnimplementedError(
         absl::StrCat("no PyTorch tasks: ", compilers_->no_python_reason()));
   }
   KC_ASSIGN_OR_RETURN(const TimingLease::Held held, device.lease->Acquire(cancel));
+  if (auto known = FindTask(problem)) return known;
   KC_ASSIGN_OR_RETURN(PythonTaskPrograms described, device.measurer->Describe(problem, cancel));
-  // Shared by the measurements that use it.
-  auto task = std::make_shared<const PythonTaskPrograms>(std::move(described));
-  const std::lock_guard lock(mutex_);
-  if (tasks_.size() >= kMaxTasks) tasks_.clear();
-  tasks_[problem.problem_id] = task;
-  return task;
+  return Keep(problem, std::move(described));
 }
 
 int CudaTarget::ProcessesAhead(const Device& device, const PythonTaskPrograms& task,
@@ -425,7 +453,7 @@ int CudaTarget::ProcessesAhead(const Device& device, const PythonTaskPrograms& t
 
 std::optional<size_t> CudaTarget::Expect(const Problem& problem, const Candidate& candidate,
                                          MeasureLevel level, const DeviceWish& wish) {
-  if (!problem.task) return std::nullopt;
+  if (!problem.task || !KindInfoOf(candidate.kind).takes_tasks) return std::nullopt;
   std::shared_ptr<const PythonTaskPrograms> task;
   std::optional<size_t> chosen;
   int processes = 0;
@@ -506,7 +534,7 @@ absl::StatusOr<Measurement> CudaTarget::Measure(const MeasureRequest& request,
   Device& device = *devices_.at(request.device);
   KC_ASSIGN_OR_RETURN(const CudaPrograms programs, CompileAll(device, request, cancel));
   LoadedCandidate loaded;
-  if (device.loader != nullptr && request.problem.task) {
+  if (device.loader != nullptr && request.problem.task && programs.candidate.host_launched()) {
     auto taken = TakeLoaded(device, programs, request.spec.level, cancel);
     // Measuring makes room for it.
     if (!LacksDeviceMemory(taken.status())) {

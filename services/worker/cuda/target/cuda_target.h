@@ -88,12 +88,22 @@ class CudaTarget final : public Target {
   // Drops devices that do not fit the toolkit or the requested architecture.
   absl::Status FitArchitectures();
   absl::Status OpenDevices();
+  // What launches of device code may name in a task. From a device, or without values where there
+  // is none.
+  absl::StatusOr<std::shared_ptr<const PythonTaskPrograms>> DescribeTask(const Problem& problem,
+                                                                         const CompileGpu& gpu,
+                                                                         Device* device,
+                                                                         const CancelToken& cancel);
+  // Null if it is not described.
+  std::shared_ptr<const PythonTaskPrograms> FindTask(const Problem& problem) const;
+  std::shared_ptr<const PythonTaskPrograms> Keep(const Problem& problem,
+                                                 PythonTaskPrograms described);
   // Creates the device's context and finds the peaks for rooflines.
   void ProbePeaks(Device& device);
   // Determines whether hardware counters are available, as far as possible without using them.
   void ProbeCounters();
   // Returns the first device of the model, or null.
-  const Device* FindModel(const std::string& device_model) const;
+  Device* FindModel(const std::string& device_model) const;
   std::set<std::string> Architectures() const;
   void StopAhead();
   // The task of a problem, described on the device at first.
@@ -123,6 +133,8 @@ class CudaTarget final : public Target {
 
   // Held while a device's copy is timed, so that copies on several devices do not overlap.
   std::mutex copying_;
+  // Held while a task is described without a device.
+  std::mutex describing_;
   mutable std::mutex mutex_;
   // Protected by mutex_. By problem.
   std::map<std::string, std::shared_ptr<const PythonTaskPrograms>> tasks_;

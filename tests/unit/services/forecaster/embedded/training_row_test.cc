@@ -105,6 +105,29 @@ TEST_CASE("A recorded candidate has the features of its simulation alone",
   }
 }
 
+TEST_CASE("Device code for a task is compared with the recording of its reference",
+          "[forecaster][training_row]") {
+  const PlantedProblem problem;
+  const Candidate& candidate = problem.candidates()[0];
+  CompileFacts device = RecordedFacts({1000});
+  device.schema = std::string(kCudaPtxSchemaId);
+  const CandidateFeatures features =
+      MakeFeatures(*problem.context(), candidate, device, RecordedFacts({4000}), "NVIDIA H200");
+  REQUIRE(features.simulation.size() == SimulationRowNames().size());
+  CHECK(features.simulation[0] == 2);
+  CHECK(features.is_recorded);
+  CHECK(features.facts.size() == SimulationFeatureNames().size());
+  CHECK_FALSE(features.has_findings);
+  device.simulations[0].launches[0].findings = {{FindingKind::kSharedRace, 1, 1, "", 1}};
+  CHECK(MakeFeatures(*problem.context(), candidate, device, RecordedFacts({4000}), "NVIDIA H200")
+            .has_findings);
+  // Where a GPU compiles, nothing is known of the reference.
+  CHECK(MakeFeatures(*problem.context(), candidate, device,
+                     {std::string(kPythonSourceSchemaId), std::vector<double>(5, 1.0)},
+                     "NVIDIA H200")
+            .simulation.empty());
+}
+
 TEST_CASE("Levels whose facts are missing stay empty", "[forecaster][training_row]") {
   const PlantedProblem problem;
   const Candidate& candidate = problem.candidates()[40];

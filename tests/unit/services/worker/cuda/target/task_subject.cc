@@ -107,13 +107,43 @@ worker::Profile TaskSubject::Profile(const std::string& source) {
 absl::StatusOr<MeasureOutcome> TaskSubject::TryMeasure(const std::string& program,
                                                        worker::LoadedCandidate loaded,
                                                        MeasureLevel level) {
-  const worker::CudaPrograms programs = ProgramsOf(program);
-  const worker::AcquireLease acquire = [this]() -> absl::StatusOr<worker::HeldLease> {
+  return measurer_->Measure(problem_, ProgramsOf(program), level, CancelToken(), std::move(loaded),
+                            Acquire());
+}
+
+worker::AcquireLease TaskSubject::Acquire() {
+  return [this]() -> absl::StatusOr<worker::HeldLease> {
     ++acquired_;
     ++*held_;
     return worker::HeldLease(held_.get(), [held = held_](void*) { --*held; });
   };
-  return measurer_->Measure(problem_, programs, level, CancelToken(), std::move(loaded), acquire);
+}
+
+worker::CudaPrograms TaskSubject::ProgramsOf(const DeviceCode& code) const {
+  worker::CudaPrograms programs = ProgramsOf(std::string());
+  programs.candidate.cubin = FakeCubin(code.kernels);
+  programs.candidate.launches = code.launches;
+  programs.candidate.workspace_bytes = code.workspace_bytes;
+  return programs;
+}
+
+absl::StatusOr<MeasureOutcome> TaskSubject::TryMeasureCode(const DeviceCode& code,
+                                                           MeasureLevel level) {
+  return measurer_->Measure(problem_, ProgramsOf(code), level, CancelToken(), {}, Acquire());
+}
+
+MeasureOutcome TaskSubject::MeasureCode(const DeviceCode& code, MeasureLevel level) {
+  const auto outcome = TryMeasureCode(code, level);
+  INFO(outcome.status().ToString());
+  REQUIRE(outcome.ok());
+  return *outcome;
+}
+
+worker::Profile TaskSubject::ProfileCode(const DeviceCode& code) {
+  auto profile = measurer_->ProfileCandidate(problem_, ProgramsOf(code), CancelToken());
+  INFO(profile.status().ToString());
+  REQUIRE(profile.ok());
+  return *std::move(profile);
 }
 
 MeasureOutcome TaskSubject::MeasureLoaded(const std::string& source, const std::string& loaded,

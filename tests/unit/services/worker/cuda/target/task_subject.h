@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "services/worker/cuda/target/cuda_measurer.h"
 #include "tests/unit/services/worker/cuda/judge/judge_fixture.h"
@@ -39,6 +40,16 @@ class TaskSubject {
     REQUIRE(std::holds_alternative<Outcome>(outcome));
     return std::get<Outcome>(outcome);
   }
+  // Device code: the kernels of a fake cubin (fake_kernels.h), and their launches.
+  struct DeviceCode {
+    std::vector<std::string> kernels;
+    std::vector<Launch> launches;
+    std::string workspace_bytes = {};
+  };
+  absl::StatusOr<MeasureOutcome> TryMeasureCode(const DeviceCode& code,
+                                                MeasureLevel level = MeasureLevel::kScreen);
+  MeasureOutcome MeasureCode(const DeviceCode& code, MeasureLevel level = MeasureLevel::kScreen);
+  worker::Profile ProfileCode(const DeviceCode& code);
   // Profiles with the fake CUPTI.
   worker::Profile Profile(const std::string& source);
   // Loads the candidate before it is measured, as the worker does while others are measured.
@@ -54,6 +65,8 @@ class TaskSubject {
 
  private:
   worker::CudaPrograms ProgramsOf(const std::string& program) const;
+  worker::CudaPrograms ProgramsOf(const DeviceCode& code) const;
+  worker::AcquireLease Acquire();
   MeasureOutcome MeasureLoaded(const std::string& source, const std::string& loaded,
                                MeasureLevel level);
 
