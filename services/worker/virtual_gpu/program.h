@@ -113,6 +113,7 @@ struct SlotValue {
     kTotalShared,
     kClusterBlocks,
     kClusterRank,
+    kClock,
     kZero,
   };
   uint16_t slot = 0;
@@ -160,6 +161,9 @@ struct Instruction {
   bool uniform_address = false;         // of an atomic: provably the same for all lanes
   uint8_t shared_width = 0;             // of accesses that may go to shared memory: bytes
   bool hidden_synchronisation = false;  // orders threads in a way that the checker does not track
+  bool orders_blocks = false;           // other blocks can wait for its effect, or it can wait
+  // Why values may differ from a GPU's once it is executed; null: they do not.
+  const char* approximates = nullptr;
   int32_t line = 0;                     // of the PTX
   int32_t source_line = 0;              // of the source, from ".loc"; 0: unknown
   double flops = 0;                     // of a matrix product, by the whole warp

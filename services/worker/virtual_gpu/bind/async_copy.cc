@@ -35,7 +35,7 @@ void AsyncCopy(Warp& w, const Instruction& i) {
   Instruction from_instruction = i;
   from_instruction.immediate = static_cast<int64_t>(i.flops);
   Addresses from = Gather(w, from_instruction, 1);
-  if (i.space == Space::kGeneric) Resolve(Space::kGeneric, to);
+  if (i.space == Space::kGeneric) Resolve(w, Space::kGeneric, to);
   int bytes = i.bytes;
   int sectors = 0;
   int lines = 0;
@@ -61,10 +61,12 @@ void AsyncCopy(Warp& w, const Instruction& i) {
     const auto source =
         i.reads > 2 ? ReadLane(w, w.operands(i)[2], l) : static_cast<uint64_t>(bytes);
     for (int piece = 0; piece < bytes; piece += 4) {
-      const uint64_t value =
-          static_cast<uint64_t>(piece) < source
-              ? w.block->memory->Read(from.at[at] + static_cast<uint64_t>(piece), 4)
-              : 0;
+      uint64_t value = static_cast<uint64_t>(piece) < source
+                           ? w.block->memory->Read(from.at[at] + static_cast<uint64_t>(piece), 4)
+                           : 0;
+      // The source may end within a word.
+      const uint64_t rest = source - std::min(source, static_cast<uint64_t>(piece));
+      if (rest < 4) value &= (uint64_t{1} << (8 * rest)) - 1;
       WriteAt(w, Space::kShared, l, to.at[at] + static_cast<uint64_t>(piece), 4, value);
     }
   });
@@ -93,7 +95,10 @@ bool BindCopy(const Opcode& opcode, const Operands& operands, Decoder& decoder) 
   Instruction& i = decoder.instruction();
   if (opcode.Has("bulk")) return Refuse(decoder, "bulk copies");
   if (!opcode.Has("async")) return Refuse(decoder, "not known");
-  if (opcode.Has("mbarrier")) i.hidden_synchronisation = true;
+  if (opcode.Has("mbarrier")) {
+    i.hidden_synchronisation = true;
+    i.approximates = "mbarriers";
+  }
   if (opcode.Has("mbarrier")) return Set(decoder, Nothing, {Kind::kBarrier, Pipe::kMemory, 1, 4});
   if (opcode.Has("commit_group")) {
     return Set(decoder, CommitAsync, {Kind::kOther, Pipe::kControl, 1, 1});

@@ -26,6 +26,19 @@ enum AtomicOperation : uint8_t {
 
 enum AtomicType : uint8_t { kUnsigned, kSigned, kFloat, kDouble, kHalves, kBrains };
 
+// Sums of one or two narrow numbers.
+template <bool kBrain>
+uint64_t AddParts(int bytes, uint64_t old, uint64_t b) {
+  using H = HalfType<kBrain>;
+  uint64_t sum = 0;
+  for (int at = 0; at < 8 * bytes; at += 16) {
+    const float part = H::Decode(static_cast<uint32_t>(old >> at & 0xffff)) +
+                       H::Decode(static_cast<uint32_t>(b >> at & 0xffff));
+    sum |= uint64_t{H::Encode(part)} << at;
+  }
+  return sum;
+}
+
 uint64_t Apply(const Instruction& i, uint64_t old, uint64_t b, uint64_t c) {
   const auto type = static_cast<AtomicType>(i.detail);
   const uint64_t keep = i.bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * i.bytes)) - 1;
@@ -39,8 +52,8 @@ uint64_t Apply(const Instruction& i, uint64_t old, uint64_t b, uint64_t c) {
                                          std::bit_cast<float>(static_cast<uint32_t>(b)));
         case kDouble:
           return std::bit_cast<uint64_t>(std::bit_cast<double>(old) + std::bit_cast<double>(b));
-        case kHalves:
-        case kBrains: return old;  // packed sums never affect control flow
+        case kHalves: return AddParts<false>(i.bytes, old, b);
+        case kBrains: return AddParts<true>(i.bytes, old, b);
         default: return (old + b) & keep;
       }
     case kMin:
@@ -109,7 +122,7 @@ double SwapLoopCycles(int depth) { return 12.0 * depth + 0.94 * depth * depth; }
 
 void Atomic(Warp& w, const Instruction& i) {
   Addresses addresses = Gather(w, i, i.writes);
-  const Space space = Resolve(i.space, addresses);
+  const Space space = Resolve(w, i.space, addresses);
   const uint16_t* operands = w.operands(i);
   Counters& c = w.counters;
   // Number of lanes that share the most contended address.
@@ -201,6 +214,7 @@ bool BindAtomic(const Opcode& opcode, const Operands& operands, Decoder& decoder
   i.space = SpaceOf(opcode);
   i.bytes = static_cast<uint8_t>(type.bytes);
   i.is_atomic = true;
+  i.orders_blocks = i.space != Space::kShared;
   i.shared_width = MayBeShared(i.space) ? i.bytes : 0;
   i.detail = type_name == "f32"                             ? kFloat
              : type_name == "f64"                           ? kDouble

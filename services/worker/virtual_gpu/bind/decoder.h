@@ -161,8 +161,13 @@ class Decoder {
     const uint16_t slot = AddSlot(kind, false);
     if (ok_) {
       kernel_.values.push_back({slot, source, bits});
+      if (source == SlotValue::Source::kClock) clocks_.push_back(slot);
     }
     return slot;
+  }
+  // Whether the register is a clock.
+  bool IsClock(uint16_t slot) const {
+    return std::find(clocks_.begin(), clocks_.end(), slot) != clocks_.end();
   }
   uint16_t Sink(SlotClass kind) {
     auto& sink = sinks_[static_cast<size_t>(kind)];
@@ -181,6 +186,7 @@ class Decoder {
   bool ok_ = true;
   std::string why_;
   int32_t sinks_[3] = {-1, -1, -1};
+  std::vector<uint16_t> clocks_;
   int32_t carry_ = -1;
 };
 

@@ -63,7 +63,7 @@ void LookForPublished(Warp& w, const Addresses& addresses) {
 // detail: whether the load bypasses the L1 cache.
 void Load(Warp& w, const Instruction& i) {
   Addresses addresses = Gather(w, i, i.writes);
-  const Space space = Resolve(i.space, addresses);
+  const Space space = Resolve(w, i.space, addresses);
   const int bytes = i.bytes * i.lanes;
   switch (space) {
     case Space::kShared: CountShared(w, addresses, bytes, true); break;
@@ -124,7 +124,7 @@ void Load(Warp& w, const Instruction& i) {
 // detail: whether other blocks see the store at once.
 void Store(Warp& w, const Instruction& i) {
   Addresses addresses = Gather(w, i, 0);
-  const Space space = Resolve(i.space, addresses);
+  const Space space = Resolve(w, i.space, addresses);
   const int bytes = i.bytes * i.lanes;
   switch (space) {
     case Space::kShared: CountShared(w, addresses, bytes, false); break;
@@ -190,6 +190,7 @@ bool BindLoadStore(const Opcode& opcode, const Operands& operands, Decoder& deco
                    : 0;
     i.hidden_synchronisation =
         MayBeShared(i.space) && (opcode.Has("volatile") || opcode.Has("acquire"));
+    i.orders_blocks = i.detail != 0 && i.space != Space::kShared;
     i.shared_width = MayBeShared(i.space) ? i.bytes : 0;
     if (i.space == Space::kParameter || i.space == Space::kArgument) {
       return Set(decoder, Load, {Kind::kOther, Pipe::kNone, 0, 1});
@@ -198,6 +199,7 @@ bool BindLoadStore(const Opcode& opcode, const Operands& operands, Decoder& deco
   }
   i.shared_width = MayBeShared(i.space) ? i.bytes : 0;
   i.detail = opcode.Has("volatile") || opcode.Has("release") || opcode.Has("relaxed") ? 1 : 0;
+  i.orders_blocks = i.detail != 0 && i.space != Space::kShared;
   decoder.ReadAddress(address);
   for (const Operand& value : values) decoder.Read(value, kind_of(value));
   if (i.space == Space::kArgument) {

@@ -16,6 +16,16 @@ void Move(Warp& w, const Instruction& i) {
   ForLanes(w.active, [&](int l) { d[l] = a[l]; });
 }
 
+// In a check each read finds that much time has passed. In an estimate time does not advance: a
+// loop that waits for it never ends and is cut off.
+template <class Lane>
+void ReadClock(Warp& w, const Instruction& i) {
+  constexpr uint64_t kTick = 4096;
+  auto* d = w.lanes<Lane>(i, 0);
+  const uint64_t now = w.block->checker != nullptr ? kTick * ++w.clock_reads : 0;
+  ForLanes(w.active, [&](int l) { d[l] = static_cast<Lane>(now); });
+}
+
 // Packs several equal parts into a register of i.bytes.
 template <class Lane>
 void Pack(Warp& w, const Instruction& i) {
@@ -99,6 +109,9 @@ bool BindMove(const Opcode& opcode, const Operands& operands, Decoder& decoder) 
   decoder.Write(operands[0], kind);
   // Half registers are read completely.
   decoder.Read(operands[1], kind);
+  if (operands[1].type == Operand::Type::kRegister && decoder.IsClock(operands[1].slot)) {
+    return Set(decoder, kind == kLong ? ReadClock<LaneU64> : ReadClock<LaneU32>, cost);
+  }
   return Set(decoder, kind == kLong ? Move<LaneU64> : Move<LaneU32>, cost);
 }
 

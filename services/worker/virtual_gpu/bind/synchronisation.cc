@@ -5,6 +5,9 @@
 namespace kernelcast::worker::virtual_gpu {
 namespace {
 
+// All barriers of a block are treated as one for all its warps.
+constexpr const char* kNamedBarriers = "named barriers";
+
 bool BindBarrierReduction(const Opcode& opcode, const Operands& operands, Decoder& decoder) {
   const BarrierReduction reduction = opcode.Has("popc")  ? BarrierReduction::kCount
                                      : opcode.Has("and") ? BarrierReduction::kAll
@@ -22,6 +25,7 @@ bool BindBarrierReduction(const Opcode& opcode, const Operands& operands, Decode
   // A named barrier, or one for part of the block.
   i.hidden_synchronisation = operands.size() != 3 ||
                              operands[1].type != Operand::Type::kImmediate || operands[1].bits != 0;
+  if (i.hidden_synchronisation) i.approximates = kNamedBarriers;
   decoder.Write(operands[0], reduction == BarrierReduction::kCount ? kWord : kPredicate);
   decoder.Read(operands.back(), kPredicate);
   return decoder.ok();
@@ -43,12 +47,17 @@ bool BindBarrier(const Opcode& opcode, const Operands& operands, Decoder& decode
       operands.empty() || (operands.size() == 1 && operands[0].type == Operand::Type::kImmediate &&
                            operands[0].bits == 0);
   i.hidden_synchronisation = arrives || !plain || opcode.Has("cluster");
+  if (i.hidden_synchronisation) {
+    i.orders_blocks = opcode.Has("cluster");
+    i.approximates = opcode.Has("cluster") ? "clusters" : kNamedBarriers;
+  }
   if (!arrives && !opcode.Has("cluster")) i.flow = Flow::kBarrier;
   return true;
 }
 
 bool BindFence(const Opcode& opcode, const Operands&, Decoder& decoder) {
   const bool wide = opcode.Has("gl") || opcode.Has("gpu") || opcode.Has("sys");
+  decoder.instruction().orders_blocks = wide;
   return Set(decoder, Nothing,
              {Kind::kFence, Pipe::kControl, wide ? 4.0F : 1.0F, wide ? 500.0F : 20.0F});
 }
@@ -57,6 +66,7 @@ bool BindMemoryBarrier(const Opcode&, const Operands& operands, Decoder& decoder
   Instruction& i = decoder.instruction();
   // Arrivals are not tracked: every wait succeeds.
   i.hidden_synchronisation = true;
+  i.approximates = "mbarriers";
   if (!operands.empty() &&
       (operands[0].type == Operand::Type::kRegister || operands[0].type == Operand::Type::kSink)) {
     decoder.Write(operands[0],

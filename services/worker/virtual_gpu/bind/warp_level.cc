@@ -63,49 +63,72 @@ void Shuffle(Warp& w, const Instruction& i) {
   }
 }
 
-enum VoteMode : uint8_t { kAll, kAny, kUniform, kBallot };
-void Vote(Warp& w, const Instruction& i) {
-  uint32_t p = w.predicate(i, 1);
-  if (i.detail != 0) p = ~p;
-  p &= w.active;
-  if (i.code == kBallot) {
-    auto* d = w.lanes<LaneU32>(i, 0);
-    ForLanes(w.active, [&](int l) { d[l] = p; });
+// Calls f with each group of active lanes that take part together: those with the same mask.
+template <class Function>
+void ForGroups(Warp& w, const Instruction& i, Function f) {
+  if (i.mask_operand == 0) {
+    f(w.active);
     return;
   }
-  const bool result = i.code == kAll   ? p == w.active
-                      : i.code == kAny ? p != 0
-                                       : p == w.active || p == 0;
-  uint32_t& d = w.predicate(i, 0);
-  d = result ? d | w.active : d & ~w.active;
+  const auto* masks = w.lanes<LaneU32>(i, i.mask_operand - 1);
+  for (uint32_t left = w.active; left != 0;) {
+    const int first = std::countr_zero(left);
+    uint32_t group = 0;
+    ForLanes(left, [&](int l) {
+      if (masks[l] == masks[first]) group |= uint32_t{1} << l;
+    });
+    left &= ~group;
+    f(group);
+  }
+}
+
+enum VoteMode : uint8_t { kAll, kAny, kUniform, kBallot };
+void Vote(Warp& w, const Instruction& i) {
+  uint32_t holds = w.predicate(i, 1);
+  if (i.detail != 0) holds = ~holds;
+  ForGroups(w, i, [&](uint32_t group) {
+    const uint32_t p = holds & group;
+    if (i.code == kBallot) {
+      auto* d = w.lanes<LaneU32>(i, 0);
+      ForLanes(group, [&](int l) { d[l] = p; });
+      return;
+    }
+    const bool result = i.code == kAll   ? p == group
+                        : i.code == kAny ? p != 0
+                                         : p == group || p == 0;
+    uint32_t& d = w.predicate(i, 0);
+    d = result ? d | group : d & ~group;
+  });
 }
 
 template <class Lane>
 void Match(Warp& w, const Instruction& i) {
   auto* d = w.lanes<LaneU32>(i, 0);
   const auto* a = w.lanes<Lane>(i, i.writes);
-  uint32_t equal[kWarpLanes] = {};
-  bool all = true;
-  ForLanes(w.active, [&](int l) {
-    ForLanes(w.active, [&](int k) {
-      if (a[l] == a[k]) equal[l] |= uint32_t{1} << k;
+  ForGroups(w, i, [&](uint32_t group) {
+    uint32_t equal[kWarpLanes] = {};
+    bool all = true;
+    ForLanes(group, [&](int l) {
+      ForLanes(group, [&](int k) {
+        if (a[l] == a[k]) equal[l] |= uint32_t{1} << k;
+      });
+      all = all && equal[l] == group;
     });
-    all = all && equal[l] == w.active;
+    ForLanes(group, [&](int l) { d[l] = i.code == kAll ? (all ? group : 0) : equal[l]; });
+    if (i.writes > 1) {
+      uint32_t& p = w.predicate(i, 1);
+      p = all ? p | group : p & ~group;
+    }
   });
-  ForLanes(w.active, [&](int l) { d[l] = i.code == kAll ? (all ? w.active : 0) : equal[l]; });
-  if (i.writes > 1) {
-    uint32_t& p = w.predicate(i, 1);
-    p = all ? p | w.active : p & ~w.active;
-  }
 }
 
 enum Reduction : uint8_t { kAddAll, kMinAll, kMaxAll, kAndAll, kOrAll, kXorAll };
-void Reduce(Warp& w, const Instruction& i) {
+void ReduceGroup(Warp& w, const Instruction& i, uint32_t group) {
   auto* d = w.lanes<LaneU32>(i, 0);
   const auto* a = w.lanes<LaneU32>(i, 1);
   bool first = true;
   uint32_t total = 0;
-  ForLanes(w.active, [&](int l) {
+  ForLanes(group, [&](int l) {
     const uint32_t value = a[l];
     if (first) {
       total = value;
@@ -129,15 +152,20 @@ void Reduce(Warp& w, const Instruction& i) {
       default: total ^= value;
     }
   });
-  ForLanes(w.active, [&](int l) { d[l] = total; });
+  ForLanes(group, [&](int l) { d[l] = total; });
+}
+void Reduce(Warp& w, const Instruction& i) {
+  ForGroups(w, i, [&](uint32_t group) { ReduceGroup(w, i, group); });
 }
 
 void Elect(Warp& w, const Instruction& i) {
   auto* d = w.lanes<LaneU32>(i, 0);
-  const auto leader = static_cast<uint32_t>(std::countr_zero(w.active));
-  ForLanes(w.active, [&](int l) { d[l] = leader; });
   uint32_t& p = w.predicate(i, 1);
-  p = (p & ~w.active) | (w.active != 0 ? uint32_t{1} << (leader & 31) : 0);
+  ForGroups(w, i, [&](uint32_t group) {
+    const auto leader = static_cast<uint32_t>(std::countr_zero(group));
+    ForLanes(group, [&](int l) { d[l] = leader; });
+    p = (p & ~group) | uint32_t{1} << leader;
+  });
 }
 
 }  // namespace
@@ -218,7 +246,7 @@ bool BindElection(const Opcode&, const Operands& operands, Decoder& decoder) {
   decoder.Write(operands[0], kWord);
   if (!operands[0].has_second) return Refuse(decoder, "not known");
   decoder.WriteSlot(operands[0].second, kPredicate);
-  decoder.Read(operands[1], kWord);
+  ReadMask(operands, 1, decoder);
   return Set(decoder, Elect, kVoteCost);
 }
 

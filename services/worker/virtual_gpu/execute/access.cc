@@ -31,17 +31,23 @@ Addresses Gather(Warp& w, const Instruction& i, int operand) {
   return addresses;
 }
 
-Space Resolve(Space space, Addresses& addresses) {
+Space Resolve(Warp& w, Space space, Addresses& addresses) {
   if (space != Space::kGeneric || addresses.count == 0) {
     return space == Space::kGeneric ? Space::kGlobal : space;
   }
-  const uint64_t first = addresses.at[0];
-  const auto within = [&](uint64_t window) {
-    return first >= window && first - window < kWindowBytes;
+  const auto within = [&](uint64_t address, uint64_t window) {
+    return address >= window && address - window < kWindowBytes;
   };
   for (const auto& [window, is] :
        {std::pair(kSharedWindow, Space::kShared), std::pair(kLocalWindow, Space::kLocal)}) {
-    if (!within(window)) continue;
+    int inside = 0;
+    for (int l = 0; l < addresses.count; ++l) {
+      inside += within(addresses.at[static_cast<size_t>(l)], window) ? 1 : 0;
+    }
+    if (inside != 0 && inside != addresses.count) {
+      w.block->approximated = "lanes of one access that use several spaces";
+    }
+    if (!within(addresses.at[0], window)) continue;
     for (int l = 0; l < addresses.count; ++l) addresses.at[static_cast<size_t>(l)] -= window;
     return is;
   }
@@ -202,13 +208,11 @@ void CheckAccess(Warp& w, const Instruction& i, const Addresses& addresses,
     }
     for (int element = 0; element < access.elements; ++element) {
       const uint64_t at = first + static_cast<uint64_t>(element * bytes);
+      const uint64_t value = access.values == nullptr ? 0 : ReadLane(w, access.values[element], l);
       switch (space) {
-        case Space::kShared:
-          checker.Shared(w, i, l, at, bytes, access.kind,
-                         access.values == nullptr ? 0 : ReadLane(w, access.values[element], l));
-          break;
+        case Space::kShared: checker.Shared(w, i, l, at, bytes, access.kind, value); break;
         case Space::kLocal: checker.Local(w, i, l, at, bytes, access.kind); break;
-        case Space::kGlobal: checker.Global(w, i, l, at, bytes, access.kind); break;
+        case Space::kGlobal: checker.Global(w, i, l, at, bytes, access.kind, value); break;
         default: break;
       }
     }

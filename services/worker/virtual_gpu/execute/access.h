@@ -32,8 +32,8 @@ struct Addresses {
 Addresses Gather(Warp& w, const Instruction& i, int operand);
 
 // Resolves generic addresses to a space. Assumes that all lanes use the same space as the first
-// one.
-Space Resolve(Space space, Addresses& addresses);
+// one, and notes if they do not.
+Space Resolve(Warp& w, Space space, Addresses& addresses);
 
 // The lines that a request touches, with their sectors. Optimised for ascending addresses.
 class Lines {

@@ -64,6 +64,7 @@ Checker::Checker(const Program& program, const Kernel& kernel, const LaunchSpec&
           "races and uninitialised reads of shared memory: named barriers, mbarriers or volatile "
           "accesses order them, or wmma stores to it";
     }
+    orders_blocks_ = orders_blocks_ || i.orders_blocks;
     if (i.shared_width > 0) cell_bytes_ = std::min<int>(cell_bytes_, i.shared_width);
   }
   if (follows_shared_) {
@@ -283,7 +284,7 @@ void Checker::Local(Warp& w, const Instruction& i, int lane, uint64_t address, i
 }
 
 void Checker::Global(const Warp& w, const Instruction& i, int lane, uint64_t address, int bytes,
-                     AccessKind kind) {
+                     AccessKind kind, uint64_t value) {
   const int region = memory_.RegionOf(address);
   const int last = memory_.RegionOf(address + static_cast<uint64_t>(bytes) - 1);
   if (region < 0 || last != region) {
@@ -300,6 +301,10 @@ void Checker::Global(const Warp& w, const Instruction& i, int lane, uint64_t add
     Report(Fault::kGlobalOutOfBounds, w, i, lane, detail);
     return;
   }
+  if (kind == AccessKind::kWrite && !orders_blocks_ && region < static_cast<int>(buffers_.size()) &&
+      buffers_[static_cast<size_t>(region)].is_output) {
+    WriteOutput(w, i, lane, region, address, bytes, value);
+  }
   if (kind == AccessKind::kWrite || region >= static_cast<int>(buffers_.size()) ||
       buffers_[static_cast<size_t>(region)].initialised || memory_.Written(region)) {
     return;
@@ -307,6 +312,24 @@ void Checker::Global(const Warp& w, const Instruction& i, int lane, uint64_t add
   if (Known(Fault::kGlobalUninitialised, i)) return;
   Report(Fault::kGlobalUninitialised, w, i, lane,
          Cat(Verb(kind), " ", NameOf(region), ", to which nothing has been written"));
+}
+
+void Checker::WriteOutput(const Warp& w, const Instruction& i, int lane, int region,
+                          uint64_t address, int bytes, uint64_t value) {
+  const uint64_t mask = bytes >= 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * bytes)) - 1;
+  if (memory_.Read(address, bytes) == (value & mask)) return;
+  // Narrow elements of one word do not conflict.
+  const uint64_t key = bytes >= 4 ? address >> 2 << 1 : address << 1 | 1;
+  const auto [found, is_new] = written_by_.try_emplace(key, blocks_, i.line);
+  auto& [block, line] = found->second;
+  if (!is_new && block != blocks_ && !Known(Fault::kGlobalRace, i)) {
+    Report(
+        Fault::kGlobalRace, w, i, lane,
+        Cat("writes ", bytes, " bytes at byte ", address - GlobalMemory::AddressOf(region), " of ",
+            NameOf(region), ", where another block wrote another value at PTX line ", line));
+  }
+  block = blocks_;
+  line = i.line;
 }
 
 void Checker::Aligned(const Warp& w, const Instruction& i, int lane, uint64_t address, int bytes) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,7 @@ enum class Fault : uint8_t {
   kMisaligned,
   kWrongMask,
   kMissedBarrier,
+  kGlobalRace = 12,  // those between are about outputs
 };
 
 struct LaunchFinding {
@@ -52,6 +54,9 @@ enum class AccessKind : uint8_t { kRead, kWrite, kAtomic, kAsyncWrite };
 //   that differ by rounding count as one value.
 // - Reads of bytes that were all never written. In global memory this is checked only while neither
 //   an earlier launch nor an executed block of this launch has written to the output or workspace.
+// - Different values that two blocks write to one place of an output, in kernels that have nothing
+// to
+//   order blocks.
 // - Addresses out of bounds, and misaligned ones.
 //
 // It sees only the executed blocks and one order of their warps. Kernels that synchronise through
@@ -75,7 +80,7 @@ class Checker {
               AccessKind kind, uint64_t value = 0);
   void Local(Warp& w, const Instruction& i, int lane, uint64_t address, int bytes, AccessKind kind);
   void Global(const Warp& w, const Instruction& i, int lane, uint64_t address, int bytes,
-              AccessKind kind);
+              AccessKind kind, uint64_t value = 0);
   // Checks the alignment of a lane's whole access, including all elements.
   void Aligned(const Warp& w, const Instruction& i, int lane, uint64_t address, int bytes);
   void Mask(const Warp& w, const Instruction& i, uint32_t active);
@@ -120,6 +125,9 @@ class Checker {
     uint16_t thread = 0;
     int32_t line = 0;
   };
+  // A write to an output, for races between blocks.
+  void WriteOutput(const Warp& w, const Instruction& i, int lane, int region, uint64_t address,
+                   int bytes, uint64_t value);
   // Reports that a lane accesses shared memory that another thread uses too.
   void Race(const Warp& w, const Instruction& i, int lane, uint64_t address, AccessKind kind,
             const Other& other);
@@ -137,7 +145,10 @@ class Checker {
   std::vector<Cell> cells_;
   std::vector<uint8_t> shared_;  // contents, to recognise writes that change nothing
   std::map<int, Copies> copies_;
-  bool copied_ = false;  // by this block
+  bool copied_ = false;         // by this block
+  bool orders_blocks_ = false;  // the kernel has something that can
+  // By element of outputs: the block that last changed it, and the line.
+  std::unordered_map<uint64_t, std::pair<uint32_t, int32_t>> written_by_;
   std::array<uint32_t, 3> block_ = {};
   uint32_t blocks_ = 0;
   uint32_t epoch_ = 0;

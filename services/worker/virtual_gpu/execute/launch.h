@@ -64,11 +64,13 @@ struct LaunchCounts {
 };
 
 // Instructions (per warp) that all checks of a candidate may execute.
-inline constexpr int64_t kCheckSteps = 30'000;
+inline constexpr int64_t kCheckSteps = 400'000;
+// Instructions that a check of a launch executes in a sample of its blocks, where not all can be.
+inline constexpr int64_t kSampledSteps = 15'000;
 // Returns the limits of a check when `steps_left` steps are left.
 inline SimulationLimits CheckLimits(int64_t steps_left) {
   SimulationLimits limits;
-  limits.launch_steps = kCheckSteps / 2;
+  limits.launch_steps = steps_left;
   limits.total_steps = steps_left;
   return limits;
 }
@@ -79,7 +81,15 @@ struct LaunchCheck {
   std::vector<LaunchFinding> findings;
   std::string not_checked;  // empty, or what was not checked and why
   bool complete = false;    // whether all blocks were executed
-  int blocks = 0;           // number executed
+  // Empty, or why the values that the launch wrote may differ from a GPU's.
+  std::string approximate;
+
+  // The same, also for launches that were not executed completely.
+  std::string inexact() const {
+    if (complete) return approximate;
+    return not_checked.empty() ? "more steps than the limit" : not_checked;
+  }
+  int blocks = 0;  // number executed
   int64_t steps = 0;
 };
 

@@ -94,6 +94,9 @@ LaunchCheck LaunchRunner::Check(const Program& program, std::span<const BufferSp
   const int64_t shared = kernel_.dynamic_shared_at + launch_.dynamic_shared_bytes;
   Checker checker(program, kernel_, launch_, buffers, memory_, shared);
   block_.checker = &checker;
+  for (const Instruction& i : kernel_.instructions) {
+    if (i.approximates != nullptr) check.approximate = i.approximates;
+  }
   steps_left_ = limits_.launch_steps;
   const auto blocks = static_cast<uint64_t>(launch_.blocks());
   const auto at = [&](uint64_t block) {
@@ -121,7 +124,8 @@ LaunchCheck LaunchRunner::Check(const Program& program, std::span<const BufferSp
     if (blocks - 1 <= affordable) {
       for (uint64_t block = 1; going && block < blocks; ++block) going = run(block);
     } else {
-      const uint64_t some = std::max<uint64_t>(1, std::min<uint64_t>(affordable, 6));
+      const auto sampled = static_cast<uint64_t>(std::min(kSampledSteps, steps_left_) / each);
+      const uint64_t some = std::max<uint64_t>(1, std::min<uint64_t>(sampled, 6));
       for (uint64_t k = 1; going && k <= some; ++k) {
         going = run(k == 1 ? blocks - 1 : blocks - 1 - (k - 1) * (blocks - 1) / some);
       }
@@ -131,6 +135,8 @@ LaunchCheck LaunchRunner::Check(const Program& program, std::span<const BufferSp
   check.complete = going && static_cast<uint64_t>(check.blocks) == blocks;
   check.steps = limits_.launch_steps - steps_left_;
   check.findings = checker.Findings();
+  if (block_.approximated != nullptr) check.approximate = block_.approximated;
+  if (memory_.full()) check.approximate = "more written memory than the limit";
   if (check.not_checked.empty()) check.not_checked = checker.not_checked();
   return check;
 }
@@ -318,6 +324,7 @@ uint64_t LaunchRunner::ValueOf(const SlotValue& value, const std::array<uint32_t
       return static_cast<uint64_t>(launch_.dynamic_shared_bytes + kernel_.shared_bytes);
     case Source::kClusterBlocks: return 1;
     case Source::kClusterRank:
+    case Source::kClock:  // see BindMove
     case Source::kZero: return 0;
   }
   return 0;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "common/base/split_mix.h"
 
@@ -184,6 +185,10 @@ GlobalMemory::GlobalMemory(std::span<const BufferSpec> buffers, const Program& p
                                                       buffers.size(), kMaxBuffers))),
       program_(&program),
       table_(kFirstTableSize, -1) {
+  for (BufferSpec& buffer : buffers_) {
+    contents_.push_back(std::exchange(buffer.content, {}));
+    contents_.back().resize(contents_.back().empty() ? 0 : static_cast<size_t>(buffer.bytes));
+  }
   for (const ModuleVariable& variable : program.variables) {
     module_bytes_ = std::max<int64_t>(
         module_bytes_, static_cast<int64_t>(variable.address - kModuleBase) + variable.bytes);
@@ -294,6 +299,14 @@ uint64_t GlobalMemory::Read(uint64_t address, int bytes) const {
   if (region < 0) {
     return 0;
   }
+  if (region != kMaxBuffers && !contents_[static_cast<size_t>(region)].empty()) {
+    const std::string& content = contents_[static_cast<size_t>(region)];
+    const uint64_t offset = address - AddressOf(region);
+    uint64_t value = 0;
+    std::memcpy(&value, content.data() + offset,
+                std::min<uint64_t>(static_cast<uint64_t>(bytes), content.size() - offset));
+    return value;
+  }
   if (written_[static_cast<size_t>(region)]) {
     const int32_t index = table_[Locate(address / kPageBytes)];
     const uint64_t in_page = address % kPageBytes;
@@ -316,9 +329,18 @@ void GlobalMemory::Write(uint64_t address, int bytes, uint64_t value) {
   if (region < 0) {
     return;
   }
+  if (region != kMaxBuffers && !contents_[static_cast<size_t>(region)].empty()) {
+    std::string& content = contents_[static_cast<size_t>(region)];
+    const uint64_t offset = address - AddressOf(region);
+    std::memcpy(content.data() + offset, &value,
+                std::min<uint64_t>(static_cast<uint64_t>(bytes), content.size() - offset));
+    written_[static_cast<size_t>(region)] = true;
+    return;
+  }
   size_t at = Locate(address / kPageBytes);
   if (table_[at] < 0) {
     if (pages_.size() >= kMaxPages) {
+      full_ = true;
       return;
     }
     if (pages_.size() * 2 >= table_.size()) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "services/worker/virtual_gpu/program.h"
@@ -37,7 +38,10 @@ struct BufferSpec {
   // Whether the buffer holds these values before the first launch; otherwise its content is
   // undefined.
   bool initialised = true;
+  bool is_output = false;
   std::string name = {};  // for messages
+  // The initial bytes, instead of `values`: empty, or `bytes` of them.
+  std::string content = {};
 };
 
 inline constexpr int kMaxBuffers = 24;
@@ -72,6 +76,11 @@ class GlobalMemory {
   uint64_t Read(uint64_t address, int bytes) const;
   void Write(uint64_t address, int bytes, uint64_t value);
 
+  // The bytes of a buffer that was given its content.
+  std::string_view Content(int buffer) const { return contents_[static_cast<size_t>(buffer)]; }
+  // Whether writes were lost because they touched more pages than the bound.
+  bool full() const { return full_; }
+
  private:
   static constexpr int kPageBytes = 256;
   struct Page {
@@ -86,7 +95,8 @@ class GlobalMemory {
   // Index in table_ of the page, or of its insertion point.
   size_t Locate(uint64_t number) const;
 
-  std::vector<BufferSpec> buffers_;
+  std::vector<BufferSpec> buffers_;    // without their content
+  std::vector<std::string> contents_;  // by buffer
   // By buffer of narrow numbers: the values that occur in it; empty until it is read.
   mutable std::array<std::vector<uint16_t>, kMaxBuffers> draws_;
   const Program* program_;  // must outlive the memory
@@ -94,6 +104,7 @@ class GlobalMemory {
   std::vector<Page> pages_;
   std::vector<int32_t> table_;  // indices into pages_, or -1; the size is a power of two
   std::array<bool, kRegions> written_ = {};
+  bool full_ = false;
 };
 
 }  // namespace kernelcast::worker::virtual_gpu

@@ -45,6 +45,12 @@ std::vector<LaunchCheck> Check(const Program& program, std::span<const BufferSpe
                                std::span<const LaunchSpec> launches,
                                const SimulationLimits& limits) {
   GlobalMemory memory(buffers, program);
+  return Check(program, buffers, launches, limits, memory);
+}
+
+std::vector<LaunchCheck> Check(const Program& program, std::span<const BufferSpec> buffers,
+                               std::span<const LaunchSpec> launches, const SimulationLimits& limits,
+                               GlobalMemory& memory) {
   std::vector<LaunchCheck> all;
   int64_t left = limits.total_steps;
   bool known = true;  // whether earlier launches' outputs are known

@@ -27,6 +27,11 @@ std::vector<LaunchCheck> Check(const Program& program, std::span<const BufferSpe
                                std::span<const LaunchSpec> launches,
                                const SimulationLimits& limits);
 
+// The same on `memory`, which was made for `buffers` and keeps what the launches write.
+std::vector<LaunchCheck> Check(const Program& program, std::span<const BufferSpec> buffers,
+                               std::span<const LaunchSpec> launches, const SimulationLimits& limits,
+                               GlobalMemory& memory);
+
 }  // namespace kernelcast::worker::virtual_gpu
 
 #endif  // KERNELCAST_SERVICES_WORKER_VIRTUAL_GPU_EXECUTE_SIMULATOR_H_

@@ -81,6 +81,8 @@ struct BlockState {
   bool local_in_l1 = true;  // the L1 cache can hold the local memory
   AddressCounts shared_atomics;
   Checker* checker = nullptr;  // null: accesses are not checked
+  // Why values may differ from a GPU's; null: no reason has occurred.
+  const char* approximated = nullptr;
   // Number of threads that arrived at the current barrier, by whether the predicate of its
   // reduction holds.
   double holds = 0;
@@ -142,6 +144,7 @@ class Warp {
 
   std::vector<StackEntry> stack;
   bool waiting = false;  // at a barrier
+  uint64_t clock_reads = 0;
   // Destination of the barrier's result, if it has one, and its lanes.
   const Instruction* reduction = nullptr;
   uint32_t reduced = 0;
@@ -169,6 +172,7 @@ class Warp {
     stack.clear();
     begun = false;
     waiting = false;
+    clock_reads = 0;
     reduction = nullptr;
     steps = 0;
     clock = entry = last_start = start = async_ready = predicate_ready = 0;

@@ -10,6 +10,10 @@ namespace {
 
 constexpr size_t kMaxStack = 512;
 constexpr int64_t kTurn = 4000;  // steps of a warp before the next one runs
+// Computing this many operations of a matrix product takes as long as another instruction.
+constexpr double kProductFlops = 300;
+// The same of moving a tile.
+constexpr int64_t kTileSteps = 10;
 
 }  // namespace
 
@@ -88,6 +92,10 @@ Outcome WarpRunner::Run() {
     i.execute(w_, i);
     if (i.kind != Kind::kOther) c.kind[static_cast<size_t>(i.kind)] += 1;
     if (i.flops > 0) CountFlops(i, mask);
+    if (w_.block->checker != nullptr) {
+      if (i.kind == Kind::kMatrix) steps_left_ -= static_cast<int64_t>(i.flops / kProductFlops);
+      if (i.kind == Kind::kMatrixLoad) steps_left_ -= kTileSteps;
+    }
     const auto done = static_cast<float>(start + w_.latency);
     for (int k = 0; k < i.writes; ++k) w_.ready[operands[k]] = done;
     if (i.flow == Flow::kWaitAsync) w_.entry = std::max(w_.entry, w_.clock);

@@ -45,11 +45,10 @@ constexpr Special kSpecials[] = {
     {"%clusterid.y", SlotValue::Source::kZero},
     {"%clusterid.z", SlotValue::Source::kZero},
     {"%gridid", SlotValue::Source::kZero},
-    // Time does not advance: a loop that waits for it never ends and is cut off.
-    {"%clock", SlotValue::Source::kZero},
-    {"%clock64", SlotValue::Source::kZero},
+    {"%clock", SlotValue::Source::kClock},
+    {"%clock64", SlotValue::Source::kClock},
     {"%clock_hi", SlotValue::Source::kZero},
-    {"%globaltimer", SlotValue::Source::kZero},
+    {"%globaltimer", SlotValue::Source::kClock},
 };
 
 }  // namespace

@@ -605,6 +605,13 @@ const std::vector<Group>& BetweenLanes() {
         {kEven + "vote.sync.all.pred %p0, %p1, -1;", Is(kFalse), 32},
         {kEven + "vote.sync.any.pred %p0, %p1, -1;", Is(kTrue), 32},
         {kEven + "vote.sync.uni.pred %p0, %p1, -1;", Is(kFalse), 32},
+        // Each half of the warp is a group of its own.
+        {kLane + "setp.lt.u32 %p2, %r1, 16;\nselp.b32 %r2, 0xffff, 0xffff0000, %p2;\n"
+                 "setp.eq.u32 %p1, %r1, 17;\nvote.sync.ballot.b32 %r0, %p1, %r2;",
+         Lanes{[](uint32_t lane) { return lane < 16 ? 0U : 1U << 17; }}},
+        {kLane + "setp.lt.u32 %p2, %r1, 16;\nselp.b32 %r2, 0xffff, 0xffff0000, %p2;\n"
+                 "vote.sync.all.pred %p0, %p2, %r2;",
+         Lanes{[](uint32_t lane) { return lane < 16 ? kTrue : kFalse; }}},
         // Only even lanes execute it.
         {kEven + "mov.pred %p0, 0;\n@%p1 vote.sync.all.pred %p0, %p1, 0x55555555;",
          Lanes{[](uint32_t lane) { return lane % 2 == 0 ? kTrue : kFalse; }}}}},
@@ -710,6 +717,9 @@ std::vector<Row> AllAtomics() {
   add("dec.u32", "5", "0", 5);
   add("dec.u32", "5", "9", 5);
   add("add.f32", "0f3F800000", "0f3F000000", std::bit_cast<uint32_t>(1.5F));
+  // 1 and 2 plus -3 and 0.5.
+  add("add.noftz.f16x2", "0x40003c00", "0x3800c200", 0x4100c000);
+  add("add.noftz.bf16x2", "0x40003f80", "0x3f00c040", 0x4020c000);
   // Lanes at one address add one after the other: each sees another number.
   rows.emplace_back("atom.shared.add.u32 %r0, [sh], 1;", Lanes{[](uint32_t lane) { return lane; }});
   rows.emplace_back("atom.global.add.u64 %rd0, [%at+8], 1;\natom.global.add.u64 %rd0, [%at+8], 1;",

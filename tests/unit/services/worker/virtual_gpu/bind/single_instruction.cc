@@ -23,8 +23,8 @@ std::string Store(std::string_view kind, const std::string& number) {
   return "st.global." + type + " [%at], " + name + ";\n";
 }
 
-Ran Execute(const std::string& ptx, int threads,
-            std::span<const std::array<uint64_t, 3>> operands) {
+Ran Execute(const std::string& ptx, int threads, std::span<const std::array<uint64_t, 3>> operands,
+            bool checks = false) {
   Ran ran;
   const Program program = ParseProgram(ptx);
   if (program.kernels.size() != 1) {
@@ -35,8 +35,8 @@ Ran Execute(const std::string& ptx, int threads,
   launch.kernel = "k";
   launch.block = {static_cast<uint32_t>(threads), 1, 1};
   launch.arguments = {{.is_buffer = true, .buffer = 0}};
-  GlobalMemory memory(std::vector<BufferSpec>{{.bytes = int64_t{threads} * kBytesPerThread}},
-                      program);
+  const std::vector<BufferSpec> buffers = {{.bytes = int64_t{threads} * kBytesPerThread}};
+  GlobalMemory memory(buffers, program);
   const auto at = [](size_t thread) {
     return GlobalMemory::AddressOf(0) + thread * kBytesPerThread;
   };
@@ -45,10 +45,16 @@ Ran Execute(const std::string& ptx, int threads,
       memory.Write(at(k) + 64 + 8 * source, 8, operands[k][source]);
     }
   }
-  const auto counts = Simulate(program, std::vector<LaunchSpec>{launch}, {}, memory);
-  ran.not_covered = counts[0].not_covered;
-  ran.counters = counts[0].counters;
-  ran.cycles = counts[0].block_cycles;
+  const std::vector<LaunchSpec> launches = {launch};
+  if (checks) {
+    const auto made = Check(program, buffers, launches, CheckLimits(kCheckSteps), memory);
+    ran.inexact = made[0].inexact();
+  } else {
+    const auto counts = Simulate(program, launches, {}, memory);
+    ran.not_covered = counts[0].not_covered;
+    ran.counters = counts[0].counters;
+    ran.cycles = counts[0].block_cycles;
+  }
   for (size_t k = 0; k < static_cast<size_t>(threads); ++k) {
     ran.results.push_back(memory.Read(at(k), 8));
   }
@@ -80,6 +86,8 @@ Ran RunBody(std::string_view body, int threads) {
 }
 
 Ran RunKernel(const std::string& ptx, int threads) { return Execute(ptx, threads, {}); }
+
+Ran CheckKernel(const std::string& ptx, int threads) { return Execute(ptx, threads, {}, true); }
 
 std::vector<uint64_t> RunOn(const std::string& opcode, const std::vector<std::string>& registers,
                             std::span<const std::array<uint64_t, 3>> operands) {

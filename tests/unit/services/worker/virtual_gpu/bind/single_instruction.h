@@ -21,6 +21,7 @@ std::string SingleKernel(std::string_view body);
 
 struct Ran {
   std::string not_covered;
+  std::string inexact;  // of a check
   std::vector<uint64_t> results;  // by thread
   Counters counters;
   double cycles = 0;  // of the block
@@ -32,6 +33,9 @@ Ran RunBody(std::string_view body, int threads = 1);
 
 // Executes the kernel `k` of `ptx`, which stores to %at itself.
 Ran RunKernel(const std::string& ptx, int threads = 1);
+
+// Executes the kernel `k` of `ptx` as a check, which computes all values.
+Ran CheckKernel(const std::string& ptx, int threads = 1);
 
 // Executes `opcode` with one thread for each element of `operands`, and returns the results.
 // `registers` are the kinds of the result and of the sources, such as {"rd", "r", "r"} for

@@ -157,12 +157,70 @@ TEST_CASE("A launch after an incomplete one is not checked") {
                       {.bits = 256'000, .bytes = 4}};
   const std::vector<BufferSpec> buffers(2, {.bytes = 1 << 20});
   const auto checks =
-      Check(Faults(), buffers, std::vector<LaunchSpec>{launch, launch}, CheckLimits(kCheckSteps));
+      Check(Faults(), buffers, std::vector<LaunchSpec>{launch, launch}, CheckLimits(30'000));
   REQUIRE(checks.size() == 2);
   CHECK_FALSE(checks[0].complete);
+  CHECK(checks[0].inexact() == "more steps than the limit");
   CHECK(checks[0].blocks > 1);
   CHECK(checks[0].findings.empty());
   CHECK(checks[1].not_checked == "an earlier launch was not executed to its end");
+}
+
+// Every thread of both blocks stores %r2 to the first word of the output.
+LaunchCheck StoreFromTwoBlocks(const std::string& value, const std::string& before = "") {
+  const Program program = ParseProgram(
+      ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 out)\n{\n"
+      ".reg .b32 %r<4>;\n.reg .b64 %rd<2>;\nld.param.u64 %rd1, [out];\n" +
+      before + "mov.u32 %r2, " + value + ";\nst.global.u32 [%rd1], %r2;\nret;\n}\n");
+  LaunchSpec launch;
+  launch.kernel = "k";
+  launch.grid = {2, 1, 1};
+  launch.block = {32, 1, 1};
+  launch.arguments = {{.is_buffer = true, .buffer = 0}};
+  const std::vector<BufferSpec> buffers = {
+      {.bytes = 4,
+       .initialised = false,
+       .is_output = true,
+       .name = "y",
+       .content = "\x7f\x7f\x7f\x7f"}};
+  const auto checks =
+      Check(program, buffers, std::vector<LaunchSpec>{launch}, CheckLimits(kCheckSteps));
+  CHECK(checks[0].complete);
+  return checks[0];
+}
+
+TEST_CASE("Blocks that write different values to an output race") {
+  const LaunchCheck race = StoreFromTwoBlocks("%ctaid.x");
+  REQUIRE(race.findings.size() == 1);
+  CHECK(race.findings[0].fault == Fault::kGlobalRace);
+  CHECK(race.findings[0].detail.find("writes 4 bytes at byte 0 of y, where another block wrote "
+                                     "another value") != std::string::npos);
+  CHECK(StoreFromTwoBlocks("7").findings.empty());
+  CHECK(StoreFromTwoBlocks("%ctaid.x", "membar.gl;\n").findings.empty());
+}
+
+TEST_CASE("A check works on the bytes that it is given, and keeps what is written") {
+  LaunchSpec launch;
+  launch.kernel = "just_enough";
+  launch.grid = {4, 1, 1};
+  launch.block = {256, 1, 1};
+  launch.arguments = {{.is_buffer = true, .buffer = 0},
+                      {.is_buffer = true, .buffer = 1},
+                      {.bits = 1000, .bytes = 4}};
+  std::string in;
+  for (int i = 0; i < 1000; ++i) {
+    const auto value = static_cast<float>(i);
+    in.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+  const std::vector<BufferSpec> buffers = {
+      {.bytes = 4004, .initialised = false, .content = std::string(4004, '\x7f')},
+      {.bytes = 4000, .content = in}};
+  GlobalMemory memory(buffers, Faults());
+  const auto checks =
+      Check(Faults(), buffers, std::vector<LaunchSpec>{launch}, CheckLimits(kCheckSteps), memory);
+  CHECK(checks[0].inexact() == "");
+  CHECK(memory.Content(0).substr(0, 4000) == in);
+  CHECK(memory.Content(0).substr(4000) == "\x7f\x7f\x7f\x7f");
 }
 
 }  // namespace
