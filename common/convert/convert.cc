@@ -138,7 +138,9 @@ KC_FIELDS(LaunchSimulation, v1::LaunchSimulation) {
   }
 }
 
-KC_FIELDS(ShapeSimulation, v1::ShapeSimulation) { KC_SAME(schema, gpu, launches, findings_schema); }
+KC_FIELDS(ShapeSimulation, v1::ShapeSimulation) {
+  KC_SAME(schema, gpu, launches, findings_schema, not_compared);
+}
 
 KC_FIELDS(CompileFacts, v1::CompileFacts) { KC_SAME(schema, values, simulations); }
 

@@ -1,5 +1,6 @@
 #include "common/domain/facts.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -380,6 +381,9 @@ constexpr Fact kFindings[] = {
     {"misaligned", "an address that is no multiple of the size of its access"},
     {"wrong_mask", "the mask of a warp-level operation is not that of the lanes that execute it"},
     {"missed_barrier", "threads of the block never reach a barrier that others wait at"},
+    {"wrong_value", "an output differs from the oracle's by far more than its tolerance"},
+    {"not_written", "elements of an output are never written"},
+    {"global_race", "two blocks write different values to an output, and nothing orders them"},
 };
 static_assert(std::size(kFindings) == kFindingKinds);
 
@@ -393,10 +397,14 @@ absl::Status ValidateSimulation(const ShapeSimulation& simulation) {
                                                    " launches; at most ", kMaxSimulatedLaunches,
                                                    " are allowed"));
   }
-  if (!simulation.findings_schema.empty() && simulation.findings_schema != kCudaFindingsSchemaId) {
-    return absl::InvalidArgumentError(absl::StrCat("no findings schema '",
-                                                   simulation.findings_schema, "'; there is ",
-                                                   std::string(kCudaFindingsSchemaId)));
+  if (!simulation.findings_schema.empty() && simulation.findings_schema != kCudaFindingsSchemaId &&
+      simulation.findings_schema != kCudaFaultsSchemaId) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no findings schema '", simulation.findings_schema, "'; there is ",
+                     std::string(kCudaFaultsSchemaId), ", ", std::string(kCudaFindingsSchemaId)));
+  }
+  if (simulation.not_compared.size() > kMaxFindingDetail) {
+    return absl::InvalidArgumentError("a text about outputs not compared that is too long");
   }
   for (const LaunchSimulation& launch : simulation.launches) {
     if (launch.findings.size() > kMaxFindings) {
@@ -434,6 +442,21 @@ std::string_view FindingMeaning(FindingKind kind) {
 }
 
 std::span<const FactSchema> AllFactSchemas() { return kSchemas; }
+
+bool IsWrongOutput(FindingKind kind) {
+  return kind == FindingKind::kWrongValue || kind == FindingKind::kNotWritten;
+}
+
+bool OutputsAgreed(const ShapeSimulation& simulation) {
+  if (simulation.findings_schema != kCudaFindingsSchemaId || !simulation.not_compared.empty()) {
+    return false;
+  }
+  return std::all_of(
+      simulation.launches.begin(), simulation.launches.end(), [](const LaunchSimulation& launch) {
+        return std::none_of(launch.findings.begin(), launch.findings.end(),
+                            [](const Finding& finding) { return IsWrongOutput(finding.kind); });
+      });
+}
 
 absl::Status ValidateFacts(const CompileFacts& facts) {
   const auto schema = FindFactSchema(facts.schema);

@@ -32,8 +32,9 @@ inline constexpr std::string_view kCudaSimulationSchemaId = "cuda-sim/1";
 inline constexpr size_t kMaxSimulations = 64;
 inline constexpr size_t kMaxSimulatedLaunches = 64;
 
-// Faults found while simulating a launch, without a GPU.
-inline constexpr std::string_view kCudaFindingsSchemaId = "cuda-findings/1";
+// Faults found while simulating a launch, without a GPU. The first version did not compare outputs.
+inline constexpr std::string_view kCudaFindingsSchemaId = "cuda-findings/2";
+inline constexpr std::string_view kCudaFaultsSchemaId = "cuda-findings/1";
 inline constexpr size_t kMaxFindings = 32;  // per launch
 inline constexpr size_t kMaxFindingDetail = 512;
 
@@ -55,16 +56,21 @@ enum class FindingKind {
   kMisaligned,
   kWrongMask,
   kMissedBarrier,
+  kWrongValue,
+  kNotWritten,
+  kGlobalRace,
 };
-inline constexpr size_t kFindingKinds = 10;
+inline constexpr size_t kFindingKinds = 13;
 // Name, such as "shared_race", and a short explanation.
 std::string_view FindingName(FindingKind kind);
 std::string_view FindingMeaning(FindingKind kind);
+// Whether the kind is about outputs, and so about the program as a whole.
+bool IsWrongOutput(FindingKind kind);
 
 // A fault of a kernel found by simulating it.
 struct Finding {
   FindingKind kind = FindingKind::kSharedRace;
-  int ptx_line = 0;
+  int ptx_line = 0;     // 0: no single line
   int source_line = 0;  // 0: unknown
   std::string detail;
   int64_t count = 0;
@@ -86,6 +92,7 @@ struct ShapeSimulation {
   std::string gpu;  // GPU model for which times are estimated, e.g. "NVIDIA H200"
   std::vector<LaunchSimulation> launches;
   std::string findings_schema = {};  // empty: the launches were not checked for faults
+  std::string not_compared = {};     // why outputs were not compared with the oracle's
 };
 
 struct CompileFacts {
@@ -94,6 +101,10 @@ struct CompileFacts {
   // One per bench shape, in order. Empty: nothing was simulated.
   std::vector<ShapeSimulation> simulations = {};
 };
+
+// Whether the simulated outputs were compared with the oracle's at one shape at least, and all of
+// them agreed.
+bool OutputsAgreed(const ShapeSimulation& simulation);
 
 // INVALID_ARGUMENT: unknown schema, wrong length, non-finite value, too many simulations, or
 // findings that are too many, too long or have an unknown schema.

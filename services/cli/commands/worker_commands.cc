@@ -83,6 +83,25 @@ std::string EstimateText(const CompileFacts& facts) {
   return total_ns > 0 ? FormatTimeNs(total_ns) : "-";
 }
 
+// Why the virtual GPU's outputs were not compared with the oracle's; empty if they were, or if
+// nothing was checked.
+std::string NotComparedText(const CompileFacts& facts) {
+  for (const ShapeSimulation& simulation : facts.simulations) {
+    if (!simulation.not_compared.empty()) return OneLine(simulation.not_compared);
+  }
+  return "";
+}
+
+// How the virtual GPU's outputs compare with the oracle's.
+std::string OutputsText(const CompileFacts& facts) {
+  for (const ShapeSimulation& simulation : facts.simulations) {
+    if (simulation.findings_schema != kCudaFindingsSchemaId) continue;
+    if (!simulation.not_compared.empty()) return "not compared";
+    return OutputsAgreed(simulation) ? "agree" : "wrong";
+  }
+  return "-";
+}
+
 Json FindingsJson(const LaunchSimulation& launch) {
   Json findings = Json::array();
   for (const Finding& finding : launch.findings) {
@@ -96,6 +115,13 @@ Json FindingsJson(const LaunchSimulation& launch) {
   return findings;
 }
 
+// Where a finding is, after the name of its kernel.
+std::string PlaceText(const Finding& finding) {
+  if (finding.source_line > 0) return absl::StrCat(", line ", finding.source_line);
+  if (finding.ptx_line > 0) return absl::StrCat(", PTX line ", finding.ptx_line);
+  return "";
+}
+
 // One line per finding of a candidate; findings that repeat at other shapes are omitted.
 std::string FindingsText(const CompileFacts& facts) {
   std::string text;
@@ -104,10 +130,8 @@ std::string FindingsText(const CompileFacts& facts) {
     for (const LaunchSimulation& launch : simulation.launches) {
       for (const Finding& finding : launch.findings) {
         if (!shown.emplace(launch.kernel, finding.kind, finding.ptx_line).second) continue;
-        absl::StrAppend(&text, "  ", OneLine(launch.kernel), ", ",
-                        finding.source_line > 0 ? absl::StrCat("line ", finding.source_line)
-                                                : absl::StrCat("PTX line ", finding.ptx_line),
-                        ": ", std::string(FindingMeaning(finding.kind)), " (",
+        absl::StrAppend(&text, "  ", OneLine(launch.kernel), PlaceText(finding), ": ",
+                        std::string(FindingMeaning(finding.kind)), " (",
                         std::string(FindingName(finding.kind)), ", ", finding.count,
                         "x): ", OneLine(finding.detail), "\n");
       }
@@ -147,6 +171,8 @@ Json SimulationsJson(const CompileFacts& facts, const std::string& name, bool wi
     }
     all.push_back({{"gpu", simulation.gpu},
                    {"findings_schema", simulation.findings_schema},
+                   {"not_compared", simulation.not_compared},
+                   {"outputs_agreed", OutputsAgreed(simulation)},
                    {"launches", std::move(launches)}});
   }
   return all;
@@ -245,7 +271,10 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
   for (const std::string_view name : shown_facts) {
     columns.push_back({std::string(name), Table::Align::kRight});
   }
-  if (on_device) columns.push_back({"estimated", Table::Align::kRight});
+  if (on_device) {
+    columns.push_back({"estimated", Table::Align::kRight});
+    columns.push_back({"outputs"});
+  }
   Table table(columns);
   Table facts_table({{"candidate"}, {"fact"}, {"value", Table::Align::kRight}, {"meaning"}});
   std::string logs;
@@ -271,7 +300,10 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
       const CompileFacts facts = FromProto(reply.success().facts());
       std::vector<std::string> row = {OneLine(name), reply.cached() ? "ok, cached" : "ok", time};
       for (const std::string_view fact : shown_facts) row.push_back(FactText(facts, fact));
-      if (on_device) row.push_back(EstimateText(facts));
+      if (on_device) {
+        row.push_back(EstimateText(facts));
+        row.push_back(OutputsText(facts));
+      }
       table.AddRow(std::move(row));
       const absl::StatusOr<const FactSchema*> schema = FindFactSchema(facts.schema);
       if (schema.ok() && (*schema)->names.size() == facts.values.size()) {
@@ -287,6 +319,9 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
       line["simulations"] = SimulationsJson(facts, name, flags.facts, facts_table);
       if (const std::string findings = FindingsText(facts); !findings.empty()) {
         absl::StrAppend(&logs, "\n", OneLine(name), ", found without a GPU:\n", findings);
+      }
+      if (const std::string why = NotComparedText(facts); !why.empty()) {
+        absl::StrAppend(&logs, "\n", OneLine(name), ", outputs not compared: ", why, "\n");
       }
     }
     console.Line(line);

@@ -82,6 +82,16 @@ Totals TotalsOf(const CompileFacts& facts, std::string_view device_model) {
   return totals;
 }
 
+template <class Predicate>
+bool AnyFinding(const CompileFacts& facts, Predicate holds) {
+  return std::any_of(facts.simulations.begin(), facts.simulations.end(), [&](const auto& shape) {
+    return std::any_of(shape.launches.begin(), shape.launches.end(),
+                       [&](const LaunchSimulation& launch) {
+                         return std::any_of(launch.findings.begin(), launch.findings.end(), holds);
+                       });
+  });
+}
+
 // Stores of fewer bytes than the outputs hold, by more than this, are missing stores.
 constexpr double kLeastStoredShare = 0.9;
 constexpr double kMostAtomicBytes = 16;
@@ -184,10 +194,15 @@ std::vector<float> FailureRow(const CompileFacts& candidate, const CompileFacts&
 }
 
 bool HasFindings(const CompileFacts& facts) {
-  return std::any_of(facts.simulations.begin(), facts.simulations.end(), [](const auto& shape) {
-    return std::any_of(shape.launches.begin(), shape.launches.end(),
-                       [](const LaunchSimulation& launch) { return !launch.findings.empty(); });
-  });
+  return AnyFinding(facts, [](const Finding&) { return true; });
+}
+
+bool HasWrongOutputs(const CompileFacts& facts) {
+  return AnyFinding(facts, [](const Finding& finding) { return IsWrongOutput(finding.kind); });
+}
+
+bool HasAgreedOutputs(const CompileFacts& facts) {
+  return std::any_of(facts.simulations.begin(), facts.simulations.end(), OutputsAgreed);
 }
 
 bool LeavesOutputsUnwritten(const CompileFacts& facts, std::string_view device_model,

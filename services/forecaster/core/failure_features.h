@@ -25,6 +25,11 @@ std::vector<float> FailureRow(const CompileFacts& candidate, const CompileFacts&
 // Whether the simulation found a fault, for any GPU.
 bool HasFindings(const CompileFacts& facts);
 
+// Whether simulated outputs differ from the oracle's, on any GPU.
+bool HasWrongOutputs(const CompileFacts& facts);
+// Whether simulated outputs were compared with the oracle's, and agreed.
+bool HasAgreedOutputs(const CompileFacts& facts);
+
 // Whether the launches store fewer bytes to global memory than the outputs hold, at any bench
 // shape. Such a candidate leaves elements unwritten. `output_bytes` has the size of all outputs by
 // bench shape. False if a launch was not simulated, or if only a sample of its warps or of the

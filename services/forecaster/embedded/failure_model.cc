@@ -45,7 +45,10 @@ double Expected(const CandidateFeatures& features, const FailurePrior* prior) {
   double p = prior != nullptr && prior->Covers(features) ? prior->Predict(features)
                                                          : FailureModel::kPriorRate;
   if (features.has_findings) p = 1 - (1 - p) * (1 - FailureModel::kFindingRate);
-  if (features.leaves_outputs_unwritten) p = 1 - (1 - p) * (1 - FailureModel::kUnwrittenRate);
+  if (features.has_wrong_outputs) p = 1 - (1 - p) * (1 - FailureModel::kWrongOutputRate);
+  if (features.has_agreed_outputs) {
+    p *= FailureModel::kMissedShare / (FailureModel::kMissedShare * p + 1 - p);
+  }
   return p;
 }
 

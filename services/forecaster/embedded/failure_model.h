@@ -24,10 +24,12 @@ class FailureModel {
  public:
   // For candidates that a FailurePrior does not cover.
   static constexpr double kPriorRate = 0.15;
-  // Minimum rates of candidates in which the simulation found a fault, and of those that leave
-  // outputs unwritten.
+  // Minimum rates of candidates in which the simulation found a fault, and of those whose outputs
+  // it found wrong or unwritten.
   static constexpr double kFindingRate = 0.9;
-  static constexpr double kUnwrittenRate = 0.98;
+  static constexpr double kWrongOutputRate = 0.98;
+  // The share of wrong candidates whose simulated outputs agree all the same.
+  static constexpr double kMissedShare = 0.1;
   static constexpr size_t kMaxPoints = 200;
 
   FailureModel() = default;

@@ -75,7 +75,7 @@ ProblemModel::Expected ProblemModel::ExpectedOf(const CandidateFeatures& feature
 
 ForecastBasis ProblemModel::BasisOf(const CandidateFeatures& features) const {
   if (features.is_recorded) return ForecastBasis::kRecording;
-  if (features.has_findings || features.leaves_outputs_unwritten) return ForecastBasis::kSimulation;
+  if (features.has_findings || features.has_wrong_outputs) return ForecastBasis::kSimulation;
   if (shared_ != nullptr) {
     if (shared_->Covers(features) && shared_->trust() > 0) {
       return shared_->uses_simulations() ? ForecastBasis::kSimulation : ForecastBasis::kFacts;

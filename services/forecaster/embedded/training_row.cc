@@ -51,8 +51,11 @@ CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& c
   features.has_findings = HasFindings(facts);
   if (const auto bytes = problem.output_bytes.find(candidate.target);
       bytes != problem.output_bytes.end()) {
-    features.leaves_outputs_unwritten = LeavesOutputsUnwritten(facts, device_model, bytes->second);
+    features.has_wrong_outputs = LeavesOutputsUnwritten(facts, device_model, bytes->second);
   }
+  features.has_wrong_outputs = features.has_wrong_outputs || HasWrongOutputs(facts);
+  features.has_agreed_outputs =
+      !features.has_findings && !features.has_wrong_outputs && HasAgreedOutputs(facts);
   const auto work = problem.work_features.find(candidate.target);
   const auto reference_launch = problem.reference_launch_features.find(candidate.target);
   if (reference_facts.schema == facts.schema && reference_facts.values.size() == schema->facts() &&
@@ -83,7 +86,7 @@ std::string EvidenceId(const CandidateFeatures& features) {
   const auto add = [&hash](uint32_t word) { hash = FnvStep(hash, word); };
   add(static_cast<uint32_t>(features.template_index));
   add((features.is_recorded ? 1 : 0) + (features.has_findings ? 2 : 0) +
-      (features.leaves_outputs_unwritten ? 4 : 0));
+      (features.has_wrong_outputs ? 4 : 0) + (features.has_agreed_outputs ? 8 : 0));
   for (const std::vector<float>* row : {&features.tunables, &features.facts, &features.shared,
                                         &features.simulation, &features.failure}) {
     add(static_cast<uint32_t>(row->size()));

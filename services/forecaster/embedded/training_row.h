@@ -31,8 +31,10 @@ struct CandidateFeatures {
   std::vector<float> failure;
   // The simulation found faults.
   bool has_findings = false;
-  // LeavesOutputsUnwritten.
-  bool leaves_outputs_unwritten = false;
+  // LeavesOutputsUnwritten or HasWrongOutputs.
+  bool has_wrong_outputs = false;
+  // HasAgreedOutputs, and no faults.
+  bool has_agreed_outputs = false;
 };
 
 // Features for a device model. Of simulations for several GPUs, those for the device model are

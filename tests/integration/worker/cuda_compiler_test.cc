@@ -184,6 +184,86 @@ TEST_CASE("A compiled kernel runs on the virtual GPU, also from the cache", "[in
   CHECK(fact("estimated_ns") > 1000);
 }
 
+// The simulation of a problem's reference with `from` replaced, compared with the oracle.
+ShapeSimulation Simulated(Fixture& fixture, const Problem& problem, const std::string& from = "",
+                          const std::string& to = "") {
+  const ProblemTarget& target = problem.targets.at(std::string(kCudaTargetName));
+  const std::string source = from.empty()
+                                 ? target.reference.source
+                                 : absl::StrReplaceAll(target.reference.source, {{from, to}});
+  REQUIRE((from.empty() || source != target.reference.source));
+  const CompileSuccess success = fixture.Success(source, target.reference.flags);
+  const auto cubin = worker::ReadCubin(success.artifact.content);
+  REQUIRE(cubin.ok());
+  const auto cases = fixture.compiler().CasesOf(problem, target, "sm_90a", CancelToken());
+  REQUIRE(cases.ok());
+  const auto plan_at = [&](const AxisValues& axes) {
+    auto plan = worker::PlanSimulation(problem, target.reference.launches,
+                                       target.reference.workspace_bytes, {}, axes, *cubin);
+    REQUIRE(plan.ok());
+    return *std::move(plan);
+  };
+  std::vector<worker::SimulationPlan> checks;
+  for (const worker::SimulatedCase& at : **cases) {
+    worker::SimulationPlan& plan = checks.emplace_back(plan_at(at.spec.axes));
+    worker::SetContents(at, plan);
+    plan.shape = at.text;
+    plan.compared = &at;
+  }
+  const auto simulations = fixture.compiler().Simulate(
+      {"sm_90a", source, target.reference.flags}, {plan_at(target.bench_shapes.front())},
+      std::move(checks), "NVIDIA H200", CancelToken());
+  REQUIRE(simulations.ok());
+  REQUIRE(simulations->size() == 1);
+  return simulations->front();
+}
+
+TEST_CASE("Outputs of every example's reference agree on the virtual GPU", "[integration][slow]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  int problems = 0;
+  for (const auto& folder :
+       std::filesystem::directory_iterator(KERNELCAST_SOURCE_DIR "/examples/problems")) {
+    if (!std::filesystem::exists(folder.path() / "reference.cu")) continue;
+    INFO(folder.path().filename().string());
+    const ShapeSimulation simulation =
+        Simulated(fixture, ReadExampleProblem(folder.path().filename().string()));
+    CHECK(simulation.not_compared == "");
+    CHECK(OutputsAgreed(simulation));
+    ++problems;
+  }
+  CHECK(problems >= 19);
+}
+
+TEST_CASE("Wrong outputs are found on the virtual GPU", "[integration]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  struct Mistake {
+    const char* problem;
+    const char* from;
+    const char* to;
+    FindingKind kind;
+  };
+  const Mistake mistakes[] = {
+      {"row_softmax", "expf(x[c] - top) / sum", "expf(top - x[c]) / sum", FindingKind::kWrongValue},
+      {"row_softmax", "c < cols;", "c < cols - 1;", FindingKind::kNotWritten},
+      {"histogram", "x[i], 1)", "x[i], -1)", FindingKind::kWrongValue},
+      {"layernorm_fp16", "1 / sqrtf(", "-1 / sqrtf(", FindingKind::kWrongValue},
+      {"matmul_bf16", "int p = 0;", "int p = BK;", FindingKind::kWrongValue},
+  };
+  for (const Mistake& mistake : mistakes) {
+    INFO(mistake.problem << ": " << mistake.to);
+    const ShapeSimulation simulation =
+        Simulated(fixture, ReadExampleProblem(mistake.problem), mistake.from, mistake.to);
+    CHECK_FALSE(OutputsAgreed(simulation));
+    bool found = false;
+    for (const LaunchSimulation& launch : simulation.launches) {
+      for (const Finding& finding : launch.findings) found = found || finding.kind == mistake.kind;
+    }
+    CHECK(found);
+  }
+}
+
 TEST_CASE("The paths of a toolkit are absolute, also if its folder is not", "[integration]") {
   if (!HaveNvrtc()) return;
   const std::string relative = std::filesystem::relative(KERNELCAST_CUDA_HOME).string();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -30,11 +31,14 @@ constexpr const char* kBaseFlags[] = {"-Xptxas=-v", "--no-source-include", "--no
                                       "--modify-stack-limit=false"};
 constexpr std::chrono::milliseconds kLook(5);
 constexpr int kAttempts = 2;
+// Instructions (per warp) that an oracle or a reference may execute for all cases of a problem.
+constexpr uint64_t kTrustedSteps = 1'500'000;
+constexpr size_t kKeptProblems = 16;
 
 // Adds the findings of the checks to the launches of the first simulation. Each source line is
 // reported once per kind of fault, at the first shape that shows it.
 void AddFindings(const compiler_wire::SimulateReply& reply, size_t first_check,
-                 const std::vector<std::string>& shapes, ShapeSimulation& simulation) {
+                 const std::vector<SimulationPlan>& checks, ShapeSimulation& simulation) {
   simulation.findings_schema = std::string(kCudaFindingsSchemaId);
   for (size_t k = 0; k < simulation.launches.size(); ++k) {
     LaunchSimulation& launch = simulation.launches[k];
@@ -54,13 +58,87 @@ void AddFindings(const compiler_wire::SimulateReply& reply, size_t first_check,
             launch.findings.size() >= kMaxFindings) {
           continue;
         }
-        std::string detail = absl::StrCat("at ", shapes[check - first_check], ": ", finding.detail);
+        std::string detail =
+            absl::StrCat("at ", checks[check - first_check].shape, ": ", finding.detail);
         detail.resize(std::min(detail.size(), kMaxFindingDetail));
         launch.findings.push_back({kind, finding.line, finding.source_line, std::move(detail),
                                    std::max<int64_t>(finding.count, 1)});
       }
     }
     if (checked) launch.not_checked.clear();
+  }
+}
+
+// The buffers of the outputs.
+std::vector<uint64_t> OutputsOf(const SimulatedCase& at) {
+  std::vector<uint64_t> outputs;
+  if (at.not_compared.empty()) {
+    for (size_t k = 0; k < at.outputs.size(); ++k) outputs.push_back(at.inputs.size() + k);
+  }
+  return outputs;
+}
+
+// Why the outputs of the launches at a shape are not known.
+std::string WhyInexact(const std::vector<compiler_wire::SimulateReply::Launch>& launches) {
+  for (const compiler_wire::SimulateReply::Launch& launch : launches) {
+    if (!launch.inexact.empty()) return absl::StrCat(launch.kernel, ": ", launch.inexact);
+  }
+  return "not known";
+}
+
+// Compares the outputs of the checks with the expected ones. A mismatch is a finding of the last
+// launch that has the output as an argument.
+void AddMismatches(const compiler_wire::SimulateRequest& request,
+                   const compiler_wire::SimulateReply& reply, size_t first_check,
+                   const std::vector<SimulationPlan>& checks, ShapeSimulation& simulation) {
+  if (simulation.launches.empty()) return;
+  bool compared = false;
+  std::string why_not;
+  std::set<std::pair<size_t, FindingKind>> known;
+  for (size_t c = 0; c < checks.size(); ++c) {
+    const SimulatedCase* const at = checks[c].compared;
+    const std::vector<std::string>& outputs = reply.contents[first_check + c];
+    std::string why;
+    if (at == nullptr) {
+      why = "no expected outputs";
+    } else if (!at->not_compared.empty()) {
+      why = at->not_compared;
+    } else if (outputs.size() != at->outputs.size()) {
+      why = WhyInexact(reply.shapes[first_check + c]);
+    }
+    if (!why.empty()) {
+      if (why_not.empty()) why_not = std::move(why);
+      continue;
+    }
+    SimulatedComparison comparison = CompareSimulated(*at, outputs);
+    // A single close call leaves it open whether the program is right.
+    if (!comparison.unknown.empty()) {
+      simulation.not_compared = comparison.unknown;
+      continue;
+    }
+    compared = true;
+    const std::vector<virtual_gpu::LaunchSpec>& launches = request.shapes[first_check + c].launches;
+    for (SimulatedMismatch& mismatch : comparison.mismatches) {
+      if (!known.emplace(mismatch.output, mismatch.finding.kind).second) continue;
+      const auto buffer = static_cast<int>(at->inputs.size() + mismatch.output);
+      size_t last = simulation.launches.size() - 1;
+      for (size_t k = 0; k < std::min(launches.size(), simulation.launches.size()); ++k) {
+        const bool has = std::any_of(launches[k].arguments.begin(), launches[k].arguments.end(),
+                                     [&](const virtual_gpu::LaunchArgument& argument) {
+                                       return argument.is_buffer && argument.buffer == buffer;
+                                     });
+        if (has) last = k;
+      }
+      mismatch.finding.detail.resize(std::min(mismatch.finding.detail.size(), kMaxFindingDetail));
+      std::vector<Finding>& findings = simulation.launches[last].findings;
+      if (findings.size() >= kMaxFindings) findings.pop_back();
+      findings.push_back(std::move(mismatch.finding));
+    }
+  }
+  if (!known.empty()) {
+    simulation.not_compared.clear();
+  } else if (!compared && simulation.not_compared.empty()) {
+    simulation.not_compared = why_not.substr(0, kMaxFindingDetail);
   }
 }
 
@@ -452,38 +530,19 @@ absl::StatusOr<std::vector<ShapeSimulation>> CudaCompiler::Simulate(
     return simulations;
   }
   compiler_wire::SimulateRequest request;
-  request.ptx = program.ptx;
-  if (program.ptx.empty()) {
-    request.program = ArtifactId(program.source, program.flags, program.architecture);
-  }
   request.gpu = static_cast<uint64_t>(gpu - virtual_gpu::AllGpuModels().data());
   for (SimulationPlan& plan : plans) {
     request.shapes.push_back(
         {std::move(plan.buffers), std::move(plan.launches), std::move(plan.resources)});
   }
   const size_t estimated = request.shapes.size();
-  std::vector<std::string> checked_shapes;
   for (SimulationPlan& plan : checks) {
-    checked_shapes.push_back(std::move(plan.shape));
     request.shapes.push_back(
         {std::move(plan.buffers), std::move(plan.launches), std::move(plan.resources), true});
+    if (plan.compared != nullptr) request.shapes.back().wanted = OutputsOf(*plan.compared);
   }
   compiler_wire::SimulateReply reply;
-  KC_ASSIGN_OR_RETURN(auto process, TakeProcess(cancel, request.program));
-  const CompilerProcess::End end = SimulateIn(*process, program, request, cancel, reply);
-  if (end == CompilerProcess::End::kDied) {
-    Log(LogLevel::kWarning, "a virtual GPU process died; replacing it",
-        {{"cause", process->CauseOfDeath()}});
-  }
-  if (end != CompilerProcess::End::kAnswered || Grown(*process)) {
-    process.reset();
-  }
-  ReturnProcess(std::move(process));
-  if (end == CompilerProcess::End::kStopped) {
-    return cancel.Check();
-  }
-  const bool answered =
-      end == CompilerProcess::End::kAnswered && reply.shapes.size() == request.shapes.size();
+  KC_ASSIGN_OR_RETURN(const bool answered, RunSimulation(program, request, cancel, reply));
   for (size_t k = 0; k < estimated; ++k) {
     ShapeSimulation& simulation = simulations.emplace_back();
     simulation.schema = std::string(kCudaSimulationSchemaId);
@@ -499,10 +558,150 @@ absl::StatusOr<std::vector<ShapeSimulation>> CudaCompiler::Simulate(
           {std::move(launch.kernel), std::move(launch.values), std::move(launch.not_covered)});
     }
   }
-  if (answered && !simulations.empty() && !checked_shapes.empty()) {
-    AddFindings(reply, estimated, checked_shapes, simulations.front());
+  if (answered && !simulations.empty() && !checks.empty()) {
+    AddFindings(reply, estimated, checks, simulations.front());
+    AddMismatches(request, reply, estimated, checks, simulations.front());
   }
   return simulations;
+}
+
+absl::StatusOr<bool> CudaCompiler::RunSimulation(const SimulatedProgram& program,
+                                                 compiler_wire::SimulateRequest& request,
+                                                 const CancelToken& cancel,
+                                                 compiler_wire::SimulateReply& reply) {
+  request.ptx = program.ptx;
+  if (program.ptx.empty()) {
+    request.program = ArtifactId(program.source, program.flags, program.architecture);
+  }
+  KC_ASSIGN_OR_RETURN(auto process, TakeProcess(cancel, request.program));
+  const CompilerProcess::End end = SimulateIn(*process, program, request, cancel, reply);
+  if (end == CompilerProcess::End::kDied) {
+    Log(LogLevel::kWarning, "a virtual GPU process died; replacing it",
+        {{"cause", process->CauseOfDeath()}});
+  }
+  if (end != CompilerProcess::End::kAnswered || Grown(*process)) {
+    process.reset();
+  }
+  ReturnProcess(std::move(process));
+  if (end == CompilerProcess::End::kStopped) {
+    return cancel.Check();
+  }
+  return end == CompilerProcess::End::kAnswered && reply.shapes.size() == request.shapes.size() &&
+         reply.contents.size() == request.shapes.size();
+}
+
+absl::Status CudaCompiler::RunTrusted(
+    const KernelProgram& program, const std::string& architecture,
+    std::vector<SimulatedCase>& cases,
+    const std::function<absl::StatusOr<SimulationPlan>(const SimulatedCase&)>& plan_of,
+    const std::function<absl::Status(SimulatedCase&, std::span<const std::string>,
+                                     const std::string&)>& take,
+    const CancelToken& cancel) {
+  compiler_wire::SimulateRequest request;
+  request.check_steps = kTrustedSteps;
+  std::vector<SimulatedCase*> run;
+  for (SimulatedCase& at : cases) {
+    if (!at.not_compared.empty()) continue;
+    absl::StatusOr<SimulationPlan> plan = plan_of(at);
+    if (!plan.ok()) {
+      at.not_compared = std::string(plan.status().message());
+      continue;
+    }
+    request.shapes.push_back({std::move(plan->buffers), std::move(plan->launches),
+                              std::move(plan->resources), true, OutputsOf(at)});
+    run.push_back(&at);
+  }
+  if (run.empty()) return absl::OkStatus();
+  KC_ASSIGN_OR_RETURN(const CompileResult compiled,
+                      Compile(program.source, program.flags, {}, architecture, cancel));
+  compiler_wire::SimulateReply reply;
+  std::string why = "does not compile";
+  bool answered = false;
+  if (std::holds_alternative<CompileSuccess>(compiled.result)) {
+    why = "more time or memory than the limit";
+    KC_ASSIGN_OR_RETURN(answered, RunSimulation({architecture, program.source, program.flags},
+                                                request, cancel, reply));
+  }
+  for (size_t k = 0; k < run.size(); ++k) {
+    const bool known = answered && !reply.contents[k].empty();
+    const absl::Status taken = take(
+        *run[k],
+        known ? std::span<const std::string>(reply.contents[k]) : std::span<const std::string>(),
+        known      ? ""
+        : answered ? WhyInexact(reply.shapes[k])
+                   : why);
+    if (!taken.ok()) run[k]->not_compared = std::string(taken.message());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const std::vector<SimulatedCase>>> CudaCompiler::CasesOf(
+    const Problem& problem, const ProblemTarget& target, const std::string& architecture,
+    const CancelToken& cancel) {
+  const std::string key = absl::StrCat(problem.problem_id, " ", architecture);
+  const auto find = [&] {
+    return std::find_if(cases_.begin(), cases_.end(),
+                        [&](const KeptCases& kept) { return kept.key == key; });
+  };
+  {
+    std::unique_lock lock(mutex_);
+    auto kept = find();
+    while (kept != cases_.end() && kept->cases == nullptr) {
+      KC_RETURN_IF_ERROR(cancel.Check());
+      returned_.wait_for(lock, kLook);
+      kept = find();
+    }
+    if (kept != cases_.end()) return kept->cases;
+    cases_.push_back({key, nullptr});
+  }
+  std::vector<SimulatedCase> cases = SimulatedCases(problem, target);
+  const absl::Status filled = FillCases(problem, target, architecture, cases, cancel);
+  const std::lock_guard lock(mutex_);
+  const auto kept = find();
+  if (!filled.ok()) {
+    cases_.erase(kept);
+    return filled;
+  }
+  kept->cases = std::make_shared<const std::vector<SimulatedCase>>(std::move(cases));
+  const std::shared_ptr<const std::vector<SimulatedCase>> made = kept->cases;
+  if (cases_.size() > kKeptProblems && cases_.front().cases != nullptr) cases_.pop_front();
+  return made;
+}
+
+absl::Status CudaCompiler::FillCases(const Problem& problem, const ProblemTarget& target,
+                                     const std::string& architecture,
+                                     std::vector<SimulatedCase>& cases, const CancelToken& cancel) {
+  if (!target.oracle) return absl::OkStatus();
+  KC_RETURN_IF_ERROR(RunTrusted(
+      *target.oracle, architecture, cases,
+      [&](const SimulatedCase& at) { return PlanOracle(problem, *target.oracle, at); },
+      [&](SimulatedCase& at, std::span<const std::string> outputs, const std::string& why) {
+        if (outputs.empty()) {
+          at.not_compared = absl::StrCat("the oracle: ", why);
+          return absl::OkStatus();
+        }
+        return SetExpected(problem, outputs, at);
+      },
+      cancel));
+  // The reference is right, so its outputs test the comparison itself.
+  return RunTrusted(
+      target.reference, architecture, cases,
+      [&](const SimulatedCase& at) -> absl::StatusOr<SimulationPlan> {
+        KC_ASSIGN_OR_RETURN(SimulationPlan plan, PlanSimulation(problem, target.reference.launches,
+                                                                target.reference.workspace_bytes,
+                                                                {}, at.spec.axes, Cubin()));
+        SetContents(at, plan);
+        return plan;
+      },
+      [&](SimulatedCase& at, std::span<const std::string> outputs, const std::string&) {
+        if (outputs.empty()) return absl::OkStatus();
+        const SimulatedComparison comparison = CompareSimulated(at, outputs);
+        if (!comparison.mismatches.empty() || !comparison.unknown.empty()) {
+          at.not_compared = "the reference disagrees on the virtual GPU";
+        }
+        return absl::OkStatus();
+      },
+      cancel);
 }
 
 }  // namespace kernelcast::worker

@@ -3,6 +3,8 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,6 +20,7 @@
 #include "services/worker/cuda/compiler/compiler_process.h"
 #include "services/worker/cuda/compiler/header_archive.h"
 #include "services/worker/cuda/compiler/ptx_facts.h"
+#include "services/worker/cuda/compiler/simulated_outputs.h"
 #include "services/worker/cuda/compiler/simulation_plan.h"
 
 namespace kernelcast::worker {
@@ -94,11 +97,18 @@ class CudaCompiler {
   // GPU named by `device`, or else one of the architecture. Runs in a process that keeps the source
   // compiled, or compiles it again, so NVRTC's PTX never enters a process. A simulation that takes
   // too long or ends the process gives launches that are not covered. The launches of the first
-  // simulation also carry the faults found at the shapes of `checks`. Returns an empty vector if no
-  // such GPU is modelled. Errors as Compile.
+  // simulation also carry the faults found at the shapes of `checks`, and outputs that differ from
+  // the expected ones there. Returns an empty vector if no such GPU is modelled. Errors as Compile.
   [[nodiscard]] absl::StatusOr<std::vector<ShapeSimulation>> Simulate(
       const SimulatedProgram& program, std::vector<SimulationPlan> plans,
       std::vector<SimulationPlan> checks, const std::string& device, const CancelToken& cancel);
+
+  // The cases at which the outputs of a target's candidates are compared, with what its oracle
+  // computes on the virtual GPU for this architecture. Those of the latest problems are kept.
+  // Errors as Compile.
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<const std::vector<SimulatedCase>>> CasesOf(
+      const Problem& problem, const ProblemTarget& target, const std::string& architecture,
+      const CancelToken& cancel);
 
   // Starts up to `count` processes in parallel, ahead of the compiles that need them. Returns when
   // they have started or failed.
@@ -128,6 +138,24 @@ class CudaCompiler {
                                   const compiler_wire::SimulateRequest& request,
                                   const CancelToken& cancel,
                                   compiler_wire::SimulateReply& reply) const;
+  // The same in any process. Returns whether it has answered for all shapes.
+  absl::StatusOr<bool> RunSimulation(const SimulatedProgram& program,
+                                     compiler_wire::SimulateRequest& request,
+                                     const CancelToken& cancel,
+                                     compiler_wire::SimulateReply& reply);
+  // Runs a program of the problem at the cases that `plan_of` has a plan for, and calls `take` with
+  // what it leaves in its outputs, or why that is not known.
+  absl::Status RunTrusted(
+      const KernelProgram& program, const std::string& architecture,
+      std::vector<SimulatedCase>& cases,
+      const std::function<absl::StatusOr<SimulationPlan>(const SimulatedCase&)>& plan_of,
+      const std::function<absl::Status(SimulatedCase&, std::span<const std::string>,
+                                       const std::string&)>& take,
+      const CancelToken& cancel);
+  // Fails as a compile does; what the problem's programs cannot do is said in the cases.
+  absl::Status FillCases(const Problem& problem, const ProblemTarget& target,
+                         const std::string& architecture, std::vector<SimulatedCase>& cases,
+                         const CancelToken& cancel);
   absl::StatusOr<CompileResult> CompileFresh(const std::string& source,
                                              const std::vector<std::string>& flags,
                                              const std::string& architecture,
@@ -145,6 +173,12 @@ class CudaCompiler {
   // State below is protected by mutex_.
   std::vector<std::unique_ptr<CompilerProcess>> idle_;  // idle for longest first
   int processes_ = 0;                                   // idle, at work, and being started
+  struct KeptCases {
+    std::string key;
+    // Shared with the simulations that compare with them. Null while they are being computed.
+    std::shared_ptr<const std::vector<SimulatedCase>> cases;
+  };
+  std::deque<KeptCases> cases_;  // the oldest first
 };
 
 }  // namespace kernelcast::worker

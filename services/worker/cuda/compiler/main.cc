@@ -250,6 +250,31 @@ class KeptPrograms {
   std::deque<Program> programs_;  // the oldest first
 };
 
+// Checks the launches at a shape, and adds what they found and wrote to the reply.
+void CheckShape(const virtual_gpu::Program& program, const compiler_wire::SimulatedShape& shape,
+                int64_t& steps, SimulateReply& reply) {
+  virtual_gpu::GlobalMemory memory(shape.buffers, program);
+  std::vector<SimulateReply::Launch>& launches = reply.shapes.emplace_back();
+  bool exact = true;
+  for (virtual_gpu::LaunchCheck& check : virtual_gpu::Check(
+           program, shape.buffers, shape.launches, virtual_gpu::CheckLimits(steps), memory)) {
+    steps -= check.steps;
+    exact = exact && check.inexact().empty();
+    launches.push_back({.kernel = check.kernel,
+                        .not_covered = {},
+                        .values = {},
+                        .not_checked = check.not_checked,
+                        .findings = std::move(check.findings),
+                        .inexact = check.inexact()});
+  }
+  std::vector<std::string>& contents = reply.contents.emplace_back();
+  for (const uint64_t wanted : shape.wanted) {
+    if (exact && wanted < std::min<size_t>(shape.buffers.size(), virtual_gpu::kMaxBuffers)) {
+      contents.emplace_back(memory.Content(static_cast<int>(wanted)));
+    }
+  }
+}
+
 // Runs a program on the virtual GPU.
 SimulateReply Simulate(const SimulateRequest& request, const KeptPrograms& kept) {
   SimulateReply reply;
@@ -262,21 +287,13 @@ SimulateReply Simulate(const SimulateRequest& request, const KeptPrograms& kept)
   const auto models = virtual_gpu::AllGpuModels();
   const virtual_gpu::GpuModel& gpu = models[std::min<size_t>(request.gpu, models.size() - 1)];
   const virtual_gpu::Program program = virtual_gpu::ParseProgram(*ptx);
-  int64_t check_steps = virtual_gpu::kCheckSteps;
+  auto check_steps = static_cast<int64_t>(request.check_steps);
   for (const compiler_wire::SimulatedShape& shape : request.shapes) {
     if (shape.checks) {
-      auto& launches = reply.shapes.emplace_back();
-      for (virtual_gpu::LaunchCheck& check : virtual_gpu::Check(
-               program, shape.buffers, shape.launches, virtual_gpu::CheckLimits(check_steps))) {
-        check_steps -= check.steps;
-        launches.push_back({std::move(check.kernel),
-                            "",
-                            {},
-                            std::move(check.not_checked),
-                            std::move(check.findings)});
-      }
+      CheckShape(program, shape, check_steps, reply);
       continue;
     }
+    reply.contents.emplace_back();
     const auto counts = virtual_gpu::Simulate(program, shape.buffers, shape.launches);
     const auto estimates = virtual_gpu::Estimate(gpu, shape.buffers, counts, shape.resources);
     auto& launches = reply.shapes.emplace_back();

@@ -119,6 +119,7 @@ absl::StatusOr<SimulationPlan> PlanSimulation(const Problem& problem,
       buffer.bytes = layouts[k].bytes();
       buffer.name = (*tensors)[k].name;
       buffer.initialised = tensors == &problem.inputs;
+      buffer.is_output = !buffer.initialised;
       if (tensors == &problem.inputs) {
         KC_RETURN_IF_ERROR(SetValues((*tensors)[k], variables, buffer));
       }

@@ -13,6 +13,8 @@
 
 namespace kernelcast::worker {
 
+struct SimulatedCase;  // simulated_outputs.h
+
 // Input of the virtual GPU for a device CUDA program at one shape, in addition to its PTX.
 struct SimulationPlan {
   // The problem's inputs, its outputs, and the workspace if there is one.
@@ -20,12 +22,15 @@ struct SimulationPlan {
   std::vector<virtual_gpu::LaunchSpec> launches;
   std::vector<virtual_gpu::LaunchResources> resources;  // per launch, from the cubin
   std::string shape = {};                               // for messages
+  // The case whose expected outputs those of the launches are compared with; must outlive the plan.
+  // Null: they are not compared.
+  const SimulatedCase* compared = nullptr;
 };
 
 // Shapes at which launches are checked for faults: the problem's check shapes and some held-out
 // ones, smallest first, because checking infers nothing. Deterministic for a problem. Empty
 // if files give inputs: the virtual GPU does not read them, and other values may be invalid.
-inline constexpr size_t kMaxCheckedShapes = 4;
+inline constexpr size_t kMaxCheckedShapes = 8;
 std::vector<AxisValues> ShapesToCheck(const Problem& problem, const ProblemTarget& target);
 
 // Inputs are drawn from the problem's declared distributions; other buffers are zero. Scalars have

@@ -222,19 +222,22 @@ struct SimulatedShape {
   std::vector<virtual_gpu::LaunchSpec> launches;
   std::vector<virtual_gpu::LaunchResources> resources;  // one per launch
   bool checks = false;  // check for faults instead of estimating times
+  // Checks only: the buffers whose content after the launches is wanted.
+  std::vector<uint64_t> wanted = {};
 };
 
 // Simulates a program that this process has compiled and keeps, or PTX of another compiler.
 struct SimulateRequest {
   std::string program;  // CompileRequest::program; empty: `ptx`
   std::string ptx;
-  uint64_t gpu = 0;  // index into virtual_gpu::AllGpuModels()
+  uint64_t gpu = 0;                                 // index into virtual_gpu::AllGpuModels()
+  uint64_t check_steps = virtual_gpu::kCheckSteps;  // for all checks
   std::vector<SimulatedShape> shapes;
 
   std::string Encode() const {
     Encoder encoder;
     encoder.Number(static_cast<uint64_t>(RequestKind::kSimulate));
-    encoder.Text(program).Text(ptx).Number(gpu);
+    encoder.Text(program).Text(ptx).Number(gpu).Number(check_steps);
     encoder.Number(shapes.size());
     for (const SimulatedShape& shape : shapes) {
       encoder.Number(shape.checks ? 1 : 0).Number(shape.buffers.size());
@@ -242,8 +245,13 @@ struct SimulateRequest {
         encoder.Number(static_cast<uint64_t>(buffer.bytes));
         encoder.Number(static_cast<uint64_t>(buffer.type));
         encoder.Number(static_cast<uint64_t>(buffer.values)).Real(buffer.first).Real(buffer.second);
-        encoder.Number(buffer.initialised ? 1 : 0).Text(buffer.name);
+        encoder.Number(buffer.initialised ? 1 : 0)
+            .Number(buffer.is_output ? 1 : 0)
+            .Text(buffer.name)
+            .Text(buffer.content);
       }
+      encoder.Number(shape.wanted.size());
+      for (const uint64_t buffer : shape.wanted) encoder.Number(buffer);
       encoder.Number(shape.launches.size());
       for (size_t k = 0; k < shape.launches.size(); ++k) {
         const virtual_gpu::LaunchSpec& launch = shape.launches[k];
@@ -273,6 +281,7 @@ struct SimulateRequest {
     request.program = decoder.Text();
     request.ptx = decoder.Text();
     request.gpu = decoder.Number();
+    request.check_steps = decoder.Number();
     for (uint64_t left = decoder.Count(); left > 0; --left) {
       SimulatedShape& shape = request.shapes.emplace_back();
       shape.checks = decoder.Number() != 0;
@@ -284,7 +293,12 @@ struct SimulateRequest {
         buffer.first = decoder.Real();
         buffer.second = decoder.Real();
         buffer.initialised = decoder.Number() != 0;
+        buffer.is_output = decoder.Number() != 0;
         buffer.name = decoder.Text();
+        buffer.content = decoder.Text();
+      }
+      for (uint64_t wanted = decoder.Count(); wanted > 0; --wanted) {
+        shape.wanted.push_back(decoder.Number());
       }
       for (uint64_t launches = decoder.Count(); launches > 0; --launches) {
         virtual_gpu::LaunchSpec& launch = shape.launches.emplace_back();
@@ -318,9 +332,13 @@ struct SimulateReply {
     std::vector<double> values;
     std::string not_checked = {};
     std::vector<virtual_gpu::LaunchFinding> findings = {};
+    // Checks: why the values that it wrote may differ from a GPU's; empty: they do not.
+    std::string inexact = {};
   };
   bool known = true;  // false: this process does not keep the program
   std::vector<std::vector<Launch>> shapes;
+  // By shape: the content of the wanted buffers; none if a launch is inexact.
+  std::vector<std::vector<std::string>> contents = {};
 
   std::string Encode() const {
     Encoder encoder;
@@ -339,7 +357,13 @@ struct SimulateReply {
           encoder.Number(static_cast<uint64_t>(finding.source_line));
           encoder.Text(finding.detail).Number(static_cast<uint64_t>(finding.count));
         }
+        encoder.Text(launch.inexact);
       }
+    }
+    encoder.Number(contents.size());
+    for (const std::vector<std::string>& shape : contents) {
+      encoder.Number(shape.size());
+      for (const std::string& content : shape) encoder.Text(content);
     }
     return encoder.Take();
   }
@@ -365,7 +389,12 @@ struct SimulateReply {
           finding.detail = decoder.Text();
           finding.count = static_cast<int64_t>(decoder.Number());
         }
+        launch.inexact = decoder.Text();
       }
+    }
+    for (uint64_t shapes = decoder.Count(); shapes > 0; --shapes) {
+      std::vector<std::string>& shape = reply.contents.emplace_back();
+      for (uint64_t left = decoder.Count(); left > 0; --left) shape.emplace_back(decoder.Text());
     }
     return decoder.done() ? std::optional(std::move(reply)) : std::nullopt;
   }

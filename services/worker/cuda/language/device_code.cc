@@ -120,9 +120,15 @@ absl::StatusOr<std::optional<std::string>> CheckAndSimulate(const CompileJob& jo
     plans.push_back(std::move(timed));
   }
   std::vector<SimulationPlan> checks;
-  for (const AxisValues& shape : ShapesToCheck(problem, target)) {
-    absl::StatusOr<SimulationPlan> checked = plan_at(shape);
-    if (checked.ok()) checks.push_back(*std::move(checked));
+  KC_ASSIGN_OR_RETURN(const auto cases,
+                      simulator.CasesOf(problem, target, program.architecture, cancel));
+  for (const SimulatedCase& at : *cases) {
+    absl::StatusOr<SimulationPlan> checked = plan_at(at.spec.axes);
+    if (!checked.ok()) continue;
+    SetContents(at, *checked);
+    checked->shape = at.text;
+    checked->compared = &at;
+    checks.push_back(*std::move(checked));
   }
   KC_ASSIGN_OR_RETURN(
       success.facts.simulations,

@@ -174,6 +174,24 @@ TEST_CASE("Findings of any launch are reported", "[forecaster][failure_features]
   CHECK_FALSE(HasFindings(facts));
   facts.simulations[0].launches[0].findings.push_back({FindingKind::kSharedRace, 3, 4, "a", 1});
   CHECK(HasFindings(facts));
+  CHECK_FALSE(HasWrongOutputs(facts));
+}
+
+TEST_CASE("Outputs are wrong, agree, or were not compared", "[forecaster][failure_features]") {
+  CompileFacts facts = Facts(1, 1);
+  ShapeSimulation& simulation = facts.simulations[0];
+  simulation.findings_schema = std::string(kCudaFaultsSchemaId);
+  CHECK_FALSE(HasAgreedOutputs(facts));
+  simulation.findings_schema = std::string(kCudaFindingsSchemaId);
+  CHECK(HasAgreedOutputs(facts));
+  simulation.not_compared = "clusters";
+  CHECK_FALSE(HasAgreedOutputs(facts));
+  simulation.not_compared = "";
+  for (const FindingKind kind : {FindingKind::kWrongValue, FindingKind::kNotWritten}) {
+    simulation.launches[0].findings = {{kind, 0, 0, "y[3]", 1}};
+    CHECK(HasWrongOutputs(facts));
+    CHECK_FALSE(HasAgreedOutputs(facts));
+  }
 }
 
 }  // namespace

@@ -94,8 +94,16 @@ TEST_CASE("A fault or unwritten outputs that the virtual GPU found make a failur
   features.has_findings = true;
   CHECK(FailureModel().Predict(features, at, nullptr) > FailureModel::kFindingRate);
   features.has_findings = false;
-  features.leaves_outputs_unwritten = true;
-  CHECK(FailureModel().Predict(features, at, nullptr) == Approx(FailureModel::kUnwrittenRate));
+  features.has_wrong_outputs = true;
+  CHECK(FailureModel().Predict(features, at, nullptr) == Approx(FailureModel::kWrongOutputRate));
+}
+
+TEST_CASE("Outputs that agree in simulation make a failure unlikely", "[forecaster][failure]") {
+  CandidateFeatures features = Features(0.2f);
+  features.has_agreed_outputs = true;
+  const double odds = FailureModel::kPriorRate / (1 - FailureModel::kPriorRate);
+  const double p = FailureModel().Predict(features, {0, {0.5f}, {}}, nullptr);
+  CHECK(p / (1 - p) == Approx(FailureModel::kMissedShare * odds));
 }
 
 }  // namespace

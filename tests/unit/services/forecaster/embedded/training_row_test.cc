@@ -60,8 +60,8 @@ TEST_CASE("Device code features include its launches", "[forecaster][training_ro
   REQUIRE(both.simulation.size() == SimulationRowNames().size());
   CHECK(both.simulation[0] == 1);
   // It stores nothing.
-  CHECK(both.leaves_outputs_unwritten);
-  CHECK_FALSE(features.leaves_outputs_unwritten);
+  CHECK(both.has_wrong_outputs);
+  CHECK_FALSE(features.has_wrong_outputs);
   CHECK(both.facts.size() == features.facts.size());
   CHECK(MakeFeatures(context, candidate, simulated(1000), facts, "NVIDIA H200").simulation.empty());
 

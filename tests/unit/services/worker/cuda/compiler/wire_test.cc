@@ -49,17 +49,29 @@ TEST_CASE("Messages arrive as sent") {
   simulate.program = "a_1";
   simulate.ptx = ".entry k";
   simulate.gpu = 3;
+  simulate.shapes.push_back({.buffers = {{.bytes = 4, .content = "abcd"}},
+                             .launches = {},
+                             .resources = {},
+                             .checks = true,
+                             .wanted = {0}});
   const auto simulated = SimulateRequest::Decode(Content(simulate.Encode()));
   REQUIRE(simulated.has_value());
   CHECK(simulated->program == "a_1");
   CHECK(simulated->ptx == ".entry k");
   CHECK(simulated->gpu == 3);
+  REQUIRE(simulated->shapes.size() == 1);
+  CHECK(simulated->shapes[0].buffers.at(0).content == "abcd");
+  CHECK(simulated->shapes[0].wanted == std::vector<uint64_t>{0});
 
   SimulateReply unknown;
   unknown.known = false;
+  unknown.shapes = {{{.kernel = "k", .not_covered = "", .values = {}, .inexact = "clusters"}}};
+  unknown.contents = {{std::string("a\0b", 3)}};
   const auto answered = SimulateReply::Decode(Content(unknown.Encode()));
   REQUIRE(answered.has_value());
   CHECK_FALSE(answered->known);
+  CHECK(answered->shapes.at(0).at(0).inexact == "clusters");
+  CHECK(answered->contents == unknown.contents);
 }
 
 TEST_CASE("A truncated or inconsistent message is refused") {
