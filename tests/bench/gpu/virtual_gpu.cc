@@ -34,15 +34,12 @@
 #include "common/domain/facts.h"
 #include "common/domain/problem.h"
 #include "common/domain/scoring.h"
-#include "services/worker/core/source_scan.h"
-#include "services/worker/cuda/compiler/compiler_process.h"
-#include "services/worker/cuda/compiler/header_archive.h"
-#include "services/worker/cuda/compiler/ptx_facts.h"
 #include "services/worker/cuda/compiler/simulation_plan.h"
 #include "services/worker/virtual_gpu/estimate/estimate.h"
 #include "services/worker/virtual_gpu/estimate/launch_facts.h"
 #include "services/worker/virtual_gpu/execute/simulator.h"
 #include "services/worker/virtual_gpu/parse/parser.h"
+#include "tests/bench/gpu/ptx_source.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -96,83 +93,6 @@ absl::StatusOr<std::map<std::string, double>> ReadMeasured(const std::string& pa
   }
   return measured;
 }
-
-class PtxSource {
- public:
-  explicit PtxSource(const Options& options) : options_(options) {}
-
-  struct Compiled {
-    std::string ptx;
-    Cubin cubin;  // its kernels' registers and shared memory, from ptxas
-  };
-
-  absl::StatusOr<Compiled> Compile(const std::string& problem, const Candidate& candidate) {
-    const std::string base = options_.ptx.empty()
-                                 ? ""
-                                 : absl::StrCat(options_.ptx, "/", options_.architecture, "/",
-                                                problem, "/", candidate.candidate_id);
-    std::string ptx;
-    std::string log;
-    if (base.empty() || !Load(base + ".ptx", ptx) || !Load(base + ".log", log)) {
-      KC_RETURN_IF_ERROR(Run(candidate, ptx, log));
-      if (!base.empty()) {
-        fs::create_directories(fs::path(base).parent_path());
-        std::ofstream(base + ".log", std::ios::binary) << log;
-        std::ofstream(base + ".ptx", std::ios::binary) << ptx;
-      }
-    }
-    Compiled compiled;
-    for (const PtxasFunction& function : ReadPtxasInfo(log)) {
-      if (!function.is_kernel) continue;
-      CubinKernel kernel;
-      kernel.name = function.name;
-      kernel.registers = function.registers;
-      kernel.shared_bytes = function.shared_bytes;
-      kernel.stack_bytes = function.stack_bytes;
-      compiled.cubin.kernels.push_back(kernel);
-    }
-    compiled.ptx = std::move(ptx);
-    return compiled;
-  }
-
- private:
-  static bool Load(const std::string& path, std::string& content) {
-    absl::StatusOr<std::string> read = ReadFile(path);
-    if (!read.ok()) return false;
-    content = *std::move(read);
-    return true;
-  }
-
-  absl::Status Run(const Candidate& candidate, std::string& ptx, std::string& log) {
-    if (process_ == nullptr) {
-      KC_ASSIGN_OR_RETURN(const CudaToolkit toolkit, FindCudaToolkit({KERNELCAST_CUDA_HOME}));
-      KC_ASSIGN_OR_RETURN(headers_, HeaderArchive::Read(toolkit.include_directory));
-      CompilerProcessOptions options;
-      options.program = KERNELCAST_BIN_DIR "/kernelcast-cuda-compiler";
-      options.toolkit = toolkit;
-      KC_ASSIGN_OR_RETURN(process_, CompilerProcess::Start(options, headers_->fd(), CancelToken()));
-    }
-    compiler_wire::CompileRequest request;
-    request.source = candidate.source;
-    request.options = {"-arch=" + options_.architecture, "-Xptxas=-v", "--no-source-include",
-                       "--no-cache", "--modify-stack-limit=false"};
-    request.options.insert(request.options.end(), candidate.flags.begin(), candidate.flags.end());
-    request.headers = headers_->Reach(IncludedFiles(candidate.source));
-    compiler_wire::CompileReply reply;
-    if (process_->Compile(request, 60'000'000'000, CancelToken(), reply) !=
-            CompilerProcess::End::kAnswered ||
-        reply.code != compiler_wire::ReplyCode::kCompiled) {
-      return absl::InternalError(reply.log);
-    }
-    ptx = std::move(reply.ptx);
-    log = std::move(reply.log);
-    return absl::OkStatus();
-  }
-
-  const Options& options_;
-  std::unique_ptr<HeaderArchive> headers_;
-  std::unique_ptr<CompilerProcess> process_;
-};
 
 struct Point {
   std::string key;
@@ -365,7 +285,7 @@ int Fail(const absl::Status& status) {
 int Run(const Options& options) {
   const virtual_gpu::GpuModel* gpu = virtual_gpu::FindGpuModel(options.gpu, options.architecture);
   if (gpu == nullptr) return Fail(absl::NotFoundError("no such GPU"));
-  PtxSource source(options);
+  PtxSource source(options.ptx, options.architecture);
   std::vector<double> correlations;
   std::vector<double> times;
   std::printf("%-22s %6s %8s %9s %9s %9s %8s %8s  %s\n", "problem", "points", "covered", "spearman",
