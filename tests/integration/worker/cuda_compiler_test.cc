@@ -21,6 +21,7 @@
 #include "common/domain/problem.h"
 #include "services/worker/cuda/api/cuda_toolkit.h"
 #include "services/worker/cuda/compiler/standard_headers.h"
+#include "tests/support/kernel_examples.h"
 #include "tests/support/services.h"
 
 namespace kernelcast::testing::cuda_compiler_test {

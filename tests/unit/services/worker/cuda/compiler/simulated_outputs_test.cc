@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/services.h"
+#include "tests/support/kernel_examples.h"
 
 namespace kernelcast::worker {
 namespace {
