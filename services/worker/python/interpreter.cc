@@ -81,4 +81,19 @@ absl::StatusOr<PythonInterpreter> ProbeTorch(const std::string& python) {
   return ProbeInterpreter(python, kTorchProbe, "torch");
 }
 
+std::vector<std::string> ProgramArguments(std::string_view program) {
+  // Linux allows 128 KiB for an argument.
+  constexpr size_t kPartBytes = 100'000;
+  std::vector<std::string> parts;
+  for (; !program.empty(); program.remove_prefix(std::min(kPartBytes, program.size()))) {
+    parts.emplace_back(program.substr(0, kPartBytes));
+  }
+  std::vector<std::string> arguments = {
+      "-c", absl::StrCat("import os, sys\nprogram = os.fsencode(''.join(sys.argv[1:",
+                         parts.size() + 1, "]))\ndel sys.argv[1:", parts.size() + 1,
+                         "]\nexec(compile(program, '<string>', 'exec'))\n")};
+  arguments.insert(arguments.end(), parts.begin(), parts.end());
+  return arguments;
+}
+
 }  // namespace kernelcast::worker

@@ -34,6 +34,9 @@ struct PythonInterpreter {
 // An interpreter with PyTorch. Errors are those of ProbeInterpreter.
 [[nodiscard]] absl::StatusOr<PythonInterpreter> ProbeTorch(const std::string& python);
 
+// Arguments with which an interpreter runs a program of any length; those of the program follow.
+std::vector<std::string> ProgramArguments(std::string_view program);
+
 // Programs that the worker runs in an interpreter: runner.py executes tasks and candidates,
 // cuda_runner.py does on a GPU, launch_recorder.py records what they launch (a program of
 // CompileServer), and source_check.py checks the source of a candidate.

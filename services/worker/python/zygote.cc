@@ -25,8 +25,9 @@ constexpr int kPollMs = 50;
 
 std::vector<std::string> Arguments(const PythonZygote::Options& options) {
   const PythonInterpreter& python = options.python;
-  std::vector<std::string> argv = {python.program, "-I", "-S",           "-W",
-                                   "ignore",       "-c", options.program};
+  std::vector<std::string> argv = {python.program, "-I", "-S", "-W", "ignore"};
+  const std::vector<std::string> program = ProgramArguments(options.program);
+  argv.insert(argv.end(), program.begin(), program.end());
   argv.insert(argv.end(), options.arguments.begin(), options.arguments.end());
   argv.insert(argv.end(), python.packages.begin(), python.packages.end());
   argv.emplace_back("--");

@@ -164,10 +164,10 @@ struct Instruction {
   bool orders_blocks = false;           // other blocks can wait for its effect, or it can wait
   // Why values may differ from a GPU's once it is executed; null: they do not.
   const char* approximates = nullptr;
-  int32_t line = 0;                     // of the PTX
-  int32_t source_line = 0;              // of the source, from ".loc"; 0: unknown
-  double flops = 0;                     // of a matrix product, by the whole warp
-  float issue = 1;  // issue slots: the approximate number of machine instructions
+  int32_t line = 0;         // of the PTX
+  int32_t source_line = 0;  // of the source, from ".loc"; 0: unknown
+  double flops = 0;         // of a matrix product, by the whole warp
+  float issue = 1;          // issue slots: the approximate number of machine instructions
   float latency = 4;
 };
 

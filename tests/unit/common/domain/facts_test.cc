@@ -57,8 +57,9 @@ TEST_CASE("Findings have a schema, a count and bounded text", "[domain]") {
   CHECK_THAT(std::string(ValidateFacts(unchecked).message()),
              Contains("findings without a findings schema"));
   unchecked.simulations[0].findings_schema = "cuda-findings/9";
-  CHECK_THAT(std::string(ValidateFacts(unchecked).message()),
-             Contains("no findings schema 'cuda-findings/9'; there is cuda-findings/1, cuda-findings/2"));
+  CHECK_THAT(
+      std::string(ValidateFacts(unchecked).message()),
+      Contains("no findings schema 'cuda-findings/9'; there is cuda-findings/1, cuda-findings/2"));
 
   CompileFacts long_text = facts;
   long_text.simulations[0].launches[0].findings[0].detail.assign(kMaxFindingDetail + 1, 'x');

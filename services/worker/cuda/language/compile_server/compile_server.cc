@@ -280,9 +280,10 @@ absl::StatusOr<std::shared_ptr<CompileServer::Process>> CompileServer::Process::
   ChildOptions child;
   child.argv = {sandbox.program, absl::StrCat(sandbox.uid), path};
   child.argv.insert(child.argv.end(), python.read_only.begin(), python.read_only.end());
-  child.argv.insert(child.argv.end(),
-                    {"--", python.program, "-I", "-S", "-W", "ignore", "-c",
-                     absl::StrCat(kCompileServerProgram, options.program, "\nserve_compiler()\n")});
+  child.argv.insert(child.argv.end(), {"--", python.program, "-I", "-S", "-W", "ignore"});
+  const std::vector<std::string> program = ProgramArguments(
+      absl::StrCat(kCompileServerProgram, options.program, "\nserve_compiler()\n"));
+  child.argv.insert(child.argv.end(), program.begin(), program.end());
   child.argv.insert(child.argv.end(), python.packages.begin(), python.packages.end());
   child.environment = {"LC_ALL=C.UTF-8", absl::StrCat("HOME=", path), absl::StrCat("TMPDIR=", path),
                        absl::StrCat("TRITON_CACHE_DIR=", path, "/cache")};

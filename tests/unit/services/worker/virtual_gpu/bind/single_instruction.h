@@ -21,7 +21,7 @@ std::string SingleKernel(std::string_view body);
 
 struct Ran {
   std::string not_covered;
-  std::string inexact;  // of a check
+  std::string inexact;            // of a check
   std::vector<uint64_t> results;  // by thread
   Counters counters;
   double cycles = 0;  // of the block

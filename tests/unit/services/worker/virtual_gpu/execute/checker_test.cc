@@ -177,12 +177,11 @@ LaunchCheck StoreFromTwoBlocks(const std::string& value, const std::string& befo
   launch.grid = {2, 1, 1};
   launch.block = {32, 1, 1};
   launch.arguments = {{.is_buffer = true, .buffer = 0}};
-  const std::vector<BufferSpec> buffers = {
-      {.bytes = 4,
-       .initialised = false,
-       .is_output = true,
-       .name = "y",
-       .content = "\x7f\x7f\x7f\x7f"}};
+  const std::vector<BufferSpec> buffers = {{.bytes = 4,
+                                            .initialised = false,
+                                            .is_output = true,
+                                            .name = "y",
+                                            .content = "\x7f\x7f\x7f\x7f"}};
   const auto checks =
       Check(program, buffers, std::vector<LaunchSpec>{launch}, CheckLimits(kCheckSteps));
   CHECK(checks[0].complete);
