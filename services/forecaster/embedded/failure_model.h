@@ -28,7 +28,7 @@ class FailureModel {
   // it found wrong or unwritten.
   static constexpr double kFindingRate = 0.9;
   static constexpr double kWrongOutputRate = 0.98;
-  // The share of wrong candidates whose simulated outputs agree all the same.
+  // The share of wrong candidates whose simulated outputs agree all the same. Assumed.
   static constexpr double kMissedShare = 0.1;
   static constexpr size_t kMaxPoints = 200;
 

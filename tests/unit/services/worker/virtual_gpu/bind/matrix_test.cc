@@ -80,7 +80,7 @@ TEST_CASE("stmatrix writes what ldmatrix would read", "[unit]") {
 
 double FloatOf(uint64_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits)); }
 
-// A product whose factors are 0 but for one column of A, which holds the number of the lane that
+// A product whose factors are 0 except for one column of A, which holds the number of the lane that
 // has it, and the same row of B, which holds its columns. The lane's first and second result are
 // left in %f0 and %f1.
 std::string ProductOf(const std::string& opcode, const std::string& number,
