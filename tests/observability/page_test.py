@@ -154,7 +154,7 @@ class PageTest(BrowserTest):
 
         def ended():
             return [one for one in cells(fetch(self.page, "/")) if one[:1] == [NAME] and one[1].startswith("done")]
-        wait_for("the search's end on the page", ended, self.up, 180)
+        wait_for("the search's end on the page", ended, self.up, 600)
         self.assertIn(search.wait(START_SECONDS), (0, 1))
 
     def test_the_browser_would_tell_of_what_the_policy_keeps_out(self):
