@@ -15,10 +15,10 @@
 #include "services/worker/cuda/api/cuda_toolkit.h"
 #include "services/worker/cuda/compiler/cuda_compiler.h"
 #include "services/worker/cuda/language/language.h"
+#include "services/worker/cuda/language/pytorch/launch_recorder.h"
 #include "services/worker/cuda/target/cuda_target_options.h"
 #include "services/worker/native/compiler_step.h"
 #include "services/worker/python/interpreter.h"
-#include "services/worker/python/launch_recorder.h"
 #include "services/worker/python/task_programs.h"
 #include "services/worker/python/zygote.h"
 
