@@ -8,7 +8,7 @@ import pytest
 from conftest import judged
 from kernelcast import _convert, errors
 from kernelcast._problems import read_problem
-from kernelcast.v1 import kernel_pb2
+from kernelcast.v1 import kernel_pb2, orchestrator_pb2
 
 EXAMPLES = Path(__file__).parents[3] / "examples/tasks"
 TASKS = Path(__file__).parents[3] / "examples/tasks/kernelbench"
@@ -41,10 +41,21 @@ def test_a_candidate_has_the_default_target_that_the_orchestrator_answers():
         _convert.target("gpu", problem)
 
 
+def test_a_check_has_an_outcome_and_no_speedup():
+    evaluation = orchestrator_pb2.Evaluation()
+    evaluation.measured.passed.notes.append(kernel_pb2.MEASUREMENT_NOTE_INPUTS_NEVER_CHANGE)
+    checked = kernelcast.Measurement(kernelcast.Candidate(""), evaluation)
+    assert (checked.outcome, checked.speedup, checked.notes) == ("passed", None, ("inputs_never_change",))
+    assert str(checked) == "measured: passed"
+
+
 @pytest.mark.parametrize("path, names", [
     ("flashinfer_bench/definitions/gemm/gemm_n192_k256.json", ["gemm_n192_k256.json", "gemm_n192_k256.jsonl"]),
     ("sol_execbench/gated_projection", ["definition.json", "reference.py", "workload.jsonl"]),
+    ("flashinfer_bench/definitions/sparse/csr_matmul_c256_n64.json",
+     ["csr_matmul_c256_n64.json", "csr_matmul_c256_n64.jsonl", "blob/workloads/sparse/csr_matmul_c256_n64.safetensors"]),
     ("gpu_mode/row_argmax", ["task.yml", "task.py", "utils.py", "reference.py"]),
+    ("gpu_mode/rms_norm_pair", ["task.yml", "reference.py", "eval.py", "submission.py"]),
 ])
 def test_tasks_of_other_formats_are_read_as_they_are(path, names):
     problem = read_problem(EXAMPLES / path)

@@ -312,7 +312,7 @@ TEST_CASE("A GPU MODE folder without the usual functions is judged by its own pr
 TEST_CASE("A GPU MODE program without what it needs is refused with what is missing", "[domain]") {
   const std::string yaml =
       WithText(kYaml, "lang:", "  - {\"name\": \"judge.py\", \"source\": \"judge.py\"}\nlang:");
-  const std::string named = absl::StrCat(yaml, "config: {main: judge.py}\n");
+  const std::string named = absl::StrCat(yaml, "config:\n  main: judge.py\n");
   const auto files = [&](const std::string& program, const std::string& solution) {
     std::vector<ProblemFile> all = {{"task.yml", named},
                                     {"reference.py", "def inputs():\n  pass\n"}};
