@@ -259,6 +259,8 @@ std::string BestSoFar(const ReportInput& input, const ReportAnalysis& analysis) 
       body);
 }
 
+constexpr uint64_t kFewestForError = 10;
+
 std::string ForecastQuality(const ReportInput& input, const ReportAnalysis& analysis) {
   const std::string scatter = ForecastScatter(input, analysis);
   const std::string reliability = ReliabilityChart(analysis);
@@ -273,13 +275,18 @@ std::string ForecastQuality(const ReportInput& input, const ReportAnalysis& anal
                               : scatter + MarkLegend(analysis.counts, false));
   std::string note;
   if (!reliability.empty()) {
-    const Interval& error = analysis.reliability_error;
     note = absl::StrCat("Forecasts with a confidence of 70% should be correct 70% of the time. ",
                         FormatCount(analysis.scored_forecasts),
-                        " scored, each weighted by 1 / propensity; calibration error (ECE) <b>",
-                        FormatFixed(error.value, 2), "</b> [", FormatFixed(error.low, 2), ", ",
-                        FormatFixed(error.high, 2), "], the interval from ",
-                        "resampling the forecasts.");
+                        " scored, each weighted by 1 / propensity; ");
+    const Interval& error = analysis.reliability_error;
+    // Resamples of a few forecasts are much alike, so their interval would be too narrow.
+    if (analysis.scored_forecasts < kFewestForError) {
+      note += "too few for a calibration error.";
+    } else {
+      absl::StrAppend(&note, "calibration error (ECE) <b>", FormatFixed(error.value, 2), "</b> [",
+                      FormatFixed(error.low, 2), ", ", FormatFixed(error.high, 2),
+                      "], the interval from resampling the forecasts.");
+    }
   }
   html +=
       Section("reliability", "Can the forecasts be trusted?", note,

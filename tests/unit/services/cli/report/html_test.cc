@@ -200,6 +200,18 @@ TEST_CASE("Slow, pruned and rejected candidates are folded, one row each") {
   CHECK(unfolded <= 40);
 }
 
+TEST_CASE("The calibration error has an interval, or is not shown for a few forecasts") {
+  CHECK(std::regex_search(
+      RenderReport(SampleReport(300)),
+      std::regex(R"(calibration error \(ECE\) <b>0\.\d\d</b> \[0\.\d\d, 0\.\d\d\])")));
+  ReportInput few;
+  few.candidates = {MeasuredCandidate("k_1", 1.2), MeasuredCandidate("k_2", 1.3)};
+  const std::string page = RenderReport(few);
+  CHECK_THAT(page, Catch::Contains("2 scored") &&
+                       Catch::Contains("too few for a calibration error") &&
+                       !Catch::Contains("(ECE)"));
+}
+
 TEST_CASE("A report in which all candidates failed shows them") {
   ReportInput input;
   for (const char* id : {"k_1", "k_2"}) {
