@@ -21,6 +21,8 @@ std::optional<Truth> TruthOf(const MeasureOutcome& outcome) {
     std::optional<Truth> operator()(const Timeout&) const { return FailureKind::kTimeout; }
     std::optional<Truth> operator()(const Exploit&) const { return FailureKind::kExploit; }
     std::optional<Truth> operator()(const EnvironmentUnstable&) const { return std::nullopt; }
+    // Nothing was timed.
+    std::optional<Truth> operator()(const Passed&) const { return std::nullopt; }
   };
   return std::visit(Visitor(), outcome);
 }
