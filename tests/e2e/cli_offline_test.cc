@@ -123,6 +123,11 @@ TEST_CASE("A problem's name is its folder's, and its targets exist", "[e2e]") {
   REQUIRE(at != std::string::npos);
   text.replace(at, 8, "\n  gpu:");
   std::ofstream(copy / "problem.yaml") << text;
+  std::string space = ReadFile(copy / "space/cuda.yaml").value();
+  const size_t named = space.find("target: cuda");
+  REQUIRE(named != std::string::npos);
+  space.replace(named, 12, "target: gpu");
+  std::ofstream(copy / "space/cuda.yaml") << space;
   const Outcome target = Run(home, {"problems", copy.string()});
   CHECK(target.exit_code == 1);
   CHECK_THAT(target.out,
