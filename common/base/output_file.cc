@@ -53,6 +53,10 @@ Destination Follow(const std::string& path) {
 absl::StatusOr<std::unique_ptr<OutputFile>> OutputFile::Open(const std::string& path) {
   const Destination to = Follow(path);
   struct stat info {};
+  if (to.descriptor < 0 && lstat(to.path.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) {
+    errno = ELOOP;
+    return CannotWrite(path);
+  }
   const bool through =
       to.descriptor >= 0 || (stat(to.path.c_str(), &info) == 0 && !S_ISREG(info.st_mode));
   const std::string temporary =

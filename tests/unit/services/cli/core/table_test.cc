@@ -29,8 +29,8 @@ TEST_CASE("Cells that begin alike keep the ends that distinguish them") {
   table.AddRow({"3", "short"});
   CHECK(table.Render(Style(false), 18) ==
         "id  kernel\n"
-        "1   softmax…tages_2\n"
-        "2   softmax…tages_3\n"
+        "1   softmax…ages_2\n"
+        "2   softmax…ages_3\n"
         "3   short\n");
 }
 
