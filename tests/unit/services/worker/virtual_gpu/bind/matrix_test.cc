@@ -78,7 +78,7 @@ TEST_CASE("stmatrix writes what ldmatrix would read", "[unit]") {
   }
 }
 
-double FloatOf(uint64_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits)); }
+double RealOf(uint64_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits)); }
 
 // A product whose factors are 0 except for one column of A, which holds the number of the lane that
 // has it, and the same row of B, which holds its columns. The lane's first and second result are
@@ -114,8 +114,8 @@ TEST_CASE("mma multiplies the matrices that its lanes hold", "[unit]") {
     for (uint64_t lane = 0; lane < 32; ++lane) {
       const uint64_t holder = 4 * (lane / 4) + 1;
       const uint64_t column = 2 * (lane % 4);
-      CHECK(FloatOf(ran.results[lane]) == static_cast<double>(holder * column));
-      CHECK(FloatOf(ran.results[lane] >> 32) == static_cast<double>(holder * (column + 1)));
+      CHECK(RealOf(ran.results[lane]) == static_cast<double>(holder * column));
+      CHECK(RealOf(ran.results[lane] >> 32) == static_cast<double>(holder * (column + 1)));
     }
   }
 }
@@ -154,8 +154,8 @@ TEST_CASE("wmma multiplies tiles of memory", "[unit]") {
                     32);
     REQUIRE(ran.inexact.empty());
     for (uint64_t row = 0; row < 16; ++row) {
-      CHECK(FloatOf(ran.results[row]) == static_cast<double>(16 * row));
-      CHECK(FloatOf(ran.results[row] >> 32) == static_cast<double>(16 * row + 1));
+      CHECK(RealOf(ran.results[row]) == static_cast<double>(16 * row));
+      CHECK(RealOf(ran.results[row] >> 32) == static_cast<double>(16 * row + 1));
     }
   }
 }
