@@ -254,7 +254,7 @@ void State::SettleInHistory(const Evaluation& evaluation, const EvaluationSettle
 
 void State::AddPendingLabel(const Evaluation& evaluation, const EvaluationSettled& event) {
   const auto* measurement = std::get_if<Measurement>(&event.result);
-  if (measurement == nullptr || event.reused) return;
+  if (measurement == nullptr || event.reused || !IsVerdict(*measurement)) return;
   const std::optional<Truth> truth = TruthOf(measurement->outcome);
   if (!truth) return;
   // Forecasters do not know the held-out problem.

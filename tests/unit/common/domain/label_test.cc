@@ -17,6 +17,7 @@ TEST_CASE("The truth of a label is the verdict of its measurement") {
     CHECK(OutcomeName(*truth) == OutcomeName(failure));
   }
   CHECK_FALSE(TruthOf(EnvironmentUnstable()));
+  CHECK_FALSE(TruthOf(Passed()));
 }
 
 TEST_CASE("Outcomes use the names of the metrics") {
