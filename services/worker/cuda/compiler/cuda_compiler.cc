@@ -32,7 +32,7 @@ constexpr const char* kBaseFlags[] = {"-Xptxas=-v", "--no-source-include", "--no
 constexpr std::chrono::milliseconds kLook(5);
 constexpr int kAttempts = 2;
 // Instructions (per warp) that an oracle or a reference may execute for all cases of a problem.
-constexpr uint64_t kTrustedSteps = 1'500'000;
+constexpr uint64_t kTrustedSteps = 3'000'000;
 constexpr size_t kKeptProblems = 16;
 
 // Adds the findings of the checks to the launches of the first simulation. Each source line is

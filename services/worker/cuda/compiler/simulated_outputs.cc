@@ -18,7 +18,7 @@ constexpr uint64_t kPoisonSeed = 2;
 // Of all tensors of a case.
 constexpr int64_t kMostElements = 1 << 19;
 // An output is wrong if it disagrees with tolerances this many times as wide.
-constexpr double kMargin = 4;
+constexpr double kMargin = 2;
 // Where real numbers decide about whole ones, a GPU's rounding may change this share of them.
 constexpr double kChangedShare = 0.05;
 

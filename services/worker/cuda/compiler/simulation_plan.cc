@@ -163,8 +163,9 @@ absl::StatusOr<SimulationPlan> PlanSimulation(const Problem& problem,
   return simulation;
 }
 
-// Shapes are drawn at most this far above the smallest value of an axis.
-constexpr int64_t kDrawnAbove = 100;
+// The shapes are drawn at most this far above the smallest values of the axes. Small ones are
+// executed completely; larger ones need several blocks where small ones need one.
+constexpr int64_t kDrawnAbove[] = {100, 400, 1600};
 
 std::vector<AxisValues> ShapesToCheck(const Problem& problem, const ProblemTarget& target) {
   // The virtual GPU does not read files, so indices derived from the drawn values could be invalid.
@@ -172,17 +173,16 @@ std::vector<AxisValues> ShapesToCheck(const Problem& problem, const ProblemTarge
     if (std::holds_alternative<FileValues>(input.init)) return {};
   }
   std::vector<AxisValues> shapes = target.check_shapes;
-  // The sizes of a task depend on each other.
-  const int draws = problem.task ? 0 : 3;
   // Fixed seed: findings must be reproducible.
   Random random(1);
-  for (int draw = 0; draw < draws; ++draw) {
+  for (const int64_t most : kDrawnAbove) {
+    // The sizes of a task depend on each other.
+    if (problem.task) break;
     AxisValues& shape = shapes.emplace_back();
     for (const Axis& axis : problem.axes) {
-      // Near the low end: small shapes are executed completely.
       const int64_t low = (axis.held_out_low + axis.multiple_of - 1) / axis.multiple_of;
       const int64_t high = std::max(low, axis.held_out_high / axis.multiple_of);
-      const int64_t span = std::min<int64_t>(high - low, kDrawnAbove / axis.multiple_of);
+      const int64_t span = std::min<int64_t>(high - low, most / axis.multiple_of);
       const auto above = static_cast<int64_t>(random.Below(static_cast<uint64_t>(span) + 1));
       shape[axis.name] = (low + above) * axis.multiple_of;
     }

@@ -64,7 +64,7 @@ struct LaunchCounts {
 };
 
 // Instructions (per warp) that all checks of a candidate may execute.
-inline constexpr int64_t kCheckSteps = 400'000;
+inline constexpr int64_t kCheckSteps = 800'000;
 // Instructions that a check of a launch executes in a sample of its blocks, where not all can be.
 inline constexpr int64_t kSampledSteps = 15'000;
 // Returns the limits of a check when `steps_left` steps are left.
