@@ -28,8 +28,9 @@ class FailureModel {
   // it found wrong or unwritten.
   static constexpr double kFindingRate = 0.9;
   static constexpr double kWrongOutputRate = 0.98;
-  // The share of wrong candidates whose simulated outputs agree all the same. Assumed.
-  static constexpr double kMissedShare = 0.1;
+  // The share of wrong candidates whose simulated outputs agree all the same: about that
+  // of the wrong points of the example problems' spaces.
+  static constexpr double kMissedShare = 0.3;
   static constexpr size_t kMaxPoints = 200;
 
   FailureModel() = default;
