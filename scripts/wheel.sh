@@ -64,7 +64,7 @@ cp clients/python/{LICENSE,README.md} "$staging/"
 PATH=$python/bin:$PATH "$python/bin/python" -B clients/python/hatch_build.py "$staging/src"
 cp -r "$programs" "$staging/programs"
 mkdir -p "$staging/share"
-mv "$staging/programs/share/bash-completion" "$staging/programs/share/zsh" "$staging/share/"
+mv "$staging"/programs/share/{bash-completion,fish,zsh} "$staging/share/"
 cat >"$staging/launcher" <<'LAUNCHER'
 #!/bin/sh
 # Starts the program of the same name in lib/kernelcast/bin of the environment.
