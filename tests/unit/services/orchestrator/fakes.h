@@ -303,7 +303,7 @@ class FakeWorkers final : public Workers {
   }
   void Measure(const std::string& request_id, std::shared_ptr<const Problem>, Candidate candidate,
                const std::string& device_model, MeasureSpec spec, MeasureDone done) override {
-    auto run = [this, candidate = std::move(candidate), device_model, spec, done] {
+    auto run = [this, candidate, device_model, spec, done] {
       Measurement measurement;
       measurement.candidate_id = candidate.candidate_id;
       measurement.problem_id = candidate.problem_id;
