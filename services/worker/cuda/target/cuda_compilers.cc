@@ -78,7 +78,7 @@ absl::StatusOr<std::unique_ptr<CudaCompilers>> CudaCompilers::Open(
     Log(wanted ? LogLevel::kWarning : LogLevel::kInfo, absl::StrCat("no ", candidates),
         {{"reason", row.missing_reason}});
   }
-  made->MakeZygote(setup);
+  made->MakeZygote(setup.torch.get());
   return made;
 }
 
@@ -125,13 +125,11 @@ LanguageSetup CudaCompilers::Setup() {
           .find = [this](CandidateKind kind) { return Find(kind); }};
 }
 
-void CudaCompilers::MakeZygote(const LanguageSetup& setup) {
-  const absl::StatusOr<PythonInterpreter>& python = setup.torch.get();
+void CudaCompilers::MakeZygote(const absl::StatusOr<PythonInterpreter>& python) {
   if (!python.ok()) {
     no_python_reason_ = std::string(python.status().message());
     return;
   }
-  recorder_ = std::make_unique<LaunchRecorder>(*python, setup.sandbox, setup.work_directory);
   if (python->cuda_version.empty() && options_.python_device == "cuda") {
     no_python_reason_ = "its PyTorch is made without CUDA";
     return;
@@ -209,10 +207,8 @@ absl::StatusOr<Language*> CudaCompilers::Find(CandidateKind kind) const {
 absl::StatusOr<PythonTaskPrograms> CudaCompilers::DescribeTask(const Problem& problem,
                                                                const CompileGpu& gpu,
                                                                const CancelToken& cancel) const {
-  if (recorder_ == nullptr) {
-    return absl::UnimplementedError(absl::StrCat("no PyTorch tasks: ", no_python_reason_));
-  }
-  return recorder_->Describe(problem, RecordedGpuOf(gpu), cancel);
+  KC_ASSIGN_OR_RETURN(Language* const pytorch, Find(CandidateKind::kPython));
+  return static_cast<PytorchLanguage*>(pytorch)->Describe(problem, gpu, cancel);
 }
 
 absl::StatusOr<CompileResult> CudaCompilers::Compile(const Problem& problem,

@@ -15,7 +15,6 @@
 #include "services/worker/cuda/api/cuda_toolkit.h"
 #include "services/worker/cuda/compiler/cuda_compiler.h"
 #include "services/worker/cuda/language/language.h"
-#include "services/worker/cuda/language/pytorch/launch_recorder.h"
 #include "services/worker/cuda/target/cuda_target_options.h"
 #include "services/worker/native/compiler_step.h"
 #include "services/worker/python/interpreter.h"
@@ -44,7 +43,7 @@ class CudaCompilers {
   [[nodiscard]] absl::Status CheckKind(const Problem& problem, const Candidate& candidate) const;
 
   // What a task's tensors are, without a device and its secret cases. UNIMPLEMENTED: there is no
-  // interpreter with PyTorch. Other errors are those of LaunchRecorder::Describe.
+  // interpreter with PyTorch. Other errors are those of PytorchLanguage::Describe.
   [[nodiscard]] absl::StatusOr<PythonTaskPrograms> DescribeTask(const Problem& problem,
                                                                 const CompileGpu& gpu,
                                                                 const CancelToken& cancel) const;
@@ -83,7 +82,7 @@ class CudaCompilers {
   const Row* FindRow(CandidateKind kind) const;
   CudaCompilerOptions NvrtcOptions() const;
   LanguageSetup Setup();
-  void MakeZygote(const LanguageSetup& setup);
+  void MakeZygote(const absl::StatusOr<PythonInterpreter>& python);
 
   // Constant after Open and RequireDevicePython.
   const CudaTargetOptions& options_;
@@ -93,8 +92,6 @@ class CudaCompilers {
   std::vector<Row> languages_;
   // Why no Python tasks run on a device.
   std::string no_python_reason_;
-  // Null if there is no PyTorch.
-  std::unique_ptr<LaunchRecorder> recorder_;
   // Null if there is no PyTorch for CUDA.
   std::shared_ptr<PythonZygote> zygote_;
 };

@@ -32,8 +32,7 @@ size_t CaseToRecord(const Problem& problem) {
   return found == cases.end() ? 0 : static_cast<size_t>(found - cases.begin());
 }
 
-}  // namespace
-
+// One multiprocessor if the model is not known.
 RecordedGpu RecordedGpuOf(const CompileGpu& gpu) {
   const virtual_gpu::GpuModel* const model = virtual_gpu::FindGpuModel(gpu.name, gpu.architecture);
   const auto capability = static_cast<int>(ArchitectureNumber(gpu.architecture));
@@ -42,6 +41,8 @@ RecordedGpu RecordedGpuOf(const CompileGpu& gpu) {
           .capability_major = capability / 10,
           .capability_minor = capability % 10};
 }
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Language>> PytorchLanguage::Open(const LanguageSetup& setup) {
   KC_ASSIGN_OR_RETURN(const PythonInterpreter python, setup.torch.get());
@@ -78,6 +79,12 @@ absl::StatusOr<CudaProgram> PytorchLanguage::Load(const Candidate& candidate,
   CudaProgram program;
   program.object = task->ProgramFor(candidate, {}).content;
   return program;
+}
+
+absl::StatusOr<PythonTaskPrograms> PytorchLanguage::Describe(const Problem& problem,
+                                                             const CompileGpu& gpu,
+                                                             const CancelToken& cancel) {
+  return recorder_.Describe(problem, RecordedGpuOf(gpu), cancel);
 }
 
 absl::StatusOr<Recording> PytorchLanguage::Record(const CompileJob& job, const std::string& source,

@@ -19,9 +19,6 @@
 
 namespace kernelcast::worker {
 
-// The GPU for a recorder. One multiprocessor if the model is not known.
-RecordedGpu RecordedGpuOf(const CompileGpu& gpu);
-
 // Candidates of PyTorch tasks. The artefact is the source. Where nothing is measured, the launches
 // of their Triton kernels are recorded and simulated.
 class PytorchLanguage final : public Language {
@@ -43,6 +40,11 @@ class PytorchLanguage final : public Language {
   absl::StatusOr<CompileResult> Compile(const CompileJob& job, const CancelToken& cancel) override;
   absl::StatusOr<CudaProgram> Load(const Candidate& candidate, const Artifact& artifact,
                                    const PythonTaskPrograms* task) const override;
+
+  // As LaunchRecorder::Describe.
+  [[nodiscard]] absl::StatusOr<PythonTaskPrograms> Describe(const Problem& problem,
+                                                            const CompileGpu& gpu,
+                                                            const CancelToken& cancel);
 
  private:
   // Adds the simulation of what the candidate launches, or the reason why there is none.
