@@ -43,7 +43,7 @@ enum class EvaluationOutcome {
   kRefused,  // budget, cancelled, unavailable
   kPruned,
   kCompileError,
-  kUnstable,  // measured without a verdict
+  kUnstable,  // measured without a verdict, or checked without a time
   kFailed,    // measured, and not correct
   kOk,
 };

@@ -32,7 +32,7 @@ class SearchFollower {
                  const FollowOptions& options);
 
   // OK: the search has ended, or the user interrupted, which sets `interrupted`. After an interrupt
-  // waits for less than a second for the end.
+  // it waits at most a second for the search to end.
   absl::Status Follow(bool& interrupted);
 
  private:

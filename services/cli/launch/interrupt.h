@@ -12,10 +12,10 @@ namespace kernelcast::cli {
 // Time that a command has after an interrupt to print what it has and to end its services.
 inline constexpr absl::Duration kInterruptGrace = absl::Milliseconds(1800);
 
-// Handles SIGINT, SIGTERM and SIGHUP. The first signal is recorded; the process ends at the latest
-// kInterruptGrace later. A second signal ends it at once, but not within half a second of the
-// first: timeout(1) sends its signal to the process and to its group. A forced end shows the
-// terminal's cursor again, prints the farewell, and exits with code 4. Create one instance per
+// Handles SIGINT, SIGTERM and SIGHUP. The first signal is recorded. The process must end within
+// kInterruptGrace, or it is ended. A second signal ends it at once. A signal within half a second
+// of the first is ignored, because timeout(1) signals the process and its group. A forced end shows
+// the terminal's cursor again, prints the farewell, and exits with code 4. Create one instance per
 // process, in main before any thread. The methods are thread-safe.
 class Interrupt {
  public:
@@ -35,8 +35,7 @@ class Interrupt {
   // Waits for an interrupt, at most this long.
   void WaitFor(absl::Duration timeout) const;
 
-  // Lets the command take longer after an interrupt. For one that drains services until a second
-  // signal.
+  // Removes the limit of kInterruptGrace. For `up`, which drains services until a second signal.
   void LiftDeadline() const;
   // Sets a line for standard error, which a forced end prints. Cut to 500 bytes.
   void SetFarewell(std::string_view line) const;
