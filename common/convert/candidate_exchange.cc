@@ -12,7 +12,7 @@
 namespace kernelcast {
 namespace {
 
-// Of everything but the source, about.
+// The approximate size of a candidate without its source.
 constexpr size_t kOtherBytes = 512;
 
 size_t BytesOf(const Candidate& candidate) { return candidate.source.size() + kOtherBytes; }

@@ -184,7 +184,7 @@ struct MeasuredOk {
 // The weight of each shape. They sum to 1.
 std::vector<double> ShapeWeights(const MeasuredOk& ok);
 
-// Of MeasureLevel::kCheck: the outputs are right, and nothing was timed.
+// The outputs are right, and nothing was timed (MeasureLevel::kCheck).
 struct Passed {
   uint32_t correctness_cases = 0;
   std::string rule = {};

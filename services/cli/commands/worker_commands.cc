@@ -92,7 +92,7 @@ std::string NotComparedText(const CompileFacts& facts) {
   return "";
 }
 
-// How the virtual GPU's outputs compare with the oracle's.
+// The comparison of the virtual GPU's outputs with the oracle's.
 std::string OutputsText(const CompileFacts& facts) {
   for (const ShapeSimulation& simulation : facts.simulations) {
     if (simulation.findings_schema != kCudaFindingsSchemaId) continue;
@@ -115,7 +115,7 @@ Json FindingsJson(const LaunchSimulation& launch) {
   return findings;
 }
 
-// Where a finding is, after the name of its kernel.
+// The place of a finding, after the name of its kernel.
 std::string PlaceText(const Finding& finding) {
   if (finding.source_line > 0) return absl::StrCat(", line ", finding.source_line);
   if (finding.ptx_line > 0) return absl::StrCat(", PTX line ", finding.ptx_line);

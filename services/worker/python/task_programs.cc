@@ -27,7 +27,7 @@ struct Described {
   std::vector<int64_t> strides;  // empty: row-major
 };
 
-// What trees hold besides texts and null.
+// Values in trees other than texts and null.
 struct DescribedValues {
   std::vector<Described> tensors;
   AxisValues integers;

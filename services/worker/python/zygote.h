@@ -25,7 +25,7 @@ class PythonZygote {
   struct Options {
     PythonInterpreter python;
     const char* program = nullptr;  // kPythonRunner or kPythonCudaRunner
-    // Of the program: the path of its native part, and what else it takes before the packages.
+    // The program's first arguments: the path of its native part, and others before the packages.
     std::vector<std::string> arguments;
     std::vector<std::string> environment;  // "NAME=value"
     // Files that programs may read besides the interpreter's.

@@ -15,11 +15,12 @@ namespace {
 // The same for every candidate: verdicts must be reproducible.
 constexpr uint64_t kInputSeed = 1;
 constexpr uint64_t kPoisonSeed = 2;
-// Of all tensors of a case.
+// The limit for all tensors of a case together.
 constexpr int64_t kMostElements = 1 << 19;
 // An output is wrong if it disagrees with tolerances this many times as wide.
 constexpr double kMargin = 2;
-// Where real numbers decide about whole ones, a GPU's rounding may change this share of them.
+// The share of integer outputs that may differ where they depend on real inputs, because a GPU
+// rounds differently.
 constexpr double kChangedShare = 0.05;
 
 std::span<std::byte> Bytes(std::string& text) {

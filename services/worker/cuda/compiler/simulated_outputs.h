@@ -29,7 +29,7 @@ struct SimulatedCase {
   // Why outputs are not compared; empty: they are, and the rest is set.
   std::string not_compared = {};
   std::vector<ExpectedTensor> expected = {};
-  // What the outputs hold before the launches.
+  // The contents of the outputs before the launches.
   std::vector<std::string> poison = {};
 };
 
@@ -53,7 +53,7 @@ std::vector<SimulatedCase> SimulatedCases(const Problem& problem, const ProblemT
 // Gives the inputs and outputs of a candidate's plan the bytes of the case.
 void SetContents(const SimulatedCase& at, SimulationPlan& plan);
 
-// What is wrong with an output.
+// A wrong output.
 struct SimulatedMismatch {
   size_t output = 0;  // index among the problem's outputs
   Finding finding;    // without a line
@@ -64,8 +64,8 @@ struct SimulatedComparison {
   // Empty: it is known.
   std::string unknown;
 };
-// Compares the outputs of a candidate by the judge's rules. An output is wrong only if it disagrees
-// by far more than its tolerance, because a GPU rounds otherwise than the virtual GPU.
+// Compares the outputs of a candidate by the judge's rules. An output is wrong only if it also
+// disagrees with wider tolerances, because a GPU rounds differently from the virtual GPU.
 SimulatedComparison CompareSimulated(const SimulatedCase& at, std::span<const std::string> outputs);
 
 }  // namespace kernelcast::worker
