@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/file.h"
-#include "tests/e2e/doubling_problem.h"
 #include "tests/e2e/program.h"
+#include "tests/support/doubling_problem.h"
 
 namespace kernelcast::testing {
 namespace {

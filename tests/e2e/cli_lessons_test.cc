@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/e2e/doubling_problem.h"
 #include "tests/e2e/program.h"
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
 #include "tests/fakes/llm_endpoint/scripted_author.h"
+#include "tests/support/doubling_problem.h"
 
 namespace kernelcast::testing {
 namespace {

@@ -99,27 +99,29 @@ std::vector<size_t> NewValuesCheck::SecretSlots(const PreparedProblem::BenchShap
   return slots;
 }
 
-bool NewValuesCheck::CallSlots(const PreparedProblem::BenchShape& shape,
-                               std::span<const size_t> slots, Side side, runner::Command command) {
+bool NewValuesCheck::CallCandidate(const PreparedProblem::BenchShape& shape,
+                                   std::span<const size_t> slots) {
   const int64_t limit_ns = prepared_.CallLimitNs(shape.reference_ns);
   for (size_t i = 0; i < slots.size(); ++i) {
     RunnerProcess::Result result;
-    if (!calls_.Call(side, command, shape.slots[slots[i]], /*linger=*/i + 1 < slots.size(),
-                     limit_ns, "timing", result)) {
+    if (!calls_.Call(Side::kCandidate, runner::kRun, shape.slots[slots[i]],
+                     /*linger=*/i + 1 < slots.size(), limit_ns, "timing", result)) {
       return false;
     }
   }
   return true;
 }
 
-bool NewValuesCheck::Touch(const PreparedProblem::BenchShape& shape,
-                           std::span<const size_t> slots) {
-  for (int i = 0; i < kTouches; ++i) {
-    if (!CallSlots(shape, slots, Side::kReference, runner::kTouch)) {
-      return false;
+void NewValuesCheck::Touch(const PreparedProblem::BenchShape& shape, std::span<const size_t> slots,
+                           Side side) {
+  const PreparedProblem::Owner owner = side == Side::kCandidate
+                                           ? PreparedProblem::Owner::kCandidate
+                                           : PreparedProblem::Owner::kReference;
+  runner_core_.Run([&] {
+    for (int i = 0; i < kTouches; ++i) {
+      for (const size_t slot : slots) prepared_.Touch(owner, shape.slots[slot]);
     }
-  }
-  return calls_.AwaitSleep(Side::kReference);
+  });
 }
 
 void NewValuesCheck::Pause() {
@@ -130,6 +132,7 @@ void NewValuesCheck::Pause() {
 bool NewValuesCheck::TimeReference(const PreparedProblem::BenchShape& shape,
                                    std::span<const size_t> slots, RunnerCalls::Burst& burst) {
   calls_.Plant(shape, Side::kReference, slots, shape.current());
+  Touch(shape, slots, Side::kReference);
   calls_.MarkRound(Side::kReference);
   return calls_.Wake(Side::kReference) &&
          calls_.RunMeteredBurst(shape, Side::kReference, slots, burst) &&
@@ -146,17 +149,13 @@ bool NewValuesCheck::Round(const PreparedProblem::BenchShape& shape, const Plan&
   const std::vector<size_t>& slots = plan.slots;
   // The candidate is called on the known values, as the round before may have made it forget them.
   calls_.ForgetIdle();
-  if (!CallSlots(shape, slots, Side::kCandidate, runner::kRun) || !calls_.MarkIdle()) {
+  if (!CallCandidate(shape, slots) || !calls_.MarkIdle()) {
     return false;
   }
   Pause();
   calls_.MarkAtRest();
   for (size_t i = 0; i < slots.size(); ++i) prepared_.Put(shape, slots[i], *plan.inputs[i]);
   Pause();
-  if (!Touch(shape, slots)) {
-    return false;
-  }
-  // As in the candidate's outputs below: the judge's core then holds the same lines of both.
   if (!TimeReference(shape, slots, bursts.reference)) {
     return false;
   }
@@ -172,9 +171,7 @@ bool NewValuesCheck::Round(const PreparedProblem::BenchShape& shape, const Plan&
     stale = shape.current();
   }
   calls_.Plant(shape, Side::kCandidate, slots, expected);
-  if (!Touch(shape, slots)) {
-    return false;
-  }
+  Touch(shape, slots, Side::kCandidate);
   const bool rested = calls_.Rested();
   if (!calls_.Wake(Side::kCandidate) ||
       !calls_.RunMeteredBurst(shape, Side::kCandidate, slots, bursts.candidate) ||
@@ -284,6 +281,11 @@ bool NewValuesCheck::Undecided(const Kind& kind) const {
          DoubtOf({&slowdown, 1}) > kMostDoubt;
 }
 
+bool NewValuesCheck::MayChargeKnown() const {
+  return !brief_ && rounds_ < kChargedRounds &&
+         SlowdownOf(timed_, known_).most_log_value > kAsQuickLog;
+}
+
 bool NewValuesCheck::TooSlowForAllRounds(const PreparedProblem::BenchShape& shape,
                                          const TimingSession& session) const {
   const double kinds = 3;
@@ -306,7 +308,7 @@ bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingS
   for (rounds_ = 0; rounds_ < kMostRounds; ++rounds_) {
     std::vector<bool> wanted;
     for (const Kind& kind : kinds) wanted.push_back(Undecided(kind));
-    if (std::ranges::find(wanted, true) == wanted.end()) {
+    if (std::ranges::find(wanted, true) == wanted.end() && !MayChargeKnown()) {
       break;
     }
     // In any order, so that nothing that comes again and again hits one kind alone.

@@ -11,6 +11,7 @@
 #include "services/worker/core/new_values.h"
 #include "services/worker/core/timing_session.h"
 #include "services/worker/core/verdict.h"
+#include "services/worker/cpu/placement.h"
 #include "services/worker/cpu/prepared_problem.h"
 #include "services/worker/cpu/runner_calls.h"
 
@@ -87,12 +88,11 @@ class NewValuesCheck {
   bool Round(const PreparedProblem::BenchShape& shape, const Plan& plan, Bursts& bursts);
   bool TimeReference(const PreparedProblem::BenchShape& shape, std::span<const size_t> slots,
                      RunnerCalls::Burst& burst);
-  // Brings inputs into the core's caches, as they are in repeated calls: the reference's process,
-  // on the same core, reads them, and sleeps again.
-  bool Touch(const PreparedProblem::BenchShape& shape, std::span<const size_t> slots);
-  // Makes one call on each slot, untimed.
-  bool CallSlots(const PreparedProblem::BenchShape& shape, std::span<const size_t> slots, Side side,
-                 runner::Command command);
+  // Brings the tensors of a side's calls into the caches of its core, as they are in repeated
+  // calls. Otherwise a call would wait for what the judge has written and read on another core.
+  void Touch(const PreparedProblem::BenchShape& shape, std::span<const size_t> slots, Side side);
+  // Calls the candidate once on each slot, untimed.
+  bool CallCandidate(const PreparedProblem::BenchShape& shape, std::span<const size_t> slots);
   std::vector<size_t> SecretOrder(size_t count);
   size_t SlotsOfRound(const PreparedProblem::BenchShape& shape) const;
   // The slots of a round, in the order of their calls.
@@ -100,6 +100,9 @@ class NewValuesCheck {
   // Sleeps for a random time.
   void Pause();
   bool Undecided(const Kind& kind) const;
+  // Whether more rounds may show that the candidate is not slower on known values either. There
+  // must be a round of them.
+  bool MayChargeKnown() const;
   // Whether the candidate is too slow for all rounds. One round of each kind on one slot is enough
   // then: it is slower than the reference anyway, and is charged with what that round shows.
   bool TooSlowForAllRounds(const PreparedProblem::BenchShape& shape,
@@ -111,6 +114,7 @@ class NewValuesCheck {
   const CancelToken& cancel_;
   const MeasureOptions& options_;
 
+  RunnerCore runner_core_{prepared_.placement()};
   Rounds timed_;  // groups of timed calls
   Rounds known_;
   bool brief_ = false;  // see TooSlowForAllRounds

@@ -33,6 +33,13 @@ std::string CoreOf(int cpu) {
   return siblings;
 }
 
+cpu_set_t Only(int cpu) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<size_t>(cpu), &one);
+  return one;
+}
+
 }  // namespace
 
 Placement Placement::Choose() {
@@ -75,9 +82,7 @@ TimingPriority::TimingPriority(const Placement& placement) : saved_(std::make_un
   if (placement.judge_cpu >= 0 &&
       sched_getaffinity(0, sizeof(saved_->affinity), &saved_->affinity) == 0) {
     saved_->has_affinity = true;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(static_cast<size_t>(placement.judge_cpu), &one);
+    const cpu_set_t one = Only(placement.judge_cpu);
     sched_setaffinity(0, sizeof(one), &one);
   }
 }
@@ -87,6 +92,43 @@ TimingPriority::~TimingPriority() {
     sched_setaffinity(0, sizeof(saved_->affinity), &saved_->affinity);
   }
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), saved_->nice);
+}
+
+RunnerCore::~RunnerCore() { Join(); }
+
+void RunnerCore::Join() {
+  if (thread_) pthread_join(*std::exchange(thread_, std::nullopt), nullptr);
+}
+
+void RunnerCore::Run(const std::function<void()>& function) {
+  Join();
+  if (placement_.alone()) {
+    function();
+    return;
+  }
+  function_ = &function;
+  ended_ = false;
+  const cpu_set_t one = Only(placement_.runner_cpu);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setaffinity_np(&attributes, sizeof(one), &one);
+  pthread_t thread;
+  const int error = pthread_create(
+      &thread, &attributes,
+      [](void* self) -> void* {
+        auto& core = *static_cast<RunnerCore*>(self);
+        (*core.function_)();
+        core.ended_.store(true);
+        return nullptr;
+      },
+      this);
+  pthread_attr_destroy(&attributes);
+  if (error != 0) {
+    function();
+    return;
+  }
+  thread_ = thread;
+  while (!ended_.load()) __builtin_ia32_pause();
 }
 
 WaitMeter WaitMeter::OfProcess(int pid) {

@@ -1,8 +1,13 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CPU_PLACEMENT_H_
 #define KERNELCAST_SERVICES_WORKER_CPU_PLACEMENT_H_
 
+#include <pthread.h>
+
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace kernelcast::worker {
@@ -29,6 +34,28 @@ class TimingPriority {
  private:
   struct Saved;
   std::unique_ptr<Saved> saved_;
+};
+
+// Runs functions on the runners' core, so that what they read and write is in that core's caches.
+// The calling thread keeps its own core: a thread that moves away and back waits for its core on a
+// busy machine, while other programs use the runners' caches. Not thread-safe.
+class RunnerCore {
+ public:
+  explicit RunnerCore(const Placement& placement) : placement_(placement) {}
+  ~RunnerCore();
+  RunnerCore(const RunnerCore&) = delete;
+  RunnerCore& operator=(const RunnerCore&) = delete;
+
+  // Returns when `function` has ended. Runs it in this thread where the two share a core.
+  void Run(const std::function<void()>& function);
+
+ private:
+  void Join();
+
+  const Placement placement_;
+  const std::function<void()>* function_ = nullptr;
+  std::atomic<bool> ended_ = false;
+  std::optional<pthread_t> thread_;
 };
 
 // Measures how long a task was ready to run but had no core, which lengthens the times measured in

@@ -512,6 +512,25 @@ std::span<std::byte> PreparedProblem::Output(Owner owner, uint32_t case_index,
   return file.Span(record.offset, static_cast<int64_t>(record.bytes));
 }
 
+void PreparedProblem::Touch(Owner owner, uint32_t case_index) const {
+  constexpr size_t kCacheLineBytes = 64;
+  const auto& record = table_[case_index];
+  for (uint32_t i = 0; i < record.inputs; ++i) {
+    const std::span<const std::byte> input =
+        inputs_.Span(record.tensors[i].offset, static_cast<int64_t>(record.tensors[i].bytes));
+    for (size_t at = 0; at < input.size(); at += kCacheLineBytes) {
+      (void)*static_cast<const volatile std::byte*>(&input[at]);
+    }
+  }
+  for (uint32_t i = 0; i < record.outputs; ++i) {
+    const std::span<std::byte> output = Output(owner, case_index, i);
+    for (size_t at = 0; at < output.size(); at += kCacheLineBytes) {
+      volatile std::byte* const line = &output[at];
+      *line = *line;
+    }
+  }
+}
+
 std::array<std::span<std::byte>, 2> PreparedProblem::Guards(uint32_t case_index,
                                                             size_t output) const {
   const auto& record = table_[case_index].tensors[table_[case_index].inputs + output];

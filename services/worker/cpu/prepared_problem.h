@@ -129,6 +129,9 @@ class PreparedProblem {
   // The outputs of a case, as the candidate or the reference left them.
   enum class Owner { kCandidate, kReference };
   std::span<std::byte> Output(Owner owner, uint32_t case_index, size_t output) const;
+  // Brings the inputs and the outputs of a case into the caches of the core that this runs on, the
+  // outputs for writing.
+  void Touch(Owner owner, uint32_t case_index) const;
   // Whether the bytes around the candidate's outputs of a case are unchanged.
   bool GuardsHold(uint32_t case_index) const;
   // Correctness cases share the memory of their outputs, so guards are set before each.

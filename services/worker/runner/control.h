@@ -33,13 +33,12 @@ inline constexpr int kMaxDimensions = 8;
 inline constexpr int kMaxTensors = 128;
 
 enum Command : uint32_t {
-  kNop = 1,    // returns at once: cost of a call without the entry
-  kRun = 2,    // calls the entry on a case
-  kTouch = 3,  // reads the case's inputs and outputs, so that the caches are as in repeated calls
+  kNop = 1,  // returns at once: cost of a call without the entry
+  kRun = 2,  // calls the entry on a case
   // kRun after filling the free stack and the memory that malloc returns next with large finite
   // numbers or NaN. For checked calls, so that reads of uninitialised memory give wrong results.
-  kRunOnFinite = 4,
-  kRunOnNan = 5,
+  kRunOnFinite = 3,
+  kRunOnNan = 4,
 };
 
 enum State : uint32_t {

@@ -67,18 +67,6 @@ uint32_t AwaitCommand(ControlBlock* block, uint32_t served, bool linger) {
   return sequence;
 }
 
-// Reads one byte of every cache line.
-void Touch(const DLTensor& tensor) {
-  int64_t bytes = tensor.dtype.bits / 8;
-  for (int32_t d = 0; d < tensor.ndim; ++d) {
-    bytes *= tensor.shape[d];
-  }
-  const volatile char* data = static_cast<const volatile char*>(tensor.data);
-  for (int64_t i = 0; i < bytes; i += 64) {
-    (void)data[i];
-  }
-}
-
 void* Map(int fd, size_t bytes, int protection) {
   void* address = mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
   return address == MAP_FAILED ? nullptr : address;
@@ -175,18 +163,12 @@ void Serve(ControlBlock* block, const Case* cases, CallProgram call, const void*
     if (command != kNop) {
       const uint32_t index = block->case_index.load(std::memory_order_relaxed);
       const Case& c = cases[index];
-      if (command != kTouch) {
-        if (command != kRun) {
-          const uint32_t word = command == kRunOnNan ? kNanWord : kFiniteWord;
-          FillHeap(word);
-          FillStack(word);
-        }
-        status = call(c, index, context);
-      } else {
-        for (int32_t i = 0; i < c.inputs + c.outputs; ++i) {
-          Touch(c.tensors[i]);
-        }
+      if (command != kRun) {
+        const uint32_t word = command == kRunOnNan ? kNanWord : kFiniteWord;
+        FillHeap(word);
+        FillStack(word);
       }
+      status = call(c, index, context);
     }
     block->entry_status.store(status, std::memory_order_relaxed);
     block->done_sequence.store(served);

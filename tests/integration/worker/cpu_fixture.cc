@@ -1,6 +1,7 @@
 #include "tests/integration/worker/cpu_fixture.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <utility>
 #include <variant>
 
@@ -15,7 +16,7 @@ std::string SourceFile(const std::string& path) {
 }
 
 Problem LoadProblem(const std::string& folder) {
-  auto files = ReadProblemFolder(absl::StrCat(KERNELCAST_SOURCE_DIR, "/", folder));
+  auto files = ReadProblemFolder(std::filesystem::path(KERNELCAST_SOURCE_DIR) / folder);
   INFO(folder << ": " << files.status().ToString());
   REQUIRE(files.ok());
   auto problem = ParseProblem(*std::move(files));

@@ -14,7 +14,8 @@
 
 namespace kernelcast::testing {
 
-// Parses a problem folder. Fails the test if it is malformed.
+// Parses a problem folder, by its absolute path or that in the source tree. Fails the test if it is
+// malformed.
 Problem LoadProblem(const std::string& folder);
 
 // Returns the content of a file in the source tree.

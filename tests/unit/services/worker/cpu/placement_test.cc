@@ -1,5 +1,6 @@
 #include "services/worker/cpu/placement.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -11,6 +12,20 @@ TEST_CASE("Judge and runner run on cores that this process may use") {
   const Placement placement = Placement::Choose();
   CHECK(placement.runner_cpu >= 0);
   CHECK(placement.judge_cpu >= 0);
+}
+
+TEST_CASE(
+    "What runs on the runners' core has ended when the call returns, and the caller keeps its "
+    "core") {
+  const Placement placement = Placement::Choose();
+  const TimingPriority priority(placement);
+  RunnerCore core(placement);
+  for (int i = 0; i < 3; ++i) {
+    int ran_on = -1;
+    core.Run([&] { ran_on = sched_getcpu(); });
+    CHECK(ran_on == placement.runner_cpu);
+    CHECK(sched_getcpu() == placement.judge_cpu);
+  }
 }
 
 TEST_CASE("The time waited for a core only grows") {

@@ -1,4 +1,4 @@
-#include "tests/e2e/doubling_problem.h"
+#include "tests/support/doubling_problem.h"
 
 #include <filesystem>
 #include <fstream>
