@@ -7,7 +7,7 @@
 #
 # KERNELCAST_REPOSITORY_URL  web address of the repository, which links to sources lead to; by default these are text
 # KERNELCAST_SITE_URL        address of the site
-# Needs the Python environment .setup/docs, which scripts/setup.sh --test makes.
+# Needs the Python environment .setup/docs, which scripts/setup.sh --docs makes, and --test, too.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -21,7 +21,7 @@ esac
 (($# <= 1)) || { printf 'docs: one command at a time\n' >&2; exit 2; }
 python=.setup/docs/bin/python
 if [[ ! -x $python ]]; then
-  printf 'docs: no MkDocs in .setup/docs; scripts/setup.sh --test installs it\n' >&2
+  printf 'docs: no MkDocs in .setup/docs; scripts/setup.sh --docs installs it\n' >&2
   exit 1
 fi
 # Material prints a notice about MkDocs 2 otherwise.

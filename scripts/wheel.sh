@@ -17,7 +17,10 @@ usage() { sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
 programs=
 while (($#)); do
   case "$1" in
-    --programs) programs=${2-}; shift ;;
+    --programs)
+      programs=${2:?wheel: --programs needs a folder}
+      shift
+      ;;
     -h | --help) usage; exit 0 ;;
     *) printf "wheel: unknown option '%s'\n" "$1" >&2; usage; exit 2 ;;
   esac
