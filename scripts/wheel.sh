@@ -18,7 +18,8 @@ programs=
 while (($#)); do
   case "$1" in
     --programs)
-      programs=${2:?wheel: --programs needs a folder}
+      programs=${2-}
+      [[ $programs ]] || { printf 'wheel: --programs needs a folder\n' >&2; usage; exit 2; }
       shift
       ;;
     -h | --help) usage; exit 0 ;;
