@@ -7,6 +7,7 @@
 #                              tests build on Debian 12 only
 #   scripts/setup.sh --cluster also a Kubernetes API server for tests of the chart, which takes a
 #                              quarter of an hour to compile with Go
+#   scripts/setup.sh --docs    MkDocs for scripts/docs.sh, and nothing else
 #
 # Needs root or sudo only if a package is missing. Exit codes: 0 ready, 1 failed, 2 usage, 3 packages
 # are missing and cannot be installed from here (the message lists them).
@@ -23,6 +24,8 @@
 # TileLang kernels are skipped.
 # Makes a Python environment with flashinfer-bench in .setup/flashinfer; without it a test of the
 # gateway is skipped.
+# Makes a Python environment with MkDocs in .setup/docs, for scripts/docs.sh; without it a test is skipped.
+# Builds protoc-gen-doc and actionlint with Go in .setup/bin; without them two lint checks are skipped.
 #
 # KERNELCAST_CUDA=off    skips the cuda target
 # KERNELCAST_LLAMA=off   skips llama.cpp
@@ -58,6 +61,7 @@ go_minor=24 # of Go 1.x: what those below want
 helm_version=v3.19.5
 kubeconform_version=v0.7.0
 protoc_gen_doc_version=v1.5.1
+actionlint_version=v1.7.12
 kubernetes_version=v1.34.4 # tests/helm/kube/go.mod has the same
 crd_modules=(
   github.com/cert-manager/cert-manager@v1.19.1
@@ -66,14 +70,16 @@ crd_modules=(
 )
 
 say() { printf 'setup: %s\n' "$*" >&2; }
-usage() { sed -n '2,30s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
+usage() { sed -n '2,33s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
 
 with_tests=1
 with_cluster=0
+docs_only=0
 case "${1-}" in
   '' | --test) ;;
   --cluster) with_cluster=1 ;;
   --build) with_tests=0 ;;
+  --docs) docs_only=1 ;;
   -h | --help) usage; exit 0 ;;
   *) say "unknown option '$1'"; usage; exit 2 ;;
 esac
@@ -193,30 +199,30 @@ run_go() {
   env GOTOOLCHAIN=local GOFLAGS= "$go" "$@" 2>>"$tools/go.log" </dev/null
 }
 
-# Installs protoc-gen-doc, which scripts/api.sh runs, from the Go module proxy into this checkout.
-install_api_tool() {
-  local skipped="the check of docs/reference/api.md is skipped"
-  [[ -x $tools/bin/protoc-gen-doc && $(cat "$tools/protoc_gen_doc.version" 2>/dev/null) == "$protoc_gen_doc_version" ]] && return
-  local failed=$tools/protoc_gen_doc.failed
+# Builds a program from the Go module proxy in this checkout: install_go_tool NAME VERSION PACKAGE SKIPPED. Prints SKIPPED
+# where it cannot, and does not retry for half a day.
+install_go_tool() {
+  local name=$1 version=$2 package=$3 skipped=$4
+  [[ -x $tools/bin/$name && $(cat "$tools/$name.version" 2>/dev/null) == "$version" ]] && return
+  local failed=$tools/$name.failed
   if [[ -n $(find "$failed" -mmin -720 2>/dev/null) ]]; then
-    say "installing protoc-gen-doc failed lately: $skipped (rm $failed tries again)"
+    say "installing $name failed lately: $skipped (rm $failed tries again)"
     return
   fi
   if ! find_go; then
-    say "no Go 1.$go_minor or later to build protoc-gen-doc with: $skipped"
+    say "no Go 1.$go_minor or later to build $name with: $skipped"
     return
   fi
-  say "installing protoc-gen-doc"
+  say "installing $name"
   mkdir -p "$tools/bin"
-  if ! GOBIN=$PWD/$tools/bin run_go install -trimpath -ldflags '-s -w' \
-    "github.com/pseudomuto/protoc-gen-doc/cmd/protoc-gen-doc@$protoc_gen_doc_version"; then
+  if ! GOBIN=$PWD/$tools/bin run_go install -trimpath -ldflags '-s -w' "$package@$version"; then
     tail -n 5 "$tools/go.log" >&2
     say "Go could not install it (see $tools/go.log): $skipped"
     touch "$failed"
     return
   fi
   rm -f "$failed"
-  printf '%s\n' "$protoc_gen_doc_version" >"$tools/protoc_gen_doc.version"
+  printf '%s\n' "$version" >"$tools/$name.version"
 }
 
 # Installs Helm, kubeconform and its schemas from the Go module proxy into this checkout.
@@ -431,24 +437,24 @@ install_python() {
   fi
 }
 
-# Installs wheels into a virtual environment in this checkout, with PyTorch from Debian:
-# install_beside_torch NAME PACKAGE SIZE LEFT_OUT, with the wheels of scripts/NAME_wheels.txt.
-install_beside_torch() {
-  local name=$1 package=$2 size=$3 left_out=$4
-  local python=/usr/bin/python3 wheel
+# Unpacks wheels into a virtual environment in this checkout, because Debian's venv has no pip without a further package:
+# install_environment NAME WHAT SIZE LEFT_OUT PYTHON [VENV_OPTION ...], with the wheels of scripts/NAME_wheels.txt.
+install_environment() {
+  local name=$1 what=$2 size=$3 left_out=$4 python=$5
+  shift 5
   cmp -s "scripts/${name}_wheels.txt" "$tools/$name/wheels.txt" && return
   if [[ $(uname -m) != x86_64 || $("$python" -c 'import sys; print(*sys.version_info[:2])') != "3 11" ]]; then
-    say "$package is downloaded for x86-64 and Debian's Python 3.11 only: $left_out"
+    say "$what is downloaded for x86-64 and Python 3.11 only: $left_out"
     return
   fi
   local staging=$tools/$name.$$
   rm -rf "$tools/$name".[0-9]*
   if download_wheels "$name" "$staging/wheels" \
-    "taking ${package}'s wheels ($size, scripts/${name}_wheels.txt)" "$left_out"; then
-    "$python" -m venv --without-pip --system-site-packages "$staging/home"
-    for wheel in "$staging"/wheels/*.whl; do
-      python3 -m zipfile -e "$wheel" "$staging/home/lib/python3.11/site-packages"
-    done
+    "taking ${what}'s wheels ($size, scripts/${name}_wheels.txt)" "$left_out"; then
+    "$python" -m venv --without-pip "$@" "$staging/home"
+    python3 -c 'import sys, zipfile
+for wheel in sys.argv[2:]:
+    zipfile.ZipFile(wheel).extractall(sys.argv[1])' "$staging/home/lib/python3.11/site-packages" "$staging"/wheels/*.whl
     cp "scripts/${name}_wheels.txt" "$staging/home/wheels.txt"
     rm -rf "${tools:?}/$name"
     mv "$staging/home" "$tools/$name"
@@ -456,29 +462,14 @@ install_beside_torch() {
   rm -rf "$staging"
 }
 
-# Installs Triton into a virtual environment in this checkout.
-install_triton() {
-  local left_out="the tests that compile Triton kernels are skipped"
-  [[ ${KERNELCAST_TRITON-} == off ]] && return
-  cmp -s scripts/triton_wheels.txt "$tools/triton/wheels.txt" && return
-  if [[ $(uname -m) != x86_64 || $(python3 -c 'import sys; print(*sys.version_info[:2])') != "3 11" ]]; then
-    say "Triton is downloaded for x86-64 and Python 3.11 only: $left_out"
-    return
-  fi
-  local staging=$tools/triton.$$
-  rm -rf "$tools"/triton.[0-9]*
-  if download_wheels triton "$staging/wheels" \
-    "taking Triton's wheel (286 MB, 1.1 GB unpacked, scripts/triton_wheels.txt)" "$left_out"; then
-    # Unpacked by hand, because Debian's venv has no pip without a further package.
-    python3 -m venv --without-pip "$staging/home"
-    python3 -m zipfile -e "$staging"/wheels/*.whl "$staging/home/lib/python3.11/site-packages"
-    cp scripts/triton_wheels.txt "$staging/home/wheels.txt"
-    rm -rf "$tools/triton"
-    mv "$staging/home" "$tools/triton"
-  fi
-  rm -rf "$staging"
+install_docs() {
+  install_environment docs MkDocs "19 MB" "the site of the documents is not built" python3
 }
 
+if ((docs_only)); then
+  install_docs
+  exit
+fi
 mapfile -t missing < <(missing_packages "${wanted[@]}")
 if ((${#missing[@]})); then
   install_packages
@@ -494,12 +485,20 @@ if ((with_tests)); then
   install_llama
   install_otlp
   install_python
-  install_triton
-  install_beside_torch tilelang TileLang "82 MB, 270 MB unpacked" \
-    "the tests that compile TileLang kernels are skipped"
-  install_beside_torch flashinfer flashinfer-bench "7 MB" \
-    "the test of the gateway with flashinfer-bench is skipped"
-  install_api_tool
+  if [[ ${KERNELCAST_TRITON-} != off ]]; then
+    install_environment triton Triton "286 MB, 1.1 GB unpacked" \
+      "the tests that compile Triton kernels are skipped" python3
+  fi
+  # With PyTorch from Debian.
+  install_environment tilelang TileLang "82 MB, 270 MB unpacked" \
+    "the tests that compile TileLang kernels are skipped" /usr/bin/python3 --system-site-packages
+  install_environment flashinfer flashinfer-bench "7 MB" \
+    "the test of the gateway with flashinfer-bench is skipped" /usr/bin/python3 --system-site-packages
+  install_docs
+  install_go_tool protoc-gen-doc "$protoc_gen_doc_version" github.com/pseudomuto/protoc-gen-doc/cmd/protoc-gen-doc \
+    "the check of docs/reference/api.md is skipped"
+  install_go_tool actionlint "$actionlint_version" github.com/rhysd/actionlint/cmd/actionlint \
+    "the check of the workflows is skipped"
   install_kubernetes_tools
 fi
 if ((with_cluster)); then

@@ -3,17 +3,30 @@
 # completions and the Python package, for x86-64 Linux with glibc 2.36 and GCC 12 or later:
 # Debian 12 and 13, Ubuntu 24.04.
 #
-#   scripts/wheel.sh
+#   scripts/wheel.sh [--programs FOLDER]
+#
+#   --programs FOLDER    takes the programs that scripts/bundle.sh --folder made, and builds none
 #
 # Prints the path and the size of the wheel. Fails where it is larger than 60 MiB, or needs newer
 # system libraries than its name says.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-if (($#)); then
-  sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
-  exit 2
-fi
+usage() { sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
+
+programs=
+while (($#)); do
+  case "$1" in
+    --programs)
+      programs=${2-}
+      [[ $programs ]] || { printf 'wheel: --programs needs a folder\n' >&2; usage; exit 2; }
+      shift
+      ;;
+    -h | --help) usage; exit 0 ;;
+    *) printf "wheel: unknown option '%s'\n" "$1" >&2; usage; exit 2 ;;
+  esac
+  shift
+done
 platform=manylinux_2_36_x86_64
 max_bytes=$((60 << 20))
 
@@ -24,7 +37,7 @@ if [[ ! -x $python/bin/hatchling ]]; then
   say "no hatchling in .setup/python; scripts/setup.sh --test installs it"
   exit 1
 fi
-programs=$(scripts/bundle.sh --folder)
+[[ $programs ]] || programs=$(scripts/bundle.sh --folder)
 staging=build/${KERNELCAST_PRESET:-ci}/wheel
 rm -rf "$staging"
 mkdir -p "$staging/src" "$staging/commands"
@@ -60,7 +73,7 @@ done
 
 # The Python package by another name, with the programs in a folder of their own in the environment.
 cp -r clients/python/src/kernelcast "$staging/src/"
-cp clients/python/{LICENSE,README.md} "$staging/"
+cp clients/python/{LICENSE,README.md,hatch_metadata.py} "$staging/"
 PATH=$python/bin:$PATH "$python/bin/python" -B clients/python/hatch_build.py "$staging/src"
 cp -r "$programs" "$staging/programs"
 mkdir -p "$staging/share"

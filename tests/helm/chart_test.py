@@ -30,6 +30,8 @@ import review
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CHART = os.path.join(ROOT, "helm/kernelcast")
 GOLDEN = os.path.join(ROOT, "tests/helm/golden")
+with open(os.path.join(ROOT, "helm/kernelcast/Chart.yaml"), encoding="utf-8") as chart:
+    VERSION = yaml.safe_load(chart)["appVersion"]
 TOOLS = os.path.join(ROOT, ".setup/bin")
 SCHEMAS = os.path.join(ROOT, ".setup/schemas")
 KUBERNETES = "1.31.0"
@@ -468,7 +470,7 @@ class ChartTest(unittest.TestCase):
             spec = named(objects, "StatefulSet", f"kc-kernelcast-worker-{pool}")["spec"]["template"]["spec"]
             container = spec["containers"][0]
             self.assertEqual(container["resources"]["limits"]["nvidia.com/gpu"], 1)
-            self.assertTrue(container["image"].endswith("/worker-cuda:0.1.0"))
+            self.assertTrue(container["image"].endswith(f"/worker-cuda:{VERSION}"))
             terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
             self.assertEqual(terms, [{"matchExpressions": [
                 {"key": "nvidia.com/gpu.product", "operator": "In", "values": wanted},
@@ -479,7 +481,7 @@ class ChartTest(unittest.TestCase):
         spec = named(several, "StatefulSet", "kc-kernelcast-worker-h100")["spec"]["template"]["spec"]
         self.assertEqual(spec["containers"][0]["resources"]["limits"]["nvidia.com/gpu"], 4)
         cpu = named(render("defaults"), "StatefulSet", "kc-kernelcast-worker-cpu")["spec"]["template"]["spec"]
-        self.assertTrue(cpu["containers"][0]["image"].endswith("/worker:0.1.0"))
+        self.assertTrue(cpu["containers"][0]["image"].endswith(f"/worker:{VERSION}"))
         self.assertNotIn("nvidia.com/gpu", cpu["containers"][0]["resources"]["limits"])
         self.assertIn("podAntiAffinity", cpu["affinity"])
 

@@ -12,9 +12,10 @@ import sys
 from check_tree import files
 
 # What is checked: folders and single files.
-FOLDERS = (".ci/", "clients/", "cmake/", "common/", "data/", "deploy/", "docker/", "docs/", "examples/", "helm/", "proto/",
+FOLDERS = (".ci/", ".github/", "clients/", "cmake/", "common/", "data/", "deploy/", "docker/", "docs/", "examples/", "helm/", "proto/",
            "scripts/", "services/", "tests/")
-FILES = ("CMakeLists.txt", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+FILES = ("CMakeLists.txt", "README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "MAINTAINERS.md",
+         "SECURITY.md", "mkdocs.yml")
 # Left out, as shell patterns: problems, prompts and answer schemas, which are named by the hash of their text; generated
 # pages, whose sources are the protos and the services; and this check.
 EXCEPT = ("examples/problems/*/*", "services/*/prompts/*", "services/forecaster/llm/answer_schema.cc",

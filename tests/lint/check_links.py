@@ -13,7 +13,7 @@ FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
 FOLDERS = ("common/", "services/", "proto/", "tests/", "docs/", "scripts/", "examples/", "clients/",
-           "cmake/", ".ci/")
+           "cmake/", ".ci/", ".github/")
 
 
 def without_code_blocks(text):
