@@ -155,6 +155,35 @@ def test_a_search_keeps_its_budget(client, softmax):
     assert exported >= {r.request_id for r in results}
 
 
+def test_a_check_and_a_profile_are_modes(client, softmax):
+    checked = client.evaluate(softmax, SAME, mode="check")
+    assert checked.outcome == "passed" and checked.speedup is None
+    profiled = client.evaluate(softmax, DOES_NOTHING, mode="profile")
+    assert profiled.outcome == "wrong_result" and not profiled.reused
+
+
+def test_facts_come_with_their_names_where_they_are_asked_for(client, softmax):
+    source = SAME + "// facts\n"
+    message = client.evaluate(softmax, source, mode="forecast", include_facts=True).message
+    schema, = message.fact_schemas
+    assert schema.schema == message.facts.schema and len(schema.names) == len(message.facts.values) == len(schema.meanings)
+    assert dict(zip(schema.names, message.facts.values))["text_bytes"] > 0
+    assert not client.evaluate(softmax, source, mode="forecast").message.HasField("facts")
+
+
+def test_a_search_is_watched_and_abandoned(client, softmax):
+    search = client.start_search(softmax, max_wall_seconds=3600)
+    first = client.evaluate(softmax, FASTER, mode="measure", search=search)
+    assert client.stop_search(search, abandon=True).end_reason == "stopped"
+    events = list(client.watch_search(search))
+    assert [event.WhichOneof("event") for event in events if event.HasField("settled")] == ["settled"]
+    assert events[0].HasField("started") and events[-1].HasField("ended")
+    assert any(event.settled.request_id == first.request_id for event in events)
+    assert client.get_search(search).counts.confirmations == 0
+    rest = list(client.watch_search(search, from_sequence=events[-1].sequence))
+    assert [event.sequence for event in rest] == [events[-1].sequence]
+
+
 def test_local_services_end_with_the_context_and_the_process(tmp_path):
     with kernelcast.local(state_dir=tmp_path / "kept") as client:
         address = client.address

@@ -288,7 +288,7 @@ void WorkerPool::CompileReference(std::shared_ptr<const Problem> problem, const 
 
 void WorkerPool::Measure(const std::string& request_id, std::shared_ptr<const Problem> problem,
                          Candidate candidate, const std::string& device_model, MeasureSpec spec,
-                         MeasureDone done) {
+                         bool profile, MeasureDone done) {
   auto job = std::make_shared<MeasureJob>();
   job->request_id = request_id;
   job->target = candidate.target;
@@ -300,6 +300,7 @@ void WorkerPool::Measure(const std::string& request_id, std::shared_ptr<const Pr
   job->candidate = std::move(candidate);
   job->request.set_level(ToProto(spec.level));
   job->request.set_stop_below(spec.stop_below);
+  job->request.set_want_hardware_counters(profile);
   job->problem = std::move(problem);
   job->done = std::move(done);
   impl_->Submit(std::move(job));

@@ -63,7 +63,7 @@ class WorkerPool final : public Workers {
   void CompileReference(std::shared_ptr<const Problem> problem, const std::string& target,
                         const std::string& device_model, CompileDone done) override;
   void Measure(const std::string& request_id, std::shared_ptr<const Problem> problem,
-               Candidate candidate, const std::string& device_model, MeasureSpec spec,
+               Candidate candidate, const std::string& device_model, MeasureSpec spec, bool profile,
                MeasureDone done) override;
   void Cancel(const std::vector<std::string>& request_ids) override;
   Capacity CapacityFor(const std::string& target, const std::string& device_model) const override;

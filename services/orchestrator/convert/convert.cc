@@ -55,6 +55,7 @@ constexpr auto Pairs(EvaluateMode) {
       {EvaluateMode::kFinal, v1::EVALUATE_MODE_FINAL},
       {EvaluateMode::kForecast, v1::EVALUATE_MODE_FORECAST},
       {EvaluateMode::kCheck, v1::EVALUATE_MODE_CHECK},
+      {EvaluateMode::kProfile, v1::EVALUATE_MODE_PROFILE},
       {EvaluateMode::kRoute, v1::EVALUATE_MODE_UNSPECIFIED},
   });
 }

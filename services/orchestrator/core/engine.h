@@ -198,13 +198,18 @@ class Engine {
   // Evaluates several candidates, in order, with a single wakeup.
   void Evaluate(std::vector<EvaluateCall> calls);
 
+  // Rejects the evaluation as cancelled if it is not settled. On several device models: all of
+  // them.
+  void CancelEvaluation(std::string request_id);
+
   using SearchDone = std::function<void(absl::StatusOr<SearchSnapshot>)>;
   // An empty id is replaced by a new one. A specification with several device models starts a
   // search for each, with ids made by IdForDevice. In these methods the id itself then means all of
   // them.
   void StartSearch(std::string search_id, SearchSpec spec, SearchDone done,
                    TraceContext trace = {});
-  void StopSearch(std::string search_id, SearchDone done);
+  // `abandon`: cancels evaluations in flight, confirms nothing and ends at once.
+  void StopSearch(std::string search_id, SearchDone done, bool abandon = false);
   void GetSearch(std::string search_id, SearchDone done, bool with_archive = false);
   using SearchesDone = std::function<void(std::vector<SearchSnapshot>)>;
   void ListSearches(SearchesDone done);
@@ -289,8 +294,8 @@ class Engine {
   // Notes whether the search waits for a worker, for callers.
   void NoteWait(const Search& search, const SearchInputs& inputs);
   void Abandon(const Search& search, const AbandonSearch& action);
-  // Settles all evaluations that the search has in flight.
-  void CancelEvaluations(const std::string& search_id, DecisionReason reason,
+  // Rejects the evaluations, and stops the work of workers on them.
+  void CancelEvaluations(std::vector<std::string> request_ids, DecisionReason reason,
                          const Rejection& rejection);
   void StopWriting(const std::string& search_id);
 
@@ -306,7 +311,7 @@ class Engine {
   void Perform(const Evaluation& evaluation, EvaluationAction action);
   void StartCompile(const Evaluation& evaluation);
   void StartForecast(const Evaluation& evaluation, ForecastQuery query);
-  void StartMeasure(const Evaluation& evaluation, MeasureSpec spec);
+  void StartMeasure(const Evaluation& evaluation, const MeasureCandidate& action);
   // Compiles the reference, if that is not in progress.
   void StartReference(const std::string& problem_id, const std::string& target,
                       const std::string& device_model);

@@ -9,6 +9,7 @@
 
 #include "common/base/log.h"
 #include "services/orchestrator/core/engine.h"
+#include "services/orchestrator/core/engine_ids.h"
 
 namespace kernelcast::orchestrator {
 
@@ -61,7 +62,11 @@ void Engine::Abandon(const Search& search, const AbandonSearch& action) {
   const std::string search_id = search.search_id;
   const std::string& reason = action.rejection.detail;
   StopWriting(search_id);
-  CancelEvaluations(search_id, action.reason, action.rejection);
+  std::vector<std::string> in_flight;
+  for (const std::string& request_id : state_.EvaluationIds()) {
+    if (state_.FindEvaluation(request_id)->search_id == search_id) in_flight.push_back(request_id);
+  }
+  CancelEvaluations(std::move(in_flight), action.reason, action.rejection);
   Log(action.failed ? LogLevel::kWarning : LogLevel::kInfo,
       action.failed ? "search failed: no worker measures for it"
                     : "search ended without confirmation",
@@ -71,16 +76,24 @@ void Engine::Abandon(const Search& search, const AbandonSearch& action) {
   rankings_.erase(search_id);
 }
 
-void Engine::CancelEvaluations(const std::string& search_id, DecisionReason reason,
+void Engine::CancelEvaluations(std::vector<std::string> request_ids, DecisionReason reason,
                                const Rejection& rejection) {
-  std::vector<std::string> cancelled;
-  for (const std::string& request_id : state_.EvaluationIds()) {
-    if (state_.FindEvaluation(request_id)->search_id != search_id) continue;
-    cancelled.push_back(request_id);
-    Reject(request_id, reason, rejection);
-  }
-  if (cancelled.empty()) return;
-  AfterCommit([this, cancelled = std::move(cancelled)] { workers_->Cancel(cancelled); });
+  if (request_ids.empty()) return;
+  for (const std::string& request_id : request_ids) Reject(request_id, reason, rejection);
+  AfterCommit([this, cancelled = std::move(request_ids)] { workers_->Cancel(cancelled); });
+}
+
+void Engine::CancelEvaluation(std::string request_id) {
+  Post([this, id = std::move(request_id)] {
+    std::vector<std::string> live;
+    for (const std::string& one : state_.EvaluationIds()) {
+      if (one == id || IdOfSeveral(one) == id) live.push_back(one);
+    }
+    Rejection rejection;
+    rejection.cause = Rejection::Cause::kCancelled;
+    rejection.detail = "the call ended before the evaluation";
+    CancelEvaluations(std::move(live), DecisionReason::kCancelled, rejection);
+  });
 }
 
 void Engine::StopWriting(const std::string& search_id) {

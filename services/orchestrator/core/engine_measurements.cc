@@ -21,14 +21,15 @@ constexpr int64_t kManyLabelsPauseNs = 100'000'000;
 
 }  // namespace
 
-void Engine::StartMeasure(const Evaluation& evaluation, MeasureSpec spec) {
+void Engine::StartMeasure(const Evaluation& evaluation, const MeasureCandidate& action) {
   acting_.insert(evaluation.request_id);
-  AfterCommit([this, id = evaluation.request_id, candidate = evaluation.candidate, spec,
+  AfterCommit([this, id = evaluation.request_id, candidate = evaluation.candidate, action,
                device_model = evaluation.device_model,
                problem = state_.FindProblem(evaluation.candidate.problem_id)]() mutable {
     traces_.BeginStage(id, "kernelcast.measure");
     const TraceScope scope(traces_.Of(id));
-    workers_->Measure(id, std::move(problem), std::move(candidate), device_model, spec,
+    workers_->Measure(id, std::move(problem), std::move(candidate), device_model, action.spec,
+                      action.profile,
                       [this, inbox = inbox_, id](absl::StatusOr<MeasureResult> result) {
                         inbox->Post([this, id, result = std::move(result)]() mutable {
                           OnMeasured(id, std::move(result));

@@ -99,12 +99,19 @@ absl::StatusOr<SearchSnapshot> Engine::CreateSearch(const std::string& search_id
   return SnapshotOf(search);
 }
 
-void Engine::StopSearch(std::string search_id, SearchDone done) {
-  Post([this, id = std::move(search_id), done = std::move(done)] {
+void Engine::StopSearch(std::string search_id, SearchDone done, bool abandon) {
+  Post([this, id = std::move(search_id), done = std::move(done), abandon] {
     for (const Search* search : SearchesOf(id)) {
-      if (search->ended_ns == 0 && !search->stopped) {
+      if (search->ended_ns != 0) continue;
+      if (!search->stopped) {
         Emit(SearchFinishing{search->search_id, std::string(kStoppedReason)});
       }
+      if (!abandon) continue;
+      AbandonSearch action;
+      action.reason = DecisionReason::kCancelled;
+      action.rejection.cause = Rejection::Cause::kCancelled;
+      action.rejection.detail = "the search was abandoned";
+      Abandon(*search, action);
     }
     AfterCommit([done, result = SnapshotAll(id)] { done(result); });
   });

@@ -59,9 +59,7 @@ void Engine::Perform(const Evaluation& evaluation, EvaluationAction action) {
       engine.StartForecast(evaluation, std::move(forecast.query));
     }
     void operator()(DecideCandidate& decide) const { engine.Decide(evaluation, std::move(decide)); }
-    void operator()(MeasureCandidate& measure) const {
-      engine.StartMeasure(evaluation, measure.spec);
-    }
+    void operator()(MeasureCandidate& measure) const { engine.StartMeasure(evaluation, measure); }
     void operator()(SettlePruned&) const {
       engine.Settle(EvaluationSettled{evaluation.request_id, Pruned{}, false});
     }

@@ -22,7 +22,7 @@ namespace kernelcast::orchestrator {
 // Events of the log. An event is visible outside only after it is written. The state is the result
 // of applying the events in order (state.h). event.proto and orchestrator.proto define the fields.
 
-enum class EvaluateMode { kRoute, kMeasure, kFinal, kForecast, kCheck };
+enum class EvaluateMode { kRoute, kMeasure, kFinal, kForecast, kCheck, kProfile };
 
 enum class GeneratorKind { kTemplate, kExternal, kLlm };
 

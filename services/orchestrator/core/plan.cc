@@ -226,6 +226,7 @@ EvaluationAction PlanEvaluation(const State& state, const Evaluation& evaluation
   }
   if (evaluation.mode == EvaluateMode::kFinal) return MeasureCandidate{MeasureLevel::kFinal};
   if (evaluation.mode == EvaluateMode::kCheck) return MeasureCandidate{MeasureLevel::kCheck};
+  if (evaluation.mode == EvaluateMode::kProfile) return MeasureCandidate{.profile = true};
   return MeasureCandidate{{MeasureLevel::kScreen, StopBelow(state, evaluation)}};
 }
 

@@ -72,6 +72,7 @@ struct DecideCandidate {
 // Measure the candidate. Event: EvaluationSettled.
 struct MeasureCandidate {
   MeasureSpec spec = MeasureLevel::kScreen;
+  bool profile = false;
 };
 
 // NextToDecide does not return the evaluation yet.

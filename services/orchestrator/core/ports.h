@@ -55,7 +55,7 @@ class Workers {
                                 const std::string& device_model, CompileDone done) = 0;
   virtual void Measure(const std::string& request_id, std::shared_ptr<const Problem> problem,
                        Candidate candidate, const std::string& device_model, MeasureSpec spec,
-                       MeasureDone done) = 0;
+                       bool profile, MeasureDone done) = 0;
   // Cancels these evaluations: drops queued work and cancels running work. Each `done` gets
   // CANCELLED, unless its result arrives first.
   virtual void Cancel(const std::vector<std::string>& request_ids) = 0;

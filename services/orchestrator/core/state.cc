@@ -220,7 +220,8 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Evaluati
       evaluation.reconsidered =
           !inserted && history.standing == CandidateHistory::Standing::kPruned;
       const bool live = !inserted && history.standing == CandidateHistory::Standing::kInFlight;
-      if (!event.generated && event.mode != EvaluateMode::kFinal) {
+      if (!event.generated && event.mode != EvaluateMode::kFinal &&
+          event.mode != EvaluateMode::kProfile) {
         const Evaluation* const other = live ? FindEvaluation(history.request_id) : nullptr;
         if (history.standing == CandidateHistory::Standing::kMeasured) {
           evaluation.measured_by = history.request_id;

@@ -41,11 +41,11 @@ struct Gathered {
 
 // Passes the engine's result on as a reply.
 template <class Done>
-Engine::EvaluateDone ReplyTo(Done done, std::string request_id) {
-  return [done = std::move(done),
-          id = std::move(request_id)](const absl::StatusOr<EvaluationRecord>& record) {
+Engine::EvaluateDone ReplyTo(Done done, const v1::EvaluateRequest& request) {
+  return [done = std::move(done), id = request.request_id(),
+          facts = request.include_facts()](const absl::StatusOr<EvaluationRecord>& record) {
     if (record.ok()) {
-      done(ReplyFromRecord(id, *record));
+      done(ReplyFromRecord(id, *record, facts));
     } else {
       done(record.status());
     }
@@ -140,6 +140,13 @@ OrchestratorService::Streams OrchestratorService::StreamsOf(int shard) const {
 
 int OrchestratorService::ShardOf(const CallOrigin& origin, std::string_view id) const {
   return engines_->shared() && origin.shard ? *origin.shard : engines_->ShardOf(id);
+}
+
+int OrchestratorService::ShardOf(const CallOrigin& origin,
+                                 const v1::EvaluateRequest& request) const {
+  // Searches on several device models are in the same shard.
+  return ShardOf(origin, request.search_id().empty() ? std::string_view(request.request_id())
+                                                     : IdOfSeveral(request.search_id()));
 }
 
 grpc::ServerUnaryReactor* OrchestratorService::Describe(
@@ -238,7 +245,7 @@ std::shared_ptr<OrchestratorService::RoutedEvaluation> OrchestratorService::Make
       return;
     }
     command->trace = trace;
-    EvaluateWithProblem(held, *std::move(command), ReplyTo(answer, asked.request_id()));
+    EvaluateWithProblem(held, *std::move(command), ReplyTo(answer, asked));
   };
   handlers.there = &Async::Evaluate;
   handlers.open = std::move(caller.open);
@@ -261,10 +268,7 @@ std::shared_ptr<OrchestratorService::RoutedEvaluation> OrchestratorService::Eval
       done(std::move(reply));
     };
   }
-  // Searches on several device models are in the same shard.
-  const int shard =
-      ShardOf(origin, request.search_id().empty() ? std::string_view(request.request_id())
-                                                  : IdOfSeveral(request.search_id()));
+  const int shard = ShardOf(origin, request);
   const std::shared_ptr<HeldShard> held = engines_->Find(shard).held;
   if (held == nullptr) return MakeRoute(shard, request, origin, std::move(caller));
 
@@ -276,13 +280,13 @@ std::shared_ptr<OrchestratorService::RoutedEvaluation> OrchestratorService::Eval
   command->trace = origin.trace;
   Engine::EvaluateDone done;
   if (!engines_->shared() || origin.shard) {
-    done = ReplyTo(std::move(caller.done), request.request_id());
+    done = ReplyTo(std::move(caller.done), request);
   } else {
     // If the shard moves meanwhile, the request follows it.
     done = [this, shard, origin, request,
             caller = std::move(caller)](const absl::StatusOr<EvaluationRecord>& record) {
       if (record.ok()) {
-        caller.done(ReplyFromRecord(request.request_id(), *record));
+        caller.done(ReplyFromRecord(request.request_id(), *record, request.include_facts()));
       } else if (absl::IsUnavailable(record.status())) {
         MakeRoute(shard, request, origin, caller)->StartAfter(record.status());
       } else {
@@ -317,6 +321,12 @@ grpc::ServerUnaryReactor* OrchestratorService::Evaluate(grpc::CallbackServerCont
   if (route != nullptr) {
     call->set_on_cancel([route] { route->Cancel(); });
     route->Start();
+  } else if (request->cancel_with_call()) {
+    call->set_on_cancel(
+        [this, shard = ShardOf(CallOrigin(*context), *request), id = request->request_id()] {
+          const std::shared_ptr<HeldShard> held = engines_->Find(shard).held;
+          if (held != nullptr) held->engine->CancelEvaluation(id);
+        });
   }
   local.Send();
   return call;
@@ -331,6 +341,12 @@ class OrchestratorService::EvaluateStreamReactor final : public BatchStream<Eval
   void OnRequests(const v1::EvaluateStreamRequest& message) override {
     LocalEvaluations local(EvaluateBatches::Requests(message));
     for (const v1::EvaluateRequest& request : message.requests()) {
+      if (request.cancel_with_call()) {
+        sender().Send(ReplyFromError(
+            request.request_id(),
+            absl::InvalidArgumentError("cancel_with_call: true is not allowed on a stream")));
+        continue;
+      }
       const auto route = service_->EvaluateOne(
           request, origin_,
           {[sender = sender()] { return sender.open(); },
@@ -426,8 +442,9 @@ grpc::ServerUnaryReactor* OrchestratorService::StopSearch(grpc::CallbackServerCo
   return RouteSearchCall<v1::StopSearchRequest, v1::StopSearchReply>(
       context, *request, response, "kernelcast.v1.Orchestrator/StopSearch",
       [](const std::shared_ptr<HeldShard>& held, const v1::StopSearchRequest& asked,
-         const CallOrigin&,
-         Engine::SearchDone done) { held->engine->StopSearch(asked.search_id(), std::move(done)); },
+         const CallOrigin&, Engine::SearchDone done) {
+        held->engine->StopSearch(asked.search_id(), std::move(done), asked.abandon());
+      },
       &Async::StopSearch);
 }
 

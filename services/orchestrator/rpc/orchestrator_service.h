@@ -120,6 +120,7 @@ class OrchestratorService final : public v1::Orchestrator::CallbackService, publ
   // Whether a stream about the shard must be served here.
   bool StreamsHere(const CallOrigin& origin) const { return origin.shard || !engines_->shared(); }
   int ShardOf(const CallOrigin& origin, std::string_view id) const;
+  int ShardOf(const CallOrigin& origin, const v1::EvaluateRequest& request) const;
 
   EngineDirectory* const engines_;
   const WorkerPool* const workers_;

@@ -1,6 +1,9 @@
 #include "services/orchestrator/rpc/replies.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/cord.h"
@@ -8,6 +11,7 @@
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/convert/convert.h"
+#include "common/domain/facts.h"
 #include "common/domain/search_names.h"
 #include "common/rpc/status_conversion.h"
 #include "services/orchestrator/convert/convert.h"
@@ -21,6 +25,26 @@ namespace {
 constexpr uint32_t kMaxPageSize = 1000;
 constexpr absl::Duration kOverloadPause = absl::Milliseconds(200);
 constexpr uint32_t kDefaultPageSize = 100;
+
+void AddSchema(const absl::StatusOr<const FactSchema*>& schema, v1::Evaluation& evaluation) {
+  if (!schema.ok()) return;
+  v1::FactSchema& added = *evaluation.add_fact_schemas();
+  added.set_schema(std::string((*schema)->id));
+  for (const std::string_view name : (*schema)->names) added.add_names(std::string(name));
+  for (const std::string_view meaning : (*schema)->meanings) {
+    added.add_meanings(std::string(meaning));
+  }
+}
+
+void AddFacts(const CompileFacts& facts, v1::Evaluation& evaluation) {
+  *evaluation.mutable_facts() = ::kernelcast::ToProto(facts);
+  AddSchema(FindFactSchema(facts.schema), evaluation);
+  std::set<std::string_view> simulated;
+  for (const ShapeSimulation& simulation : facts.simulations) simulated.insert(simulation.schema);
+  for (const std::string_view schema : simulated) {
+    AddSchema(FindSimulationSchema(schema), evaluation);
+  }
+}
 
 size_t PageSize(const v1::ListSearchesRequest& request) {
   return request.page_size() == 0 ? kDefaultPageSize : request.page_size();
@@ -49,13 +73,17 @@ absl::StatusOr<Engine::EvaluateCommand> CommandFromProto(const v1::EvaluateReque
   return command;
 }
 
-v1::EvaluateReply ReplyFromRecord(const std::string& request_id, const EvaluationRecord& record) {
+v1::EvaluateReply ReplyFromRecord(const std::string& request_id, const EvaluationRecord& record,
+                                  bool with_facts) {
+  const auto evaluation_of = [with_facts](const EvaluationRecord& one) {
+    v1::Evaluation evaluation = ToProto(one, /*with_feedback=*/true);
+    if (with_facts && one.facts) AddFacts(*one.facts, evaluation);
+    return evaluation;
+  };
   v1::EvaluateReply reply;
   reply.set_request_id(request_id);
-  *reply.mutable_evaluation() = ToProto(record, /*with_feedback=*/true);
-  for (const EvaluationRecord& other : record.further) {
-    *reply.add_further() = ToProto(other, /*with_feedback=*/true);
-  }
+  *reply.mutable_evaluation() = evaluation_of(record);
+  for (const EvaluationRecord& other : record.further) *reply.add_further() = evaluation_of(other);
   return reply;
 }
 

@@ -22,7 +22,8 @@ inline constexpr size_t kEvaluationsPerStream = 1024;
 [[nodiscard]] absl::StatusOr<Engine::EvaluateCommand> CommandFromProto(
     const v1::EvaluateRequest& request);
 // The reply to the request with this id.
-v1::EvaluateReply ReplyFromRecord(const std::string& request_id, const EvaluationRecord& record);
+v1::EvaluateReply ReplyFromRecord(const std::string& request_id, const EvaluationRecord& record,
+                                  bool with_facts);
 template <class Reply>
 Reply ReplyFromSearch(const SearchSnapshot& search) {
   Reply reply;

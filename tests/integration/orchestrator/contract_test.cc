@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <future>
 #include <map>
 #include <memory>
 #include <set>
@@ -359,7 +360,53 @@ CONTRACT_TEST("A retry gets the result and measures nothing again") {
   v1::EvaluateReply other;
   CHECK(cluster.Evaluate(cluster.Request("r", 4), &other).error_code() ==
         grpc::StatusCode::ALREADY_EXISTS);
+  // A retry may want the compile facts, which come with their names.
+  CHECK_FALSE(again.evaluation().has_facts());
+  v1::EvaluateRequest with_facts = cluster.Request("r", 3);
+  with_facts.set_include_facts(true);
+  REQUIRE(cluster.Evaluate(with_facts, &again).ok());
+  const v1::Evaluation& evaluation = again.evaluation();
+  REQUIRE(evaluation.fact_schemas_size() == 1);
+  CHECK(evaluation.fact_schemas(0).schema() == evaluation.facts().schema());
+  CHECK(evaluation.fact_schemas(0).names_size() == evaluation.facts().values_size());
+  CHECK(evaluation.fact_schemas(0).meanings_size() == evaluation.facts().values_size());
   CHECK(settled() == 1);
+}
+
+CONTRACT_TEST("An evaluation is cancelled with its call where the caller wants it") {
+  SKIP_IF_MISSING();
+  Cluster cluster(TestType::kSetUp);
+  // It waits for a worker that does not come.
+  v1::EvaluateRequest request = cluster.Request("r1", 0);
+  request.add_device_models("absent");
+  request.set_cancel_with_call(true);
+  const uint64_t events = cluster.Events();
+  grpc::ClientContext context;
+  v1::EvaluateReply unanswered;
+  auto call = std::async(std::launch::async, [&] {
+    return cluster.stub->Evaluate(&context, request, &unanswered).error_code();
+  });
+  REQUIRE(testing::Eventually([&] { return cluster.Events() > events; }));
+  context.TryCancel();
+  CHECK(call.get() == grpc::StatusCode::CANCELLED);
+  request.set_cancel_with_call(false);
+  v1::EvaluateReply reply;
+  REQUIRE(cluster.Evaluate(request, &reply).ok());
+  CHECK(reply.evaluation().rejected().has_cancelled());
+  CHECK(reply.evaluation().decision().reason() == v1::DECISION_REASON_CANCELLED);
+
+  // A stream has many evaluations, and a caller that cancels it may want the others.
+  request.set_request_id("r2");
+  request.set_cancel_with_call(true);
+  grpc::ClientContext stream_context;
+  const auto stream = cluster.stub->EvaluateStream(&stream_context);
+  v1::EvaluateStreamRequest message;
+  *message.add_requests() = request;
+  REQUIRE(stream->Write(message));
+  v1::EvaluateStreamReply replies;
+  REQUIRE(stream->Read(&replies));
+  CHECK(replies.replies(0).error().code() == grpc::StatusCode::INVALID_ARGUMENT);
+  stream_context.TryCancel();
 }
 
 CONTRACT_TEST("A search without an id gets one") {

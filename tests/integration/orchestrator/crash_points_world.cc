@@ -278,7 +278,7 @@ void ReplayWorkers::CompileReference(std::shared_ptr<const Problem>, const std::
 
 void ReplayWorkers::Measure(const std::string& request_id, std::shared_ptr<const Problem>,
                             Candidate candidate, const std::string& device_model, MeasureSpec spec,
-                            MeasureDone done) {
+                            bool, MeasureDone done) {
   calls_->Add(kOthers, "measure " + request_id,
               [candidate = std::move(candidate), device_model, spec, done] {
                 Measurement measurement;

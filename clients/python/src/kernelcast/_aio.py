@@ -88,12 +88,22 @@ class AsyncClient(Caller):
     async def export(self, search_id: str = "", *, include_sources: bool = False,
                      from_sequence: int = 0) -> AsyncGenerator[orchestrator_pb2.ExportRecord, None]:
         """Yields the records of settled evaluations, of all searches by default, in the order of the log."""
-        records = self._core.export(search_id, include_sources, from_sequence)
-        try:
-            while (record := await run_async(anext(records, None))) is not None:
-                yield record
-        finally:
-            await run_async(records.aclose())
+        async for record in _items(self._core.export(search_id, include_sources, from_sequence)):
+            yield record
+
+    async def watch_search(self, search_id: str, *,
+                           from_sequence: int = 0) -> AsyncGenerator[orchestrator_pb2.SearchEvent, None]:
+        """Yields the events of a search, and new ones until it ends."""
+        async for event in _items(self._core.watch_search(search_id, from_sequence)):
+            yield event
+
+
+async def _items(messages: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+    try:
+        while (message := await run_async(anext(messages, None))) is not None:
+            yield message
+    finally:
+        await run_async(messages.aclose())
 
 
 class _Chunks:

@@ -15,6 +15,8 @@ MODES: Mapping[Mode, Any] = {
     "measure": orchestrator_pb2.EVALUATE_MODE_MEASURE,
     "final": orchestrator_pb2.EVALUATE_MODE_FINAL,
     "forecast": orchestrator_pb2.EVALUATE_MODE_FORECAST,
+    "check": orchestrator_pb2.EVALUATE_MODE_CHECK,
+    "profile": orchestrator_pb2.EVALUATE_MODE_PROFILE,
 }
 KINDS: Mapping[Kind, Any] = {
     kind: kernel_pb2.CandidateKind.Value(f"CANDIDATE_KIND_{kind.upper()}") for kind in get_args(Kind)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from typing import Any, AsyncGenerator, Callable, Iterable, Mapping
+from typing import Any, AsyncGenerator, Callable, Iterable, Mapping, TypeVar
 
 import grpc.aio
 from google.protobuf.duration_pb2 import Duration
@@ -18,6 +18,7 @@ from kernelcast.v1 import kernel_pb2, orchestrator_pb2
 
 _ID = orchestrator_pb2.EvaluateRequest.REQUEST_ID_FIELD_NUMBER
 _CANDIDATE = orchestrator_pb2.EvaluateRequest.CANDIDATE_FIELD_NUMBER
+_Numbered = TypeVar("_Numbered", orchestrator_pb2.ExportRecord, orchestrator_pb2.SearchEvent)
 
 
 def new_id() -> str:
@@ -87,16 +88,20 @@ class Core:
 
     async def evaluate(self, problem: Problem, candidate: Candidate | str, *, mode: Mode = "route", search: str = "",
                        device_model: str = "", request_id: str = "", timeout: float = 600,
-                       reward: RewardSpec | None = None) -> Evaluation:
+                       reward: RewardSpec | None = None, include_facts: bool = False,
+                       cancel_with_call: bool = False) -> Evaluation:
         """Evaluates one candidate.
 
         `mode`: "route" lets the policy decide between measurement and forecast, "measure" and "final" measure at the
-        screening or final level, "forecast" only forecasts, "check" checks the outputs and times nothing. `search` is an
-        id of `start_search`; a check has none. A `request_id` that
+        screening or final level, "forecast" only forecasts, "check" checks the outputs and times nothing, "profile" measures
+        with the device's counters. `search` is an id of `start_search`; a check has none. A `request_id` that
         was used before returns the result of that evaluation. DeadlineExceeded after `timeout` seconds has the id to
-        ask again. With `reward`, the result has one.
+        ask again. With `reward`, the result has one, and with `include_facts` its message has the compile facts.
+
+        With `cancel_with_call` the evaluation is cancelled when this call is, after `timeout` seconds, and when the
+        connection breaks. A result that is rejected as cancelled then needs another `request_id`.
         """
-        question = Question(problem, mode, search, device_model, reward)
+        question = Question(problem, mode, search, device_model, reward, include_facts, cancel_with_call)
         candidate, request_id = _as_candidate(candidate), request_id or new_id()
         request = _rpc.EVALUATE.request.FromString(question.request(candidate, request_id).serialized)
         reply = await self._call(_rpc.EVALUATE, request, timeout, request_id)
@@ -114,15 +119,16 @@ class Core:
 
     async def start_search(self, problem: Problem, *, search_id: str = "", target: str = "", device_model: str = "",
                            max_candidates: int = 0, max_measurements: int = 0, max_device_seconds: float = 0,
-                           policy: str = "", policy_parameters: Mapping[str, float] | None = None,
-                           seed: int = 0) -> str:
+                           max_wall_seconds: float = 0, policy: str = "",
+                           policy_parameters: Mapping[str, float] | None = None, seed: int = 0) -> str:
         """Starts a search whose candidates the caller proposes, and returns its id.
 
         Pass the id to `evaluate` and `evaluate_many`. Later candidates are pruned on their forecasts when the budget
-        is spent. 0 means no limit. A retry with the same `search_id` continues that search.
+        is spent, and the search ends after `max_wall_seconds`. 0 means no limit. A retry with the same `search_id` continues that search.
         """
         budget = orchestrator_pb2.Budget(max_candidates=max_candidates, max_measurements=max_measurements,
-                                         max_device_time=_duration(max_device_seconds))
+                                         max_device_time=_duration(max_device_seconds),
+                                         max_wall_time=_duration(max_wall_seconds))
         spec = orchestrator_pb2.SearchSpec(
             problem_id=problem.id, target=_convert.target(target, problem), budget=budget, policy=policy, seed=seed,
             generator=orchestrator_pb2.GENERATOR_EXTERNAL, policy_parameters=policy_parameters or {},
@@ -134,23 +140,42 @@ class Core:
         """Returns the counts, the incumbent and the status of a search."""
         return (await self._call(_rpc.GET_SEARCH, orchestrator_pb2.GetSearchRequest(search_id=search_id))).searches[0]
 
-    async def stop_search(self, search_id: str) -> orchestrator_pb2.Search:
-        """Asks a search to end. Evaluations in flight are settled first."""
-        return (await self._call(_rpc.STOP_SEARCH, orchestrator_pb2.StopSearchRequest(search_id=search_id))).searches[0]
+    async def stop_search(self, search_id: str, *, abandon: bool = False) -> orchestrator_pb2.Search:
+        """Asks a search to end. Evaluations in flight are settled first, or cancelled with `abandon`, which also leaves
+        out the final measurements of its best candidates."""
+        request = orchestrator_pb2.StopSearchRequest(search_id=search_id, abandon=abandon)
+        return (await self._call(_rpc.STOP_SEARCH, request)).searches[0]
 
     async def export(self, search_id: str, include_sources: bool,
                      from_sequence: int) -> AsyncGenerator[orchestrator_pb2.ExportRecord, None]:
-        rpc, patience = _rpc.EXPORT, Patience(self._patience)
+        def request(from_sequence: int) -> orchestrator_pb2.ExportRequest:
+            return orchestrator_pb2.ExportRequest(search_id=search_id, include_sources=include_sources,
+                                                  from_sequence=from_sequence)
+
+        async for record in self._follow(_rpc.EXPORT, request, from_sequence):
+            yield record
+
+    async def watch_search(self, search_id: str,
+                           from_sequence: int) -> AsyncGenerator[orchestrator_pb2.SearchEvent, None]:
+        def request(from_sequence: int) -> orchestrator_pb2.WatchSearchRequest:
+            return orchestrator_pb2.WatchSearchRequest(search_id=search_id, from_sequence=from_sequence)
+
+        async for event in self._follow(_rpc.WATCH_SEARCH, request, from_sequence):
+            yield event
+
+    async def _follow(self, rpc: _rpc.Call[_rpc.Request, _Numbered], request: Callable[[int], _rpc.Request],
+                      from_sequence: int) -> AsyncGenerator[_Numbered, None]:
+        """Yields the messages of a stream, which is opened again where it breaks."""
+        patience = Patience(self._patience)
         while True:
-            request = rpc.request(search_id=search_id, include_sources=include_sources, from_sequence=from_sequence)
             try:
                 with calling():
-                    async for record in self._open().unary_stream(
+                    async for message in self._open().unary_stream(
                             rpc.path, rpc.request.SerializeToString, rpc.reply.FromString)(
-                                request, metadata=self.connection.metadata()):
+                                request(from_sequence), metadata=self.connection.metadata()):
                         patience.reset()
-                        yield record
-                        from_sequence = record.sequence + 1
+                        yield message
+                        from_sequence = message.sequence + 1
                     return
             except errors.Error as error:
                 await patience.wait(error)
@@ -180,14 +205,16 @@ class Question:
     Requests are joined from serialised parts: to build one from messages would copy the source several times.
     """
 
-    def __init__(self, problem: Problem, mode: Mode, search: str, device_model: str, reward: RewardSpec | None) -> None:
+    def __init__(self, problem: Problem, mode: Mode, search: str, device_model: str, reward: RewardSpec | None,
+                 include_facts: bool = False, cancel_with_call: bool = False) -> None:
         if not isinstance(problem, Problem):
             raise errors.InvalidArgument(f"problem: expected what put_problem returns, got {problem!r:.60}")
         self._candidate = _convert.CandidateWriter(problem)
         self._common = orchestrator_pb2.EvaluateRequest(
             mode=_convert.one_of("mode", mode, _convert.MODES), search_id=search,
             device_models=[device_model] if device_model else [],
-            reward=_convert.reward_message(reward)).SerializeToString()
+            reward=_convert.reward_message(reward), include_facts=include_facts,
+            cancel_with_call=cancel_with_call).SerializeToString()
 
     def request(self, candidate: Candidate, request_id: str) -> Request:
         return Request(request_id, candidate,

@@ -8,7 +8,6 @@ from typing import Generic, TypeVar
 from google.protobuf.message import Message
 
 from kernelcast.v1 import kernel_pb2
-from kernelcast.v1 import kernel_pb2
 from kernelcast.v1 import orchestrator_pb2 as pb
 
 Request = TypeVar("Request", bound=Message)
@@ -34,5 +33,6 @@ STOP_SEARCH = Call("StopSearch", pb.StopSearchRequest, pb.StopSearchReply)
 GET_SEARCH = Call("GetSearch", pb.GetSearchRequest, pb.GetSearchReply)
 # The server streams.
 EXPORT = Call("Export", pb.ExportRequest, pb.ExportRecord)
+WATCH_SEARCH = Call("WatchSearch", pb.WatchSearchRequest, pb.SearchEvent)
 # Both sides stream, any number of requests or replies per message.
 EVALUATE_MANY = Call("EvaluateStream", pb.EvaluateStreamRequest, pb.EvaluateStreamReply)

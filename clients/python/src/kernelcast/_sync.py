@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import queue
-from typing import Any, Callable, Concatenate, Coroutine, Iterable, Iterator, ParamSpec, TypeVar
+from typing import Any, AsyncGenerator, Callable, Concatenate, Coroutine, Iterable, Iterator, ParamSpec, TypeVar
 
 from kernelcast._aio import AsyncClient
 from kernelcast._core import Caller, Core, Question, numbered, refuse_single
@@ -94,13 +94,21 @@ class Client(Caller):
 
     def export(self, search_id: str = "", *, include_sources: bool = False,
                from_sequence: int = 0) -> Iterator[orchestrator_pb2.ExportRecord]:
-        records = self._core.export(search_id, include_sources, from_sequence)
-        try:
-            while (record := run(anext(records, None))) is not None:
-                yield record
-        finally:
-            run(records.aclose())
+        return _items(self._core.export(search_id, include_sources, from_sequence))
+
+    def watch_search(self, search_id: str, *,
+                     from_sequence: int = 0) -> Iterator[orchestrator_pb2.SearchEvent]:
+        return _items(self._core.watch_search(search_id, from_sequence))
+
+
+def _items(messages: AsyncGenerator[T, None]) -> Iterator[T]:
+    try:
+        while (message := run(anext(messages, None))) is not None:
+            yield message
+    finally:
+        run(messages.aclose())
 
 
 Client.evaluate_many.__doc__ = AsyncClient.evaluate_many.__doc__
 Client.export.__doc__ = AsyncClient.export.__doc__
+Client.watch_search.__doc__ = AsyncClient.watch_search.__doc__

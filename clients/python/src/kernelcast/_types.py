@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Mapping, Sequence, Union, cast
 if TYPE_CHECKING:
     from kernelcast.v1 import kernel_pb2, orchestrator_pb2
 
-Mode = Literal["route", "measure", "final", "forecast", "check"]
+Mode = Literal["route", "measure", "final", "forecast", "check", "profile"]
 Kind = Literal["host_native", "device_cuda", "device_triton", "device_tilelang", "python"]
 Outcome = Literal["ok", "wrong_result", "crash", "timeout", "exploit", "environment_unstable", "passed"]
 Cause = Literal["compile_error", "duplicate", "budget", "unavailable", "cancelled"]
@@ -162,7 +162,7 @@ class _Settled:
     @property
     def decision(self) -> Decision:
         decision = self.message.decision
-        return Decision(_word(decision, "kind", "DECISION_KIND_"), _word(decision, "reason", "DECISION_REASON_"),
+        return Decision(word(decision, "kind", "DECISION_KIND_"), word(decision, "reason", "DECISION_REASON_"),
                         decision.audit_propensity, decision.win_probability)
 
     @property
@@ -180,7 +180,7 @@ class _Settled:
         def given(name: Literal["value", "measured", "control"]) -> float | None:
             return float(getattr(reward, name)) if reward.HasField(name) else None
 
-        return Reward(given("value"), cast(Basis, _word(reward, "basis", "BASIS_")) if reward.HasField("value") else None,
+        return Reward(given("value"), cast(Basis, word(reward, "basis", "BASIS_")) if reward.HasField("value") else None,
                       reward.propensity, given("measured"), given("control"), tuple(reward.rules), reward.no_verdict,
                       reward.reward_version)
 
@@ -247,7 +247,7 @@ class Forecast(_Settled):
     @property
     def basis(self) -> str:
         """What the forecast rests on, such as "simulation". "prior_only": nothing is known about the candidate."""
-        return _word(self.message.forecast, "basis", "FORECAST_BASIS_")
+        return word(self.message.forecast, "basis", "FORECAST_BASIS_")
 
     @property
     def bin_scheme(self) -> str:
@@ -289,7 +289,7 @@ class Rejection(_Settled):
 Evaluation = Union[Measurement, Forecast, Rejection]
 
 
-def _word(message: Any, field_name: str, prefix: str) -> str:
+def word(message: Any, field_name: str, prefix: str) -> str:
     """The name of an enumeration's value, without its prefix. A later version may have other values."""
     value = message.DESCRIPTOR.fields_by_name[field_name].enum_type.values_by_number.get(getattr(message, field_name))
     return str(value.name).removeprefix(prefix).lower() if value else "unknown"

@@ -302,8 +302,9 @@ class FakeWorkers final : public Workers {
     });
   }
   void Measure(const std::string& request_id, std::shared_ptr<const Problem>, Candidate candidate,
-               const std::string& device_model, MeasureSpec spec, MeasureDone done) override {
-    auto run = [this, candidate, device_model, spec, done] {
+               const std::string& device_model, MeasureSpec spec, bool profile,
+               MeasureDone done) override {
+    auto run = [this, candidate, device_model, spec, profile, done] {
       Measurement measurement;
       measurement.candidate_id = candidate.candidate_id;
       measurement.problem_id = candidate.problem_id;
@@ -317,6 +318,7 @@ class FakeWorkers final : public Workers {
         ++measured_[candidate.candidate_id];
         specs_[candidate.candidate_id].push_back(spec);
         ++measurements_;
+        profiles_ += profile;
       }
       done(MeasureResult(std::move(measurement)));
     };
@@ -374,6 +376,10 @@ class FakeWorkers final : public Workers {
   }
 
   // The requests, by candidate.
+  int profiles() const {
+    std::lock_guard lock(mutex_);
+    return profiles_;
+  }
   std::map<std::string, std::vector<MeasureSpec>> specs() const {
     std::lock_guard lock(mutex_);
     return specs_;
@@ -403,6 +409,7 @@ class FakeWorkers final : public Workers {
   std::vector<Device> devices_ = {{"cpu", "fake cpu", 1}};
   std::map<std::string, int> measured_;
   std::map<std::string, std::vector<MeasureSpec>> specs_;
+  int profiles_ = 0;
   std::vector<Held> held_;
   int measurements_ = 0;
 };

@@ -29,7 +29,8 @@ class Measurements {
       Candidate candidate = recorded_.candidates[started_++ % recorded_.candidates.size()];
       candidate.target = target;
       pool.Measure(absl::StrCat("r", started_), problem_, candidate, device_model,
-                   MeasureLevel::kScreen, [this](const absl::StatusOr<MeasureResult>& result) {
+                   MeasureLevel::kScreen, /*profile=*/false,
+                   [this](const absl::StatusOr<MeasureResult>& result) {
                      if (!result.ok()) {
                        ++failed_;
                      } else {

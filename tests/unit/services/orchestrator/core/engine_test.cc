@@ -5,11 +5,13 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/eventually.h"
 #include "tests/unit/services/orchestrator/world.h"
 
 namespace kernelcast::orchestrator {
 namespace {
 
+using kernelcast::testing::Eventually;
 using testing::CheckEachSettledOnce;
 using testing::CheckReplayGivesTheState;
 using testing::Command;
@@ -124,6 +126,89 @@ TEST_CASE("A check is no measurement: nothing learns from it") {
   const auto in_search =
       world.Evaluate(Command("r3", world.ToyCandidate(problem), EvaluateMode::kCheck, "s1"));
   CHECK(absl::IsInvalidArgument(in_search.status()));
+}
+
+TEST_CASE("A profile measures what was measured before, and the search counts it") {
+  World world;
+  world.Start();
+  const std::string problem = world.PutToy();
+  REQUIRE(world.StartSearch("s1", ExternalSearch(problem, 2)).ok());
+  const Candidate candidate = world.ToyCandidate(problem);
+  REQUIRE(world.Evaluate(Command("r1", candidate, EvaluateMode::kMeasure, "s1")).ok());
+  CHECK(world.workers.profiles() == 0);
+  const auto profiled = world.Evaluate(Command("r2", candidate, EvaluateMode::kProfile, "s1"));
+  REQUIRE(profiled.ok());
+  REQUIRE(std::holds_alternative<Measurement>(profiled->result));
+  CHECK_FALSE(profiled->reused);
+  CHECK(world.workers.profiles() == 1);
+  CHECK(world.workers.measurements() == 2);
+  CHECK(world.GetSearch("s1").counts.measurements == 2);
+  // The budget is spent.
+  const auto refused = world.Evaluate(
+      Command("r3", world.ToyCandidate(problem, "// other\n"), EvaluateMode::kProfile, "s1"));
+  REQUIRE(refused.ok());
+  CHECK(refused->decision.reason == DecisionReason::kBudget);
+  CHECK(world.workers.measurements() == 2);
+  CheckReplayGivesTheState(world);
+}
+
+TEST_CASE("A cancelled evaluation is rejected, and its work is stopped") {
+  World world;
+  world.workers.hold_measurements = true;
+  world.Start();
+  const std::string problem = world.PutToy();
+  auto cancelled = std::make_shared<std::promise<absl::StatusOr<EvaluationRecord>>>();
+  world.engine->Evaluate(Command("r1", world.ToyCandidate(problem), EvaluateMode::kMeasure),
+                         [cancelled](auto record) { cancelled->set_value(record); });
+  auto other = std::make_shared<std::promise<absl::StatusOr<EvaluationRecord>>>();
+  world.engine->Evaluate(
+      Command("r2", world.ToyCandidate(problem, "// other\n"), EvaluateMode::kMeasure),
+      [other](auto record) { other->set_value(record); });
+  REQUIRE(Eventually([&] { return world.workers.held() == 2; }));
+  world.engine->CancelEvaluation("r1");
+  world.engine->CancelEvaluation("unknown");
+  const auto record = cancelled->get_future().get();
+  REQUIRE(record.ok());
+  CHECK(std::get<Rejection>(record->result).cause == Rejection::Cause::kCancelled);
+  REQUIRE(Eventually([&] { return world.workers.held() == 1; }));
+  world.workers.Release();
+  REQUIRE(other->get_future().get().ok());
+  CHECK(world.workers.measurements() == 1);
+  // A settled evaluation stays as it is.
+  world.engine->CancelEvaluation("r2");
+  CHECK(std::holds_alternative<Measurement>(
+      world.Evaluate(Command("r2", world.ToyCandidate(problem, "// other\n"))).value().result));
+  CheckEachSettledOnce(*world.store);
+  CheckReplayGivesTheState(world);
+}
+
+TEST_CASE("An abandoned search ends at once, without confirmations") {
+  World world;
+  world.Start();
+  const std::string problem = world.PutToy();
+  REQUIRE(world.StartSearch("s1", ExternalSearch(problem, 5)).ok());
+  REQUIRE(world.Evaluate(Command("r1", world.ToyCandidate(problem), EvaluateMode::kMeasure, "s1"))
+              .ok());
+  world.workers.hold_measurements = true;
+  auto evaluated = std::make_shared<std::promise<absl::StatusOr<EvaluationRecord>>>();
+  world.engine->Evaluate(
+      Command("r2", world.ToyCandidate(problem, "// other\n"), EvaluateMode::kMeasure, "s1"),
+      [evaluated](auto record) { evaluated->set_value(record); });
+  REQUIRE(Eventually([&] { return world.workers.held() == 1; }));
+  world.engine->StopSearch(
+      "s1", [](const auto&) {}, /*abandon=*/true);
+  const SearchSnapshot ended = world.WaitForEnd("s1");
+  CHECK(ended.status == SearchStatus::kDone);
+  CHECK(ended.end_reason == kStoppedReason);
+  CHECK(ended.incumbent.has_value());
+  CHECK_FALSE(ended.confirmed.has_value());
+  const auto record = evaluated->get_future().get();
+  REQUIRE(record.ok());
+  CHECK(std::get<Rejection>(record->result).cause == Rejection::Cause::kCancelled);
+  REQUIRE(Eventually([&] { return world.workers.held() == 0; }));
+  CHECK(world.workers.measurements() == 1);
+  CheckEachSettledOnce(*world.store);
+  CheckReplayGivesTheState(world);
 }
 
 TEST_CASE("Without a forecaster candidates are measured, and labels wait for one") {
