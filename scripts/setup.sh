@@ -425,7 +425,7 @@ install_python() {
   # Not moved afterwards, because its programs name their interpreter.
   rm -rf "$tools/python"
   if download_wheels python "$tools/python/wheels" \
-    "taking packages for the tests of the Python package (82 MB, scripts/python_wheels.txt)" "$left_out"; then
+    "taking packages for the tests of the Python package (88 MB, scripts/python_wheels.txt)" "$left_out"; then
     if python3 -m venv --without-pip "$tools/python" &&
       python3 -m pip --python "$tools/python/bin/python" install --quiet --no-index --no-deps \
         --disable-pip-version-check "$tools"/python/wheels/*.whl >"$tools/pip.log" 2>&1 </dev/null; then

@@ -288,7 +288,7 @@ _kernelcast() {
     "watch --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   esac
   case $command in
-    '') mapfile -t COMPREPLY < <(compgen -W 'best compile completion doctor eval evaluate export forecast lessons measure problems report search searches stop token train up watch --help --version' -- "$cur") ;;
+    '') mapfile -t COMPREPLY < <(compgen -W 'best compile completion doctor eval evaluate export forecast lessons mcp measure problems report search searches stop token train up watch --help --version' -- "$cur") ;;
     best)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --device-model --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
@@ -348,6 +348,11 @@ _kernelcast() {
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --book --problem --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -W 'learn list merge' -- "$cur")
+      fi
+      ;;
+    mcp)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '' -- "$cur")
       fi
       ;;
     measure)

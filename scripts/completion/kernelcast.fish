@@ -196,6 +196,7 @@ complete -c kernelcast -n '__fish_seen_subcommand_from lessons' -l service-dir -
 complete -c kernelcast -n '__fish_seen_subcommand_from lessons' -l replay -r -F -d 'A worker started by this command answers from these exported records instead of measuring'
 complete -c kernelcast -n '__fish_seen_subcommand_from lessons' -l python -r -F -d 'Python interpreter for a worker started by this command, with PyTorch for tasks in Python or compilers of kernels in Python, such as Triton [that of the environment that pip has installed this program in; python3 for a task]'
 complete -c kernelcast -n '__fish_seen_subcommand_from lessons' -a 'learn list merge'
+complete -c kernelcast -n __fish_use_subcommand -a mcp -d 'Serve tools to coding agents by the Model Context Protocol (Python package)'
 complete -c kernelcast -n __fish_use_subcommand -a measure -d 'Verify and time candidates, without forecasts or a record'
 complete -c kernelcast -n '__fish_seen_subcommand_from measure' -l help -s h -d 'Print this help message and exit'
 complete -c kernelcast -n '__fish_seen_subcommand_from measure' -l json -d 'Print only JSON on standard output'

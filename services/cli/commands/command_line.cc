@@ -118,6 +118,7 @@ ExitCode RunIn(Console& console, const Interrupt& interrupt, int argc, char** ar
   AddLessonsCommand(app, context);
   AddWorkerCommands(app, context);
   AddProblemsCommand(app, context);
+  AddMcpCommand(app, context);
   AddTokenCommand(app, context);
   AddDoctorCommand(app, context);
   AddCompletionCommand(app, context);

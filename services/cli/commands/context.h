@@ -43,6 +43,7 @@ void AddTrainCommand(CLI::App& app, Context& context);
 void AddRecordCommands(CLI::App& app, Context& context);  // report, searches, stop
 void AddLessonsCommand(CLI::App& app, Context& context);
 void AddProblemsCommand(CLI::App& app, Context& context);
+void AddMcpCommand(CLI::App& app, Context& context);
 void AddTokenCommand(CLI::App& app, Context& context);
 void AddDoctorCommand(CLI::App& app, Context& context);
 void AddCompletionCommand(CLI::App& app, Context& context);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sysconfig
 from pathlib import Path
 from typing import Callable
 
@@ -116,3 +117,23 @@ def read_problem(path: str | os.PathLike[str]) -> kernel_pb2.Problem:
         if matches(Path(path)):
             return read(Path(path))
     raise errors.NotFound(f"path: {os.fspath(path)!r} is not {' or '.join(format[0] for format in _FORMATS)}")
+
+
+def find_problem(argument: str) -> Path:
+    """The path of a problem, or of one with this name in the folders where the `kernelcast` command looks.
+
+    These are the folders of KERNELCAST_PROBLEMS, examples/problems, and that of the installation.
+    """
+    path = Path(argument)
+    if path.exists() or os.sep in argument:
+        return path
+    folders = [Path(folder) for folder in os.environ.get("KERNELCAST_PROBLEMS", "").split(":") if folder]
+    folders.append(Path("examples/problems"))
+    if bundle := os.environ.get("KERNELCAST_BUNDLE"):
+        root = Path(bundle)
+        folders.append((root.parent if root.name == "bin" else root) / "share/kernelcast/problems")
+    folders.append(Path(sysconfig.get_path("data"), "lib/kernelcast/share/kernelcast/problems"))
+    for folder in folders:
+        if (folder / argument / "problem.yaml").is_file():
+            return folder / argument
+    raise errors.NotFound(f"TASK: no problem {argument!r} in {', '.join(map(str, folders))}")
