@@ -251,6 +251,9 @@ void LlmBackend::Core::Ask(ForecastInput input, const ForecastCall& call, Done d
           said != nullptr ? *said : ForecastResult(Abstain(Cause::kNotCovered, kNotAskedAgain)),
           {});
     }
+    if (call.remembered_only) {
+      return Settle(waiter, Abstain(Cause::kNotCovered, kNotAskedAgain), {});
+    }
     waiter.call.again = false;
   }
   absl::StatusOr<RenderedPrompt> prompt = Render(input);
