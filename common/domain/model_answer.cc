@@ -12,24 +12,35 @@ TokenUsage& TokenUsage::operator+=(const TokenUsage& other) {
   return *this;
 }
 
+void CountUnreadable(const std::string& fault, const std::string& example,
+                     UnreadableByFault& unreadable) {
+  const bool has_room = unreadable.contains(fault) || unreadable.size() < kMaxFaults;
+  UnreadableAnswers& kind = unreadable[has_room && !fault.empty() ? fault : "other"];
+  if (kind.count++ == 0) kind.example = TruncateUtf8(example, kMaxModelDetailBytes);
+}
+
+void CountRepairs(const std::vector<std::string>& repairs, RepairCounts& counts) {
+  for (const std::string& repair : repairs) {
+    const bool has_room = counts.contains(repair) || counts.size() < kMaxFaults;
+    ++counts[has_room ? repair : "other"];
+  }
+}
+
 void ModelUse::Add(const ModelAnswer& answer) {
   token_usage += answer.token_usage;
+  CountRepairs(answer.repairs, repairs);
   switch (answer.outcome) {
     case ModelOutcome::kNotAsked: return;
     case ModelOutcome::kBudget: ++over_budget; return;
+    case ModelOutcome::kNotWorthIt: ++not_worth_it; return;
     case ModelOutcome::kUsed: ++used; break;
     case ModelOutcome::kDeclined: ++declined; break;
+    case ModelOutcome::kLate: ++late; break;
     case ModelOutcome::kUnanswered:
       ++unanswered;
       last_error = TruncateUtf8(answer.detail, kMaxModelDetailBytes);
       break;
-    case ModelOutcome::kUnreadable: {
-      std::string fault = answer.fault.empty() ? "other" : answer.fault;
-      if (!unreadable.contains(fault) && unreadable.size() >= kMaxFaults) fault = "other";
-      Unreadable& kind = unreadable[fault];
-      if (kind.count++ == 0) kind.example = TruncateUtf8(answer.detail, kMaxModelDetailBytes);
-      break;
-    }
+    case ModelOutcome::kUnreadable: CountUnreadable(answer.fault, answer.detail, unreadable); break;
   }
   ++asked;
 }

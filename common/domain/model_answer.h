@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace kernelcast {
 
@@ -19,7 +20,16 @@ struct TokenUsage {
   TokenUsage& operator+=(const TokenUsage& other);
 };
 
-enum class ModelOutcome { kNotAsked, kUsed, kDeclined, kUnreadable, kUnanswered, kBudget };
+enum class ModelOutcome {
+  kNotAsked,
+  kUsed,
+  kDeclined,
+  kUnreadable,
+  kUnanswered,
+  kBudget,
+  kLate,
+  kNotWorthIt,
+};
 
 inline constexpr size_t kMaxModelDetailBytes = 500;
 
@@ -29,32 +39,47 @@ struct ModelAnswer {
   std::string fault = {};
   std::string detail = {};
   TokenUsage token_usage = {};
+  std::vector<std::string> repairs = {};
 };
+
+// Answers that could not be used, by fault. At most kMaxFaults are counted separately, the rest as
+// "other".
+struct UnreadableAnswers {
+  uint64_t count = 0;
+  std::string example;  // the first
+  friend bool operator==(const UnreadableAnswers&, const UnreadableAnswers&) = default;
+};
+using UnreadableByFault = std::map<std::string, UnreadableAnswers>;
+inline constexpr size_t kMaxFaults = 16;
+void CountUnreadable(const std::string& fault, const std::string& example,
+                     UnreadableByFault& unreadable);
+
+// Answers that had to be mended, by repair, with the same limit.
+using RepairCounts = std::map<std::string, uint64_t>;
+void CountRepairs(const std::vector<std::string>& repairs, RepairCounts& counts);
 
 // Totals of model outcomes over many forecasts.
 struct ModelUse {
-  struct Unreadable {
-    uint64_t count = 0;
-    std::string example;
-    friend bool operator==(const Unreadable&, const Unreadable&) = default;
-  };
-  // Number of fault kinds counted separately. The rest count as "other".
-  static constexpr size_t kMaxFaults = 16;
+  using Unreadable = UnreadableAnswers;
+  static constexpr size_t kMaxFaults = kernelcast::kMaxFaults;
 
   uint64_t asked = 0;
   uint64_t used = 0;
   uint64_t declined = 0;
-  std::map<std::string, Unreadable> unreadable;  // by fault
+  UnreadableByFault unreadable;
   uint64_t unanswered = 0;
   uint64_t over_budget = 0;
   TokenUsage token_usage;
   std::string last_error;
+  RepairCounts repairs;
+  uint64_t late = 0;
+  uint64_t not_worth_it = 0;
   friend bool operator==(const ModelUse&, const ModelUse&) = default;
 
   // Counts one more answer.
   void Add(const ModelAnswer& answer);
   // Whether no model was involved at all.
-  bool empty() const { return asked == 0 && over_budget == 0; }
+  bool empty() const { return asked == 0 && over_budget == 0 && not_worth_it == 0; }
 };
 
 }  // namespace kernelcast

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/strings.h"
+
 namespace kernelcast::llm {
 namespace {
 
@@ -17,6 +19,8 @@ std::string MessagesJson(const std::vector<ChatMessage>& messages) {
 
 Prompt::Prompt(const std::vector<ChatMessage>& messages) : json_(MessagesJson(messages)) {}
 
+const std::string& ChatAnswer::text() const { return IsBlank(content) ? reasoning : content; }
+
 std::string_view ErrorKindName(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::kNone: return "ok";
@@ -31,6 +35,8 @@ std::string_view ErrorKindName(ErrorKind kind) {
     case ErrorKind::kServerError: return "server_error";
     case ErrorKind::kUnauthorized: return "unauthorized";
     case ErrorKind::kNotFound: return "not_found";
+    case ErrorKind::kContextTooLong: return "context_too_long";
+    case ErrorKind::kContentFilter: return "content_filter";
     case ErrorKind::kRefused: return "refused";
     case ErrorKind::kMalformed: return "malformed";
     case ErrorKind::kCutOff: return "cut_off";

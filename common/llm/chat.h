@@ -123,12 +123,22 @@ enum class FinishReason {
 // A model's answer. Texts are UTF-8 and untrusted; nothing in them has been checked.
 struct ChatAnswer {
   std::string content;
+  // Also what the content says before </think> or a similar mark.
   std::string reasoning;
+  // Why the model does not answer, if the endpoint reports it apart from the content.
+  std::string refusal;
   std::vector<ToolCall> tool_calls;
   FinishReason finish_reason = FinishReason::kUnknown;
   TokenUsage usage;
   std::string model;  // as the endpoint names it
   std::string id;     // the endpoint's id of the answer
+
+  // The text to read: some servers put all of it into the reasoning and leave the content empty.
+  const std::string& text() const;
+  // Ended at a limit on its length, by the endpoint or by the client.
+  bool cut_off() const {
+    return finish_reason == FinishReason::kLength || finish_reason == FinishReason::kWhitespaceLoop;
+  }
 };
 
 enum class ErrorKind {
@@ -144,6 +154,8 @@ enum class ErrorKind {
   kServerError,       // another 5xx, or an error object inside the stream
   kUnauthorized,      // 401, 403
   kNotFound,          // 404: wrong path, or no such model
+  kContextTooLong,    // the prompt, or the prompt and the answer, exceed the model's context
+  kContentFilter,     // the endpoint's content filter refuses the prompt
   kRefused,           // another 4xx: the request is invalid or refused
   kMalformed,         // the response is not a chat completion
   kCutOff,            // connection lost, or the stream ended early
@@ -161,7 +173,7 @@ struct ChatError {
   // One line of UTF-8 for people, of bounded length, without keys. Programs must use `kind`.
   std::string message;
   int http_status = 0;  // 0: no response
-  // error.code, otherwise error.type, of the endpoint's response, e.g. "context_length_exceeded".
+  // error.code, otherwise error.type, of the endpoint's response, e.g. "unsupported_parameter".
   // May be empty.
   std::string code;
   // Delay requested by the endpoint before the next request. 0: none.

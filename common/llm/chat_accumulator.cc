@@ -6,9 +6,12 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/strings.h"
+#include "common/llm/error_object.h"
 #include "common/llm/json_text.h"
-#include "common/llm/retry_policy.h"
+#include "common/llm/reasoning_marks.h"
 
 namespace kernelcast::llm {
 namespace {
@@ -86,15 +89,35 @@ int64_t Count(const element& object, std::string_view key) {
   return number >= 0 && number < 1e12 ? static_cast<int64_t>(number) : 0;
 }
 
-FinishReason ParseFinishReason(std::string_view name) {
-  if (name == "stop" || name == "end_turn" || name == "eos") return FinishReason::kStop;
-  if (name == "length" || name == "max_tokens") return FinishReason::kLength;
-  if (name == "tool_calls" || name == "function_call") return FinishReason::kToolCalls;
-  if (name == "content_filter") return FinishReason::kContentFilter;
+// The words of OpenAI and of the servers that imitate it, some of which pass on those of Anthropic
+// or Google.
+FinishReason ParseFinishReason(std::string_view written) {
+  const std::string name = absl::AsciiStrToLower(absl::string_view(written.data(), written.size()));
+  const auto is_one_of = [&name](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (is_one_of({"stop", "end_turn", "eos", "eos_token", "stop_sequence", "complete"})) {
+    return FinishReason::kStop;
+  }
+  if (is_one_of({"length", "max_tokens", "max_output_tokens", "model_length",
+                 "model_context_window_exceeded"})) {
+    return FinishReason::kLength;
+  }
+  if (is_one_of({"tool_calls", "function_call", "tool_use"})) return FinishReason::kToolCalls;
+  if (is_one_of({"content_filter", "refusal", "safety", "recitation", "blocklist", "sensitive",
+                 "prohibited_content"})) {
+    return FinishReason::kContentFilter;
+  }
   return FinishReason::kUnknown;
 }
 
-bool IsBlank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+// Words that say that the endpoint failed to write the answer.
+bool IsFailureWord(std::string_view finish_reason) {
+  return finish_reason == "error" || finish_reason == "abort" || finish_reason == "network_error" ||
+         finish_reason == "insufficient_system_resource";
+}
+
+bool IsBlankByte(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 bool Over(ChatAccumulator::State state) {
   return state == ChatAccumulator::State::kDone || state == ChatAccumulator::State::kCut ||
@@ -107,37 +130,65 @@ class ChatAccumulator::Reader {
  public:
   explicit Reader(ChatAccumulator& to) : to_(to), answer_(to.answer_) {}
 
+  // `message_key`: where a choice has its part of the answer, unless it is under another key.
   void OnObject(const element& object, std::string_view message_key) {
-    if (const std::optional<element> error = Find(object, "error")) {
-      return OnErrorObject(object, *error);
+    if (Find(object, "error").has_value() || TextAt(object, "object") == "error") {
+      return OnErrorObject(object);
     }
-    if (TextAt(object, "object") == "error") return OnErrorObject(object, object);
     if (answer_.id.empty()) answer_.id = TextAt(object, "id").substr(0, kMaxNameBytes);
     if (answer_.model.empty()) answer_.model = TextAt(object, "model").substr(0, kMaxNameBytes);
     if (const std::optional<element> usage = Find(object, "usage")) OnUsage(*usage);
 
     simdjson::dom::array choices;
     const std::optional<element> list = Find(object, "choices");
-    if (!list.has_value() || list->get_array().get(choices) != simdjson::SUCCESS) return;
+    if (!list.has_value() || list->get_array().get(choices) != simdjson::SUCCESS) {
+      const std::optional<element> message = Find(object, "message");
+      const bool is_error =
+          (message.has_value() && message->is_string()) || Find(object, "detail").has_value();
+      if (!list.has_value() && is_error) OnErrorObject(object);
+      return;
+    }
     for (const element choice : choices) {
       if (!choice.is_object() || Count(choice, "index") != 0) continue;
-      if (const std::optional<element> message = Find(choice, message_key)) OnMessage(*message);
-      if (Over(to_.state_)) return;
-      const std::optional<element> reason = Find(choice, "finish_reason");
-      if (reason.has_value() && reason->is_string()) {
-        to_.state_ = State::kFinished;
-        answer_.finish_reason = ParseFinishReason(Text(reason));
-      }
+      OnChoice(choice, message_key);
       return;
     }
   }
 
  private:
+  void OnChoice(const element& choice, std::string_view message_key) {
+    if (Find(choice, "error").has_value()) return OnErrorObject(choice);
+    std::optional<element> message = Find(choice, message_key);
+    // A stream may consist of one whole answer.
+    if (!message.has_value() && !to_.has_token_) {
+      message = Find(choice, message_key == "delta" ? "message" : "delta");
+    }
+    if (message.has_value()) OnMessage(*message);
+    if (Over(to_.state_)) return;
+    const std::optional<element> reason = Find(choice, "finish_reason");
+    if (!reason.has_value() || !reason->is_string()) return;
+    if (IsFailureWord(Text(reason))) {
+      return to_.Fail(ErrorKind::kServerError, absl::StrCat("the answer ended with finish_reason '",
+                                                            std::string(Text(reason)), "'"));
+    }
+    to_.state_ = State::kFinished;
+    answer_.finish_reason = ParseFinishReason(Text(reason));
+  }
+
   void OnMessage(const element& message) {
-    std::optional<element> reasoning = Find(message, "reasoning");
-    if (!reasoning.has_value()) reasoning = Find(message, "reasoning_content");
-    if (!AppendText(reasoning, answer_.reasoning, to_.reasoning_run_)) return;
+    // Servers that send several of these send the same text in each.
+    for (const char* key : {"reasoning", "reasoning_content", "thinking", "reasoning_details"}) {
+      const size_t before = answer_.reasoning.size();
+      if (!AppendText(Find(message, key), answer_.reasoning, to_.reasoning_run_)) return;
+      if (answer_.reasoning.size() != before) break;
+    }
     if (!AppendText(Find(message, "content"), answer_.content, to_.content_run_)) return;
+    if (!AppendText(Find(message, "refusal"), answer_.refusal, to_.reasoning_run_)) return;
+    // The older form of a single tool call.
+    if (const std::optional<element> call = Find(message, "function_call")) {
+      OnFunction(/*at=*/PlaceOf(message, "", ""), message, "", *call);
+      if (Over(to_.state_)) return;
+    }
     simdjson::dom::array calls;
     const std::optional<element> list = Find(message, "tool_calls");
     if (!list.has_value() || list->get_array().get(calls) != simdjson::SUCCESS) return;
@@ -151,32 +202,38 @@ class ChatAccumulator::Reader {
     const std::optional<element> function = Find(call, "function");
     if (!function.has_value() || !function->is_object()) return;
     const std::string_view id = TextAt(call, "id").substr(0, kMaxNameBytes);
-    const std::string_view name = TextAt(*function, "name");
-    const size_t at = PlaceOf(call, id, name);
+    OnFunction(PlaceOf(call, id, TextAt(*function, "name")), call, id, *function);
+  }
+
+  void OnFunction(size_t at, const element& call, std::string_view id, const element& function) {
     if (at == answer_.tool_calls.size()) {
       if (at >= kMaxToolCalls) {
         return to_.Fail(ErrorKind::kMalformed, "the answer has too many tool calls");
       }
       answer_.tool_calls.emplace_back();
-      to_.open_calls_.push_back({IndexOf(call).value_or(-1), Run{}});
+      to_.open_calls_.push_back({IndexOf(call).value_or(-1), Run{}, JsonEnd{}});
     }
 
     ToolCall& target = answer_.tool_calls[at];
     to_.has_token_ = true;
     if (target.id.empty()) target.id = id;
     // The name may be sent once, in every piece, or in pieces itself.
+    const std::string_view name = TextAt(function, "name");
     if (target.name != name && target.name.size() + name.size() <= kMaxNameBytes &&
         (target.name.empty() || target.arguments.empty())) {
       to_.bytes_ += static_cast<int64_t>(name.size());
       target.name += name;
     }
-    const std::optional<element> arguments = Find(*function, "arguments");
+    const std::optional<element> arguments = Find(function, "arguments");
     if (!arguments.has_value()) return;
+    const size_t before = target.arguments.size();
     if (arguments->is_string()) {
       to_.Append(target.arguments, Text(arguments), to_.open_calls_[at].run);
     } else if (arguments->is_object()) {
       to_.Append(target.arguments, simdjson::minify(*arguments), to_.open_calls_[at].run);
     }
+    if (target.arguments.size() <= before) return;
+    to_.open_calls_[at].end.Read(std::string_view(target.arguments).substr(before));
   }
 
   static std::optional<int64_t> IndexOf(const element& call) {
@@ -190,9 +247,12 @@ class ChatAccumulator::Reader {
 
   // Index of the tool call that a piece belongs to, or the number of calls for a new one. Calls are
   // distinguished by index. If there is none, or all have the same, a new id and name begin a new
-  // call.
+  // call, unless the arguments of the last one are incomplete: some servers make a new id for each
+  // piece.
   size_t PlaceOf(const element& call, std::string_view id, std::string_view name) const {
     const std::vector<OpenCall>& open = to_.open_calls_;
+    if (open.empty()) return 0;
+    const size_t last = open.size() - 1;
     const std::optional<int64_t> index = IndexOf(call);
     size_t at = open.size();
     if (index.has_value()) {
@@ -201,13 +261,19 @@ class ChatAccumulator::Reader {
         at = i;
         break;
       }
-    } else if (!open.empty() && (id.empty() || name.empty())) {
-      at = open.size() - 1;
+      // Not even the name says that a call begins.
+      if (at == open.size() && name.empty() && !open[last].end.complete()) return last;
+    } else if (id.empty() && !name.empty() && open[last].end.complete()) {
+      return open.size();
+    } else {
+      at = last;
     }
-    if (at == open.size()) return at;
+    if (at == open.size() || id.empty() || name.empty()) return at;
     const ToolCall& known = answer_.tool_calls[at];
-    const bool another = !id.empty() && !name.empty() && !known.id.empty() && known.id != id;
-    return another ? open.size() : at;
+    const bool may_be_another =
+        index.has_value() ? !known.id.empty() && known.id != id : known.id != id;
+    const bool goes_on = known.name == name && !open[at].end.complete();
+    return may_be_another && !goes_on ? open.size() : at;
   }
 
   void OnUsage(const element& usage) {
@@ -227,28 +293,23 @@ class ChatAccumulator::Reader {
     }
   }
 
-  void OnErrorObject(const element& object, const element& error) {
-    std::string_view message = error.is_string() ? Text(error) : TextAt(error, "message");
-    const std::string_view code = TextAt(error, "code");
-    const std::string_view type = TextAt(error, "type");
-    int64_t status = std::max({Count(error, "code"), Count(error, "status_code"),
-                               Count(object, "code"), Count(object, "status")});
-    if (status < 400 || status > 599) {
-      // By name if there is no number.
-      status = code == "rate_limit_exceeded" || type == "rate_limit_error" ||
-                       code == "insufficient_quota" || type == "insufficient_quota"
-                   ? 429
-                   : 500;
-    }
-    if (message.empty()) message = "the endpoint sent an error without a message";
-    to_.Fail(ClassifyHttpStatus(static_cast<int>(status), code, type), message);
-    to_.error_.code = OneLine(code.empty() ? type : code, kMaxNameBytes);
+  void OnErrorObject(const element& object) {
+    // Rare, so that it may be parsed once more.
+    const ChatError error = ReadErrorObject(ParseJson(simdjson::minify(object)), 0, "");
+    to_.Fail(error.kind, error.message);
+    to_.error_.code = error.code;
   }
 
-  // Appends a string, or the texts of a list of parts.
+  // Appends a string, or the texts of a list of parts. An object is a part, or an answer that a
+  // server has parsed.
   bool AppendText(const std::optional<element>& value, std::string& to, Run& run) {
     if (!value.has_value()) return true;
     if (value->is_string()) return to_.Append(to, Text(value), run);
+    if (value->is_object()) {
+      const std::optional<element> text = Find(*value, "text");
+      return to_.Append(to, text.has_value() ? std::string(Text(text)) : simdjson::minify(*value),
+                        run);
+    }
     simdjson::dom::array parts;
     if (value->get_array().get(parts) != simdjson::SUCCESS) return true;
     for (const element part : parts) {
@@ -283,23 +344,71 @@ ChatAccumulator::State ChatAccumulator::OnEvent(std::string_view data) {
 
 ChatAccumulator::State ChatAccumulator::OnWhole(std::string_view json) {
   if (Over(state_)) return state_;
-  const std::optional<element> object = Parser::OfThread().Parse(json);
-  if (!object.has_value() || !object->is_object()) {
+  const std::optional<element> whole = Parser::OfThread().Parse(json);
+  simdjson::dom::array objects;
+  if (whole.has_value() && whole->is_object()) {
+    Reader(*this).OnObject(*whole, "message");
+  } else if (whole.has_value() && whole->get_array().get(objects) == simdjson::SUCCESS &&
+             objects.size() > 0 && objects.at(0).is_object()) {
+    // The events of a stream, or an error, in a list.
+    for (const element object : objects) {
+      Reader(*this).OnObject(object, "delta");
+      if (Over(state_)) return state_;
+    }
+  } else if (!OnLines(json)) {
     Fail(ErrorKind::kMalformed,
          absl::StrCat("the answer is not a JSON object: ", OneLine(json, kMaxMessageBytes / 4)));
     return state_;
   }
-  Reader(*this).OnObject(*object, "message");
   if (Over(state_)) return state_;
   if (state_ != State::kFinished && !has_token_) {
-    Fail(ErrorKind::kMalformed, "the answer has no choices");
+    Fail(ErrorKind::kMalformed,
+         absl::StrCat("the answer has no choices: ", OneLine(json, kMaxMessageBytes / 4)));
   } else {
     state_ = State::kDone;
   }
   return state_;
 }
 
-ChatAnswer ChatAccumulator::TakeAnswer() { return std::move(answer_); }
+bool ChatAccumulator::OnLines(std::string_view json) {
+  if (json.find('\n') == std::string_view::npos) return false;
+  bool any = false;
+  while (!json.empty() && !Over(state_)) {
+    const size_t end = std::min(json.find('\n'), json.size());
+    const std::string_view line = json.substr(0, end);
+    json.remove_prefix(std::min(end + 1, json.size()));
+    if (IsBlank(line)) continue;
+    const std::optional<element> object = Parser::OfThread().Parse(line);
+    if (!object.has_value() || !object->is_object()) return any && Over(state_);
+    any = true;
+    Reader(*this).OnObject(*object, "delta");
+  }
+  return any;
+}
+
+ChatAnswer ChatAccumulator::TakeAnswer() {
+  SeparateReasoning(answer_);
+  return std::move(answer_);
+}
+
+void ChatAccumulator::JsonEnd::Read(std::string_view text) {
+  for (const char c : text) {
+    if (escaped_) {
+      escaped_ = false;
+    } else if (in_string_) {
+      if (c == '\\') escaped_ = true;
+      if (c == '"') in_string_ = false;
+    } else if (c == '"') {
+      in_string_ = true;
+      begun_ = true;
+    } else if (c == '{' || c == '[') {
+      ++depth_;
+      begun_ = true;
+    } else if (c == '}' || c == ']') {
+      --depth_;
+    }
+  }
+}
 
 bool ChatAccumulator::Append(std::string& to, std::string_view text, Run& run) {
   if (text.empty()) return true;
@@ -307,7 +416,7 @@ bool ChatAccumulator::Append(std::string& to, std::string_view text, Run& run) {
   size_t kept = text.size();
   bool loop = false;
   for (size_t i = 0; i < text.size(); ++i) {
-    run.length = IsBlank(text[i]) ? run.length + 1 : 0;
+    run.length = IsBlankByte(text[i]) ? run.length + 1 : 0;
     if (limits_.max_whitespace_run > 0 && run.length >= limits_.max_whitespace_run) {
       kept = i + 1;
       loop = true;
@@ -322,7 +431,7 @@ bool ChatAccumulator::Append(std::string& to, std::string_view text, Run& run) {
   bytes_ += static_cast<int64_t>(kept);
   to.append(text.substr(0, kept));
   if (!loop) return true;
-  while (!to.empty() && IsBlank(to.back())) to.pop_back();
+  while (!to.empty() && IsBlankByte(to.back())) to.pop_back();
   state_ = State::kCut;
   answer_.finish_reason = FinishReason::kWhitespaceLoop;
   return false;

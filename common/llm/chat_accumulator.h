@@ -33,7 +33,8 @@ class ChatAccumulator {
   // Takes the data of one event: an object of the stream, or "[DONE]". Ignored after kDone, kCut
   // and kFailed.
   State OnEvent(std::string_view data);
-  // Takes a complete chat.completion object.
+  // Takes a complete response that is no stream: a chat.completion object, or the objects of a
+  // stream in a list or one on each line.
   State OnWhole(std::string_view json);
 
   State state() const { return state_; }
@@ -41,6 +42,7 @@ class ChatAccumulator {
   bool has_token() const { return has_token_; }
   // Set in state kFailed.
   const ChatError& error() const { return error_; }
+  // What arrived, with reasoning apart from the content.
   ChatAnswer TakeAnswer();
 
  private:
@@ -48,9 +50,24 @@ class ChatAccumulator {
     int length = 0;
   };
 
+  // Follows pieces of JSON up to the end of its value.
+  class JsonEnd {
+   public:
+    void Read(std::string_view text);
+    bool complete() const { return begun_ && depth_ <= 0 && !in_string_; }
+
+   private:
+    int depth_ = 0;
+    bool begun_ = false;
+    bool in_string_ = false;
+    bool escaped_ = false;
+  };
+
   // Reads parsed JSON. Declared here only, to keep the JSON library out of this header.
   class Reader;
 
+  // Takes one object from each line. Returns false if they are no such lines.
+  bool OnLines(std::string_view json);
   // Appends within the limits. Returns false if the answer was cut or failed.
   bool Append(std::string& to, std::string_view text, Run& run);
   void Fail(ErrorKind kind, std::string_view message);
@@ -63,11 +80,12 @@ class ChatAccumulator {
   bool has_token_ = false;
   Run content_run_;
   Run reasoning_run_;
-  // Parallel to answer_.tool_calls: the index that the endpoint gave each, and its current run of
-  // white space.
+  // Parallel to answer_.tool_calls: the index that the endpoint gave each, its current run of white
+  // space, and whether its arguments are complete.
   struct OpenCall {
     int64_t index = 0;
     Run run;
+    JsonEnd end;
   };
   std::vector<OpenCall> open_calls_;
 };

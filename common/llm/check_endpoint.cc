@@ -87,6 +87,12 @@ absl::StatusOr<std::vector<std::string>> ListModels(const EndpointConfig& endpoi
         endpoint.api_key.empty() ? "it requires a key, see api_key_file" : "it refuses the key"));
   }
   if (status >= 500) return absl::UnavailableError(absl::StrCat(who, " answers ", status));
+  const size_t first = body.find_first_not_of(" \t\r\n");
+  if (status == 200 && first != std::string::npos && body[first] == '<') {
+    return absl::NotFoundError(absl::StrCat(
+        who, " answers with a web page: the URL must be the one before /chat/completions, such as ",
+        "http://HOST:PORT/v1"));
+  }
   std::vector<std::string> models = status == 200 ? ListedModels(body) : std::vector<std::string>();
   for (std::string& model : models) model = OneLine(model, kMaxReportedBytes);
   return models;

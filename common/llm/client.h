@@ -73,7 +73,8 @@ class LlmClient {
 // Asks an endpoint for its models, for `doctor` and at the start of a service. Blocks for at most
 // `timeout_ns`. Error messages are one line. UNAVAILABLE: the endpoint cannot be reached or answers
 // with 5xx. UNAUTHENTICATED: the key is missing or wrong. NOT_FOUND: the endpoint lists its models
-// and the configured one is not among them. Returns OK if the endpoint answers but has no list.
+// and the configured one is not among them, or it answers with a web page. Returns OK if the
+// endpoint answers but has no list.
 [[nodiscard]] absl::Status CheckEndpoint(const EndpointConfig& endpoint, int64_t timeout_ns);
 
 // Returns the models that an endpoint lists, each on one line. Empty if it has no list. Blocks and

@@ -103,6 +103,7 @@ TransferEnd EndOf(CURLcode code, CURL* handle) {
     case CURLE_FAILED_INIT: return TransferEnd::kUnreachable;
     // Only the connect timeout is set.
     case CURLE_OPERATION_TIMEDOUT: return TransferEnd::kConnectTimeout;
+    case CURLE_BAD_CONTENT_ENCODING:
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_WEIRD_SERVER_REPLY: return TransferEnd::kNotHttp;
     default: break;
@@ -136,6 +137,9 @@ void ConfigureCurlHandle(void* curl_easy, const EndpointConfig& endpoint,
   curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS,
                    static_cast<long>(std::max<int64_t>(connect_timeout_ns / kMillisecondNs, 1)));
   curl_easy_setopt(handle, CURLOPT_FOLLOWLOCATION, 0L);
+  // Compression would delay a stream, so none is asked for. With this option libcurl also decodes
+  // the answers of servers and proxies that compress anyway.
+  curl_easy_setopt(handle, CURLOPT_ACCEPT_ENCODING, "identity");
   curl_easy_setopt(handle, CURLOPT_USERAGENT,
                    absl::StrCat("kernelcast/", std::string(Version())).c_str());
   if (!endpoint.ca_file.empty()) {

@@ -28,6 +28,11 @@ double Cost(const Prices& prices, const TokenUsage& usage) {
          1e6;
 }
 
+// "60 s", "0.3 s"
+std::string SecondsText(int64_t duration_ns) {
+  return absl::StrCat(static_cast<double>(duration_ns / 1'000'000) / 1000, " s");
+}
+
 ChatError MakeError(ErrorKind kind, std::string message) {
   ChatError error;
   error.kind = kind;
@@ -349,10 +354,9 @@ void Dispatcher::OnTimer(Call& call) {
     const std::string before =
         error.kind == ErrorKind::kNone ? "" : absl::StrCat("; before: ", error.message);
     error.kind = ErrorKind::kDeadlineExceeded;
-    error.message =
-        absl::StrCat(call.attempts.empty() ? "no endpoint had room before the deadline"
-                                           : "the deadline passed before the answer came",
-                     before);
+    error.message = absl::StrCat(
+        call.attempts.empty() ? "no endpoint had room" : "no complete answer came",
+        " before the deadline, within ", SecondsText(now_ns_ - call.submitted_ns), before);
     return End(call, std::move(error));
   }
   if (call.ready_ns != 0 && now_ns_ >= call.ready_ns) {
@@ -365,10 +369,14 @@ void Dispatcher::OnTimer(Call& call) {
     ChatError error;
     if (!attempt.saw_byte && now_ns_ >= attempt.slot.sent_ns + config_.first_byte_timeout_ns) {
       error.kind = ErrorKind::kFirstByteTimeout;
-      error.message = "no byte of an answer came in time";
+      error.message =
+          absl::StrCat("no byte of an answer came within ",
+                       SecondsText(config_.first_byte_timeout_ns), " (timeouts.first_byte_ms)");
     } else if (attempt.saw_byte && now_ns_ >= attempt.last_byte_ns + config_.silence_timeout_ns) {
       error.kind = ErrorKind::kSilenceTimeout;
-      error.message = "the answer stopped coming";
+      error.message =
+          absl::StrCat("the answer stopped coming for ", SecondsText(config_.silence_timeout_ns),
+                       " (timeouts.silence_ms)");
     } else {
       continue;
     }

@@ -7,8 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/bounded_json.h"
 #include "common/base/strings.h"
+#include "common/llm/error_object.h"
 #include "common/llm/json_text.h"
 #include "common/llm/retry_policy.h"
 
@@ -17,7 +17,9 @@ namespace {
 
 constexpr size_t kMaxErrorBodyBytes = 64 << 10;
 constexpr size_t kMaxRefusalBytes = 500;
-constexpr size_t kMaxCodeBytes = 64;
+constexpr size_t kShownBytes = 120;
+constexpr std::string_view kBodyByteOrderMark = "\xEF\xBB\xBF";
+constexpr std::string_view kGzipMark = "\x1F\x8B";
 // Maximum growth of a byte of text in JSON ("\u00e9" encodes two bytes), and size of the object
 // around an answer.
 constexpr int64_t kEscapedBytes = 3;
@@ -64,16 +66,30 @@ bool ResponseReader::OnBody(std::string_view bytes) {
       body_ = Body::kError;
     } else {
       // Detected by content, because servers send wrong content types: events never begin with a
-      // brace.
+      // bracket.
+      if (bytes.starts_with(kBodyByteOrderMark)) bytes.remove_prefix(kBodyByteOrderMark.size());
       const size_t first = bytes.find_first_not_of(" \t\r\n");
       if (first == std::string_view::npos) return true;
       bytes.remove_prefix(first);
-      body_ = bytes.front() == '{' ? Body::kJson : Body::kEvents;
+      body_ = bytes.front() == '{' || bytes.front() == '[' ? Body::kJson : Body::kEvents;
+      if (bytes.front() == '<') {
+        Fail(ErrorKind::kMalformed,
+             absl::StrCat("the endpoint sent a web page, not an answer; check its URL: ",
+                          OneLine(bytes, kShownBytes)));
+        return false;
+      }
+      if (bytes.starts_with(kGzipMark)) {
+        Fail(ErrorKind::kMalformed,
+             "the endpoint sent compressed data without saying so in Content-Encoding");
+        return false;
+      }
     }
   }
   switch (body_) {
     case Body::kEvents: {
+      if (buffer_.size() < kShownBytes) buffer_.append(bytes.substr(0, kShownBytes));
       return OnEvents(decoder_.Feed(bytes, [this](std::string_view data) {
+        any_event_ = true;
         const ChatAccumulator::State state = accumulator_.OnEvent(data);
         return state == ChatAccumulator::State::kOpen || state == ChatAccumulator::State::kFinished;
       }));
@@ -106,6 +122,7 @@ void ResponseReader::OnEnd(TransferEnd end, std::string_view message) {
   }
   if (body_ == Body::kEvents) {
     const auto sink = [this](std::string_view data) {
+      any_event_ = true;
       accumulator_.OnEvent(data);
       return true;
     };
@@ -133,6 +150,11 @@ void ResponseReader::OnEnd(TransferEnd end, std::string_view message) {
     return End();
   }
   if (body_ == Body::kUnknown) return Fail(ErrorKind::kMalformed, "the answer is empty");
+  if (!any_event_) {
+    return Fail(ErrorKind::kMalformed,
+                absl::StrCat("the answer is neither JSON nor a stream of events: ",
+                             OneLine(buffer_, kShownBytes)));
+  }
   Fail(ErrorKind::kCutOff, "the stream ended before the answer did");
 }
 
@@ -160,27 +182,12 @@ bool ResponseReader::OnEvents(SseDecoder::Result result) {
 }
 
 void ResponseReader::ReadErrorBody() {
-  const nlohmann::json body = ParseJson(buffer_);
-  std::string message;
-  std::string code;
-  std::string type;
-  if (body.is_object()) {
-    const auto error = body.find("error");
-    const nlohmann::json& object = error != body.end() && error->is_object() ? *error : body;
-    message = StringAt(object, "message");
-    if (message.empty()) message = StringAt(body, "error");
-    if (message.empty()) message = StringAt(body, "detail");
-    if (message.empty()) message = StringAt(body, "message");
-    code = StringAt(object, "code");
-    type = StringAt(object, "type");
-  }
-  if (message.empty()) message = buffer_;
-  const ErrorKind kind = ClassifyHttpStatus(http_status_, code, type);
-  if (http_status_ < 400) message = "redirects are not followed";
-  error_.code = OneLine(code.empty() ? type : code, kMaxCodeBytes);
-  std::string text = absl::StrCat("HTTP ", http_status_);
-  if (!message.empty()) absl::StrAppend(&text, ": ", message);
-  Fail(kind, text);
+  ChatError error = ReadErrorObject(ParseJson(buffer_), http_status_, buffer_);
+  if (http_status_ < 400) error.message = "redirects are not followed";
+  error_.code = error.code;
+  const bool has_text = !buffer_.empty() || http_status_ < 400;
+  Fail(error.kind,
+       absl::StrCat("HTTP ", http_status_, has_text ? ": " : "", has_text ? error.message : ""));
 }
 
 void ResponseReader::Fail(ErrorKind kind, std::string_view message) {

@@ -54,7 +54,9 @@ class ResponseReader {
   int64_t retry_after_ns_ = 0;
   bool retry_is_useless_ = false;
   Body body_ = Body::kUnknown;
-  std::string buffer_;  // used in kJson and kError
+  // The body in kJson and kError, its beginning in kEvents.
+  std::string buffer_;
+  bool any_event_ = false;
   SseDecoder decoder_;
   ChatAccumulator accumulator_;
   bool ended_ = false;

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -24,9 +25,27 @@ bool SaysMoneyIsSpent(std::string_view word) {
   return std::find(kWords.begin(), kWords.end(), word) != kWords.end();
 }
 
+// The last is llama.cpp's.
+bool SaysContextIsTooLong(std::string_view word) {
+  constexpr std::array<std::string_view, 6> kWords = {
+      "context_length_exceeded", "context_window_exceeded", "string_above_max_length",
+      "prompt_too_long",         "request_too_large",       "exceed_context_size_error"};
+  return std::find(kWords.begin(), kWords.end(), word) != kWords.end();
+}
+
+bool SaysFiltered(std::string_view word) {
+  constexpr std::array<std::string_view, 5> kWords = {"content_filter", "content_policy_violation",
+                                                      "ResponsibleAIPolicyViolation", "moderation",
+                                                      "data_inspection_failed"};
+  return std::find(kWords.begin(), kWords.end(), word) != kWords.end();
+}
+
 }  // namespace
 
 ErrorKind ClassifyHttpStatus(int status, std::string_view code, std::string_view type) {
+  // Some servers report these two as internal errors.
+  if (SaysContextIsTooLong(code) || SaysContextIsTooLong(type)) return ErrorKind::kContextTooLong;
+  if (SaysFiltered(code) || SaysFiltered(type)) return ErrorKind::kContentFilter;
   if (status == 402) return ErrorKind::kSpendLimit;
   if (status == 429) {
     return SaysMoneyIsSpent(code) || SaysMoneyIsSpent(type) ? ErrorKind::kSpendLimit
@@ -38,7 +57,55 @@ ErrorKind ClassifyHttpStatus(int status, std::string_view code, std::string_view
   if (status == 404) return ErrorKind::kNotFound;
   // The server timed out or saw conflicting requests: the request itself is valid.
   if (status == 408 || status == 409 || status == 425) return ErrorKind::kServerError;
-  return ErrorKind::kRefused;
+  return status == 413 ? ErrorKind::kContextTooLong : ErrorKind::kRefused;
+}
+
+int StatusOfErrorName(std::string_view name) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error == std::errc() && end == name.data() + name.size()) {
+    return number >= 400 && number <= 599 ? number : 0;
+  }
+  if (SaysMoneyIsSpent(name)) return 429;
+  if (SaysContextIsTooLong(name) || SaysFiltered(name)) return 400;
+  // Names of OpenAI, Anthropic, Google, vLLM, SGLang and llama.cpp.
+  constexpr std::pair<std::string_view, int> kNames[] = {
+      {"rate_limit_exceeded", 429},
+      {"rate_limit_error", 429},
+      {"too_many_requests", 429},
+      {"TooManyRequests", 429},
+      {"RESOURCE_EXHAUSTED", 429},
+      {"tokens", 429},
+      {"requests", 429},
+      {"overloaded_error", 503},
+      {"overloaded", 503},
+      {"unavailable_error", 503},
+      {"service_unavailable", 503},
+      {"UNAVAILABLE", 503},
+      {"invalid_request_error", 400},
+      {"invalid_request", 400},
+      {"invalid_prompt", 400},
+      {"unsupported_parameter", 400},
+      {"unsupported_value", 400},
+      {"BadRequest", 400},
+      {"BadRequestError", 400},
+      {"bad_request", 400},
+      {"INVALID_ARGUMENT", 400},
+      {"not_supported_error", 400},
+      {"authentication_error", 401},
+      {"invalid_api_key", 401},
+      {"UNAUTHENTICATED", 401},
+      {"permission_error", 403},
+      {"PERMISSION_DENIED", 403},
+      {"not_found_error", 404},
+      {"model_not_found", 404},
+      {"NotFoundError", 404},
+      {"NOT_FOUND", 404},
+  };
+  for (const auto& [known, status] : kNames) {
+    if (known == name) return status;
+  }
+  return 0;
 }
 
 bool MayPass(ErrorKind kind) {

@@ -14,7 +14,12 @@ namespace kernelcast::llm {
 using Random = std::function<double()>;
 
 // Classifies an HTTP status other than 2xx. `code` and `type` are from the response's error object.
+// They matter where the status covers several kinds: 429 and the statuses of refused requests.
 ErrorKind ClassifyHttpStatus(int status, std::string_view code, std::string_view type);
+
+// The HTTP status that an error's code or type stands for, such as 429 for "rate_limit_exceeded" or
+// "429". 0: none is known.
+int StatusOfErrorName(std::string_view name);
 
 // Whether the same request may succeed later at the same endpoint.
 bool MayPass(ErrorKind kind);

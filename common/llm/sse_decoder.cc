@@ -61,7 +61,9 @@ SseDecoder::Result SseDecoder::OnLine(std::string_view line, const Sink& sink) {
   }
   if (line.empty()) return Dispatch(sink);
   const size_t colon = line.find(':');
-  if (line.substr(0, colon) != "data") return Result::kMore;
+  const std::string_view field = line.substr(0, colon);
+  // Some versions of llama.cpp send an error as a field of its own.
+  if (field != "data" && field != "error") return Result::kMore;
   std::string_view value = colon == std::string_view::npos ? "" : line.substr(colon + 1);
   if (value.starts_with(' ')) value.remove_prefix(1);
   if (data_.size() + value.size() + 1 > max_event_bytes_) return End(Result::kTooLong);

@@ -9,8 +9,9 @@
 namespace kernelcast::llm {
 
 // Decodes server-sent events from bytes in pieces of any size. Lines end in LF, CRLF or CR. Several
-// data lines are joined by LF. Comments, other fields and a byte order mark are skipped. Buffers at
-// most `max_event_bytes` plus the field name of one line. Not thread-safe.
+// data lines are joined by LF. The field "error" counts as data. Comments, other fields and a byte
+// order mark are skipped. Buffers at most `max_event_bytes` plus the field name of one line. Not
+// thread-safe.
 class SseDecoder {
  public:
   enum class Result {

@@ -13,7 +13,7 @@ enum class TransferEnd {
   kUnreachable,     // no connection
   kConnectTimeout,  // no connection before the timeout
   kBroken,          // the connection was lost
-  kNotHttp,         // the response is not HTTP
+  kNotHttp,         // the response is not HTTP, or its compression cannot be decoded
 };
 
 // Receives the events of one exchange. The methods are called from within the transport and must

@@ -30,6 +30,11 @@ void AddLlmFlags(CLI::App& app, LlmFlags& flags) {
   app.add_option("--llm-config", flags.config_file,
                  "YAML file of endpoints, instead of --llm; docs/howto/llm.md describes it")
       ->type_name("FILE");
+  app.add_option("--llm-max-tokens", flags.max_tokens,
+                 "Maximum tokens of each answer, including reasoning; 0: the endpoint's limit "
+                 "[8192 for a forecast, 32768 for a kernel]")
+      ->check(CLI::Range(0, 1'000'000))
+      ->type_name("N");
 }
 
 std::vector<std::string> LlmArguments(const LlmFlags& flags) {
@@ -41,6 +46,7 @@ std::vector<std::string> LlmArguments(const LlmFlags& flags) {
   add("--llm-model", flags.model);
   add("--llm-key-file", AbsolutePath(flags.key_file));
   add("--llm-config", AbsolutePath(flags.config_file));
+  if (flags.max_tokens) add("--llm-max-tokens", absl::StrCat(*flags.max_tokens));
   return arguments;
 }
 

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,15 +14,20 @@
 namespace kernelcast::llm {
 
 // Flags that select the LLM endpoints: --llm with --llm-model and --llm-key-file, or --llm-config.
+// --llm-max-tokens goes with both.
 struct LlmFlags {
   std::string url;
   std::string model;  // empty: the endpoint's only model
   std::string key_file;
   std::string config_file;
+  // Limit for each answer. Empty: the program's default. 0: the endpoint's.
+  std::optional<int> max_tokens;
 
   // given: whether the flags name an endpoint. any: whether any of them is set.
   bool given() const { return !url.empty() || !config_file.empty(); }
-  bool any() const { return given() || !model.empty() || !key_file.empty(); }
+  bool any() const {
+    return given() || !model.empty() || !key_file.empty() || max_tokens.has_value();
+  }
 };
 
 // Adds the flags to a program.

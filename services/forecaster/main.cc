@@ -60,7 +60,6 @@ struct Flags {
   std::string prompt = std::string(kDefaultPromptVersion);
   std::string prompt_directory;
   int llm_samples = 1;
-  int llm_max_tokens = 8192;
   std::optional<double> llm_temperature;
   std::string llm_compare = std::string(kCompareAnchor);
   uint64_t llm_token_budget = 0;
@@ -179,7 +178,7 @@ absl::Status MakeModel(const Flags& flags, MetricsRegistry& metrics, bool with_c
   options.models.erase(std::unique(options.models.begin(), options.models.end()),
                        options.models.end());
   options.samples = flags.llm_samples;
-  options.max_answer_tokens = flags.llm_max_tokens;
+  options.max_answer_tokens = flags.llm.max_tokens.value_or(options.max_answer_tokens);
   options.temperature = flags.llm_temperature;
   options.max_problem_tokens = flags.llm_token_budget;
   parts.metrics = std::make_unique<LlmMetrics>(metrics, names);
@@ -332,10 +331,6 @@ absl::StatusOr<int> Main(int argc, char** argv) {
   app.add_option("--llm-samples", flags.llm_samples,
                  "Number of answers per question, which are pooled")
       ->check(WholeNumberFrom(1, 64))
-      ->capture_default_str();
-  app.add_option("--llm-max-tokens", flags.llm_max_tokens,
-                 "Maximum tokens of one answer, including reasoning; 0: the endpoint's limit")
-      ->check(WholeNumberFrom(0, 1'000'000))
       ->capture_default_str();
   app.add_option(
          "--llm-compare", flags.llm_compare,

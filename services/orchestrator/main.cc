@@ -75,7 +75,7 @@ struct Flags {
 
   llm::LlmFlags llm;
   std::string generator_prompt_directory;
-  int generator_max_tokens = 32'768;
+  std::optional<int> generator_max_tokens;
   std::optional<double> generator_temperature;
   double generator_patience_seconds = absl::ToDoubleSeconds(EngineOptions().generation_patience);
   double device_grace_seconds = 10;
@@ -166,7 +166,8 @@ absl::Status MakeWriter(const Flags& flags, const WorkerPool* workers, MetricsRe
     names.push_back(endpoint.name);
   }
   LlmWriterOptions options(*std::move(prompt));
-  options.max_answer_tokens = flags.generator_max_tokens;
+  if (flags.llm.max_tokens) options.max_answer_tokens = *flags.llm.max_tokens;
+  if (flags.generator_max_tokens) options.max_answer_tokens = *flags.generator_max_tokens;
   options.temperature = flags.generator_temperature;
   options.crash_journal = crash_journal;
   options.site_for = [workers](const std::string& target, const std::string& device_model) {
@@ -471,9 +472,8 @@ absl::StatusOr<int> Main(int argc, char** argv) {
   app.add_option("--generator-prompt-directory", flags.generator_prompt_directory,
                  "Folder of a custom prompt for writing kernels");
   app.add_option("--generator-max-tokens", flags.generator_max_tokens,
-                 "Maximum tokens of one answer, including reasoning; 0: the endpoint's limit")
-      ->check(WholeNumberFrom(0, 1'000'000))
-      ->capture_default_str();
+                 "The same limit for kernels alone [--llm-max-tokens]")
+      ->check(WholeNumberFrom(0, 1'000'000));
   app.add_option("--generator-temperature", flags.generator_temperature,
                  "Sampling temperature; by default the endpoint's")
       ->check(NumberFrom(0, 2));

@@ -3,66 +3,22 @@
 
 #include <catch2/catch.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "tests/e2e/llama_site.h"
 #include "tests/e2e/program.h"
-#include "tests/support/llama_server.h"
-#include "tests/support/recorded_problem.h"
 
 namespace kernelcast::testing {
 namespace {
 
-namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
 using nlohmann::json;
 
-struct Site {
-  Site()
-      : home("llama"), recorded(MakeRecordedProblem(6, 4)), server([this] {
-          auto started = LlamaServer::Start(home);
-          INFO(started.status().ToString());
-          REQUIRE(started.ok());
-          return *std::move(started);
-        }()) {
-    problem = home.File("problems/" + recorded.problem.name);
-    for (const ProblemFile& file : recorded.files) {
-      const fs::path path = fs::path(problem) / file.path;
-      fs::create_directories(path.parent_path());
-      std::ofstream(path, std::ios::binary) << file.content;
-    }
-    records = home.File("records.jsonl");
-    WriteRecords(recorded, records);
-  }
-
-  // `count` sources, all recorded.
-  std::string Candidates(size_t count) const {
-    std::string path = home.File("candidates.jsonl");
-    std::ofstream file(path);
-    for (size_t i = 0; i < count; ++i) {
-      const Candidate& candidate = recorded.candidates.at(i);
-      nlohmann::ordered_json line = {{"name", "candidate " + std::to_string(i)},
-                                     {"source", candidate.source},
-                                     {"tunables", nlohmann::ordered_json::object()}};
-      for (const Tunable& tunable : candidate.tunables) {
-        line["tunables"][tunable.name] = tunable.value;
-      }
-      file << line.dump() << "\n";
-    }
-    return path;
-  }
-
-  TemporaryFolder home;
-  RecordedProblem recorded;
-  std::unique_ptr<LlamaServer> server;
-  std::string problem;
-  std::string records;
-};
+using Site = LlamaSite;
 
 TEST_CASE("doctor finds the llama.cpp server and its model", "[e2e][llama]") {
   KERNELCAST_NEEDS_LLAMA();

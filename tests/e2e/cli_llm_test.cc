@@ -325,6 +325,33 @@ TEST_CASE("Text that a model writes instead of a forecast stays out of the table
   CHECK_THAT(outcome.out, !Contains(std::string(400, 'x')));
 }
 
+TEST_CASE("forecast says that a model declined, and how many tokens it may use", "[e2e][llm]") {
+  FakeEndpointOptions options;
+  options.answers = [](const json&, Fault, std::mt19937_64&) {
+    FakeAnswer answer;
+    answer.content = R"({"defer": true, "reasoning": "only running it can tell"})";
+    return answer;
+  };
+  const Site site(std::move(options));
+  const Candidate& candidate = site.recorded.candidates.front();
+  nlohmann::ordered_json line = {{"name", "one"},
+                                 {"source", candidate.source},
+                                 {"tunables", nlohmann::ordered_json::object()}};
+  for (const Tunable& tunable : candidate.tunables) line["tunables"][tunable.name] = tunable.value;
+  const std::string candidates = site.home.File("candidates.jsonl");
+  std::ofstream(candidates) << line.dump() << "\n";
+  const Outcome outcome =
+      Run(site.home, {"forecast", site.problem, "--candidates", candidates, "--replay",
+                      site.records, "--state-dir", site.home.File("state"), "--llm",
+                      site.endpoint->url(), "--forecaster", "llm", "--llm-max-tokens", "77"});
+  INFO(outcome.out << outcome.err);
+  CHECK_THAT(outcome.out, Contains("declined") && Contains("no forecast: the model declined") &&
+                              Contains("only running it can tell"));
+  const FakeEndpointSeen seen = site.endpoint->Seen();
+  REQUIRE(seen.bodies.size() == 1);
+  CHECK(json::parse(seen.bodies[0])["max_tokens"] == 77);
+}
+
 TEST_CASE("A mistake in the endpoint configuration is a one-line error before anything starts",
           "[e2e][llm]") {
   FakeEndpointOptions options;

@@ -440,6 +440,12 @@ TEST_CASE("The report shows how models contributed to a search's forecasts", "[e
   unreadable.set_fault("no_json");
   unreadable.set_count(4);
   unreadable.set_example("I think\nit is fast");
+  v1::UnreadableAnswers& cut_off = *use.add_unreadable();
+  cut_off.set_fault("cut_off");
+  cut_off.set_count(1);
+  use.set_late(5);
+  use.set_not_worth_it(6);
+  (*use.mutable_repairs())["trailing_comma"] = 2;
   const Outcome outcome = Run(home, {"report", "s1", "--orchestrator", fake.address(), "-o",
                                      home.File("r.html"), "--json"});
   CHECK(outcome.exit_code == 0);
@@ -448,8 +454,12 @@ TEST_CASE("The report shows how models contributed to a search's forecasts", "[e
   const std::string text =
       Run(home, {"report", "s1", "--orchestrator", fake.address(), "-o", home.File("r.html")}).out;
   for (const std::string& where : {text, ReadFile(home.File("r.html")).value()}) {
-    CHECK_THAT(where, Catch::Contains("9 forecasts: 0 used, 2 declined, 4 unreadable (4 no_json), "
-                                      "3 unanswered; 1,234 tokens.") &&
+    CHECK_THAT(where, Catch::Contains("9 forecasts: 0 used, 2 declined, 5 unreadable (4 no_json, 1 "
+                                      "cut_off), 3 unanswered, 5 late; 1,234 tokens.") &&
+                          Catch::Contains("Not asked for 6 more: its answers gain less than they "
+                                          "cost.") &&
+                          Catch::Contains("Answers mended: 2 trailing_comma.") &&
+                          Catch::Contains("Raise --llm-max-tokens: answers were cut off.") &&
                           Catch::Contains("No forecast uses an answer of a model.") &&
                           Catch::Contains("it is fast") && Catch::Contains("connection refused"));
   }

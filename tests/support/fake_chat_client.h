@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/llm/chat_client.h"
+#include "common/llm/reasoning_marks.h"
 
 namespace kernelcast::testing {
 
@@ -64,8 +65,10 @@ class FakeChatClient final : public llm::ChatClient {
   }
   void FirstToken(llm::CallId id) { Waiting(id).request.on_first_token({0, "here", "model"}); }
 
+  // Separates reasoning, as the client does.
   void Answer(llm::CallId id, llm::ChatAnswer answer, const std::string& endpoint = "here") {
     llm::ChatOutcome outcome;
+    llm::SeparateReasoning(answer);
     outcome.answer = std::move(answer);
     End(id, std::move(outcome), endpoint);
   }

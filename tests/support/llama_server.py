@@ -1,6 +1,7 @@
-"""Serves a tiny model with random weights through llama.cpp's HTTP server, for client tests.
+"""Serves a model through llama.cpp's HTTP server, for client tests: a genuine one with --weights, or a tiny one with
+random weights.
 
-The model is generated: a two-layer llama whose vocabulary is learnt from the test prompts, so that prompts have
+The tiny model is generated: a two-layer llama whose vocabulary is learnt from the test prompts, so that prompts have
 realistic token counts. Its weights are random. Some tokens get a higher score, so that strings end, probabilities are
 often near 0.1 and tools get called. Otherwise its answers are random within the grammar that the server derives from a
 request.
@@ -235,9 +236,12 @@ def write_model(path, text, context, seed):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("text", nargs="+", help="files to learn the vocabulary from")
+    parser.add_argument("text", nargs="*", help="files to learn the tiny model's vocabulary from")
     parser.add_argument("--packages", required=True, help="folder that holds the package xllamacpp")
-    parser.add_argument("--model", required=True, help="where to write the model")
+    parser.add_argument("--weights", help="GGUF file of a model to serve")
+    parser.add_argument("--model", help="where to write the tiny model")
+    parser.add_argument("--name", default="tiny-random", help="the model's name")
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--context", type=int, default=16384, help="tokens of context of each slot")
     parser.add_argument("--slots", type=int, default=2, help="requests answered at once")
     parser.add_argument("--port", type=int, default=0)
@@ -246,25 +250,28 @@ def main():
 
     parent_death_signal = 1  # PR_SET_PDEATHSIG
     ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
-    text = ""
-    for name in arguments.text:
-        with open(name, encoding="utf-8") as file:
-            text += file.read()
-    write_model(arguments.model, text, arguments.context, arguments.seed)
+    if not arguments.weights:
+        if not arguments.model or not arguments.text:
+            parser.error("give --weights, or --model and the files of text")
+        text = ""
+        for name in arguments.text:
+            with open(name, encoding="utf-8") as file:
+                text += file.read()
+        write_model(arguments.model, text, arguments.context, arguments.seed)
 
     sys.path.insert(0, arguments.packages)
     import xllamacpp
 
     parameters = xllamacpp.CommonParams()
-    parameters.model.path = arguments.model
-    parameters.model_alias = ["tiny-random"]
+    parameters.model.path = arguments.weights or arguments.model
+    parameters.model_alias = [arguments.name]
     parameters.n_ctx = arguments.context * arguments.slots
     parameters.n_parallel = arguments.slots
     parameters.port = arguments.port
     parameters.use_jinja = True
     parameters.warmup = False
-    parameters.cpuparams.n_threads = 1
-    parameters.cpuparams_batch.n_threads = 1
+    parameters.cpuparams.n_threads = arguments.threads
+    parameters.cpuparams_batch.n_threads = arguments.threads
     server = xllamacpp.Server(parameters)  # returns when the model is loaded and the port bound
     print("the endpoint is at", server.listening_address, flush=True)
     while True:

@@ -381,13 +381,15 @@ void CheckOrchestrator(Examination& examination, const std::string& address,
   }
 }
 
-void CheckLlm(Examination& examination, const llm::LlmFlags& flags) {
+void CheckLlm(Examination& examination, const Interrupt& interrupt, const llm::LlmFlags& flags) {
   if (!flags.given()) {
     examination.Good("llm", "no endpoint given; --llm URL checks one");
     return;
   }
   std::string found;
-  if (const absl::Status status = CheckEndpoints(flags, found); status.ok()) {
+  absl::Status status = CheckEndpoints(flags, found);
+  if (status.ok()) status = TryEndpoints(flags, interrupt, found);
+  if (status.ok()) {
     examination.Good("llm", OneLine(found));
   } else {
     examination.Missing("llm", OneLine(std::string(status.message())));
@@ -420,7 +422,7 @@ absl::StatusOr<ExitCode> RunDoctor(Context& context, const DoctorFlags& flags) {
       },
       [&] { CheckState(examination, state_dir); },
       [&] { CheckPorts(examination); },
-      [&] { CheckLlm(examination, flags.llm); },
+      [&] { CheckLlm(examination, interrupt, flags.llm); },
       [&] {
         // Before the trial worker locks the folder.
         std::string orchestrator = flags.orchestrator;

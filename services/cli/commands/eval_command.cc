@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,8 @@
 
 namespace kernelcast::cli {
 namespace {
+
+constexpr int kShownExample = 120;
 
 struct EvalFlags {
   std::vector<std::string> files;
@@ -222,31 +226,44 @@ void ShowSurrogates(Console& console, const std::map<std::string, AnswerUsage>& 
                     const std::vector<AbstentionEvaluation>& abstentions) {
   if (usage.empty()) return;
   const Style& style = console.style();
-  Table answers({{"surrogate", Table::Align::kLeft, true},
-                 {"answers", Table::Align::kRight},
-                 {"abstained", Table::Align::kRight},
-                 {"unparsable", Table::Align::kRight},
-                 {"input tokens", Table::Align::kRight},
-                 {"output tokens", Table::Align::kRight},
-                 {"seconds", Table::Align::kRight},
-                 {"dollars", Table::Align::kRight}});
+  const bool has_price =
+      std::ranges::any_of(usage, [](const auto& named) { return named.second.cost_dollars > 0; });
+  std::vector<Table::Column> columns = {
+      {"surrogate", Table::Align::kLeft, true}, {"answers", Table::Align::kRight},
+      {"abstained", Table::Align::kRight},      {"unparsable", Table::Align::kRight},
+      {"input tokens", Table::Align::kRight},   {"output tokens", Table::Align::kRight},
+      {"seconds", Table::Align::kRight}};
+  if (has_price) columns.push_back({"dollars", Table::Align::kRight});
+  Table answers(columns);
+  std::string faults;
   Json json = Json::array();
   for (const auto& [name, taken] : usage) {
-    answers.AddRow({OneLine(name), FormatCount(taken.rows), FormatCount(taken.abstained),
-                    FormatCount(taken.parse_failed),
-                    FormatCount(static_cast<uint64_t>(taken.input_tokens)),
-                    FormatCount(static_cast<uint64_t>(taken.output_tokens)),
-                    FormatFixed(taken.elapsed_s, 1), FormatFixed(taken.cost_dollars, 4)});
+    std::vector<std::string> row = {OneLine(name),
+                                    FormatCount(taken.rows),
+                                    FormatCount(taken.abstained),
+                                    FormatCount(taken.parse_failed),
+                                    FormatCount(static_cast<uint64_t>(taken.input_tokens)),
+                                    FormatCount(static_cast<uint64_t>(taken.output_tokens)),
+                                    FormatFixed(taken.elapsed_s, 1)};
+    if (has_price) row.push_back(FormatFixed(taken.cost_dollars, 4));
+    answers.AddRow(row);
+    Json unreadable = Json::object();
+    for (const auto& [fault, kind] : taken.unreadable) {
+      unreadable[fault] = {{"count", kind.count}, {"example", kind.example}};
+      absl::StrAppend(&faults, OneLine(name), ": ", FormatCount(kind.count), " ", OneLine(fault),
+                      ", the first: ", Truncate(OneLine(kind.example), kShownExample), "\n");
+    }
     json.push_back({{"surrogate", name},
                     {"answers", taken.rows},
                     {"abstained", taken.abstained},
                     {"unparsable", taken.parse_failed},
+                    {"unreadable", unreadable},
                     {"input_tokens", taken.input_tokens},
                     {"output_tokens", taken.output_tokens},
                     {"elapsed_s", taken.elapsed_s},
                     {"cost_dollars", taken.cost_dollars}});
   }
-  std::string text = answers.Render(style);
+  std::string text = answers.Render(style) + faults;
   if (!abstentions.empty()) {
     Table risks({{"abstention", Table::Align::kLeft, true},
                  {"coverage", Table::Align::kRight},

@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <future>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/clock.h"
 #include "common/base/path.h"
 #include "common/base/status.h"
 #include "common/config/number_flags.h"
 #include "common/llm/client.h"
+#include "services/cli/core/text.h"
 
 namespace kernelcast::cli {
 namespace {
@@ -16,6 +21,9 @@ namespace {
 constexpr std::array<std::string_view, 4> kBackends = {"embedded", "llm", "pool", "replay"};
 constexpr int64_t kCheckTimeoutNs = 5'000'000'000;
 constexpr const char* kModelTimeoutSeconds = "300";
+// Enough for a model that reasons before the one word.
+constexpr int kTrialTokens = 512;
+constexpr int64_t kTrialTimeoutNs = 60'000'000'000;
 
 void Append(std::vector<std::string>& arguments, const std::vector<std::string>& more) {
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -92,6 +100,44 @@ absl::Status CheckEndpoints(const llm::LlmFlags& flags, std::string& found) {
     good.push_back(absl::StrCat(endpoint.model, " at ", endpoint.url));
   }
   found = absl::StrJoin(good, "; ");
+  return absl::OkStatus();
+}
+
+absl::Status TryEndpoints(const llm::LlmFlags& flags, const Interrupt& interrupt,
+                          std::string& found) {
+  KC_ASSIGN_OR_RETURN(const llm::LlmConfig config, llm::ConfigFromFlags(flags, kCheckTimeoutNs));
+  std::vector<std::string> answered;
+  for (const llm::EndpointConfig& endpoint : config.endpoints) {
+    llm::LlmConfig one = config;
+    one.endpoints = {endpoint};
+    KC_ASSIGN_OR_RETURN(const auto client, llm::LlmClient::Create(std::move(one)));
+    llm::ChatRequest request;
+    request.prompt = std::make_shared<const llm::Prompt>(
+        std::vector<llm::ChatMessage>{{"user", "Reply with the word ready."}});
+    request.max_tokens = flags.max_tokens.value_or(kTrialTokens);
+    request.deadline_ns = Clock::Real().MonotonicNs() + kTrialTimeoutNs;
+    std::promise<llm::ChatOutcome> promise;
+    std::future<llm::ChatOutcome> future = promise.get_future();
+    KC_ASSIGN_OR_RETURN(const llm::CallId call,
+                        client->Submit(std::move(request), [&promise](llm::ChatOutcome outcome) {
+                          promise.set_value(std::move(outcome));
+                        }));
+    while (future.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready) {
+      if (interrupt.requested()) client->Cancel(call);
+    }
+    const llm::ChatOutcome outcome = future.get();
+    if (!outcome.ok()) {
+      return absl::UnavailableError(absl::StrCat(
+          endpoint.model, " at ", endpoint.url, " does not answer: ",
+          std::string(llm::ErrorKindName(outcome.error.kind)), ": ", outcome.error.message));
+    }
+    const double seconds = static_cast<double>(outcome.latency_ns) * 1e-9;
+    const int64_t tokens = outcome.answer.usage.completion_tokens;
+    answered.push_back(absl::StrCat(endpoint.model, " at ", endpoint.url,
+                                    " answers a short question in ", FormatSeconds(seconds),
+                                    tokens > 0 ? absl::StrCat(", ", tokens, " tokens") : ""));
+  }
+  found = absl::StrJoin(answered, "; ");
   return absl::OkStatus();
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "common/llm_flags/llm_flags.h"
+#include "services/cli/launch/interrupt.h"
 
 namespace kernelcast::cli {
 
@@ -49,6 +50,11 @@ void AddGeneratorServiceFlags(CLI::App& app, ForecasterFlags& flags);
 // reported before anything is started. Returns the endpoint's status.
 [[nodiscard]] absl::Status PrepareForecasts(const ForecasterFlags& flags);
 [[nodiscard]] absl::Status CheckEndpoints(const llm::LlmFlags& flags, std::string& found);
+
+// Has each endpoint's model answer a short question. On success `found` says how fast each is. Ends
+// early when interrupted. UNAVAILABLE: a model did not answer; the message says why.
+[[nodiscard]] absl::Status TryEndpoints(const llm::LlmFlags& flags, const Interrupt& interrupt,
+                                        std::string& found);
 
 std::vector<std::string> ForecasterArguments(const ForecasterFlags& flags);
 // The endpoints and longer timeouts: a model takes longer than other forecasters.

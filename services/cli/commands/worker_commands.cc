@@ -514,6 +514,8 @@ std::string ModelWord(const v1::ModelAnswer& answer) {
       return absl::StrCat("unreadable: ", Truncate(OneLine(answer.fault()), kFaultWidth));
     case v1::MODEL_OUTCOME_UNANSWERED: return "unanswered";
     case v1::MODEL_OUTCOME_BUDGET: return "over budget";
+    case v1::MODEL_OUTCOME_LATE: return "late";
+    case v1::MODEL_OUTCOME_NOT_WORTH_IT: return "not worth it";
     default: return "none";
   }
 }
@@ -590,8 +592,14 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
       all_good = false;
       console.Line({{"name", named.name}, {"abstention", JsonOf(reply.abstention())}});
       // A model's text goes below the table, since it may be too long for a column.
-      table.AddRow({OneLine(named.name), "-", "none"});
-      AddNote(named.name, "no forecast", reply.abstention().reason(), console, notes);
+      const v1::ModelAnswer& model = reply.abstention().model();
+      const bool has_model = reply.abstention().has_model();
+      const std::string word = has_model ? ModelWord(model) : "none";
+      table.AddRow({OneLine(named.name), "-", "none", "", "", "", "", "", "", word});
+      AddNote(named.name,
+              model.outcome() == v1::MODEL_OUTCOME_DECLINED ? "no forecast: the model declined"
+                                                            : "no forecast",
+              reply.abstention().reason(), console, notes);
       return absl::OkStatus();
     }
     console.Line({{"name", named.name}, {"forecast", JsonOf(reply.forecast())}});

@@ -501,13 +501,51 @@ std::string RiskText(const v1::SelectiveRisk& risk) {
 
 namespace {
 
+constexpr std::string_view kCutOff = "cut_off";
+
+// " (3 not_json, 1 cut_off)"
+std::string KindsText(const google::protobuf::RepeatedPtrField<v1::UnreadableAnswers>& kinds) {
+  std::string text;
+  for (const v1::UnreadableAnswers& one : kinds) {
+    absl::StrAppend(&text, text.empty() ? " (" : ", ", FormatCount(one.count()), " ",
+                    OneLine(one.fault()));
+  }
+  return text.empty() ? text : text + ")";
+}
+
+// One sentence for each kind, and what to do about answers that are cut off.
+std::string ExamplesText(const google::protobuf::RepeatedPtrField<v1::UnreadableAnswers>& kinds,
+                         std::string_view limit_flag) {
+  std::string text;
+  for (const v1::UnreadableAnswers& one : kinds) {
+    if (!one.example().empty()) {
+      absl::StrAppend(&text, " First ", OneLine(one.fault()), ": \"",
+                      Truncate(OneLine(one.example()), kShownExample), "\".");
+    }
+    if (one.fault() == kCutOff) {
+      absl::StrAppend(&text, " Raise ", std::string(limit_flag), ": answers were cut off.");
+    }
+  }
+  return text;
+}
+
+std::string RepairsText(const google::protobuf::Map<std::string, uint64_t>& repairs) {
+  std::string text;
+  for (const auto& [repair, count] :
+       std::map<std::string, uint64_t>(repairs.begin(), repairs.end())) {
+    absl::StrAppend(&text, text.empty() ? " Answers mended: " : ", ", FormatCount(count), " ",
+                    OneLine(repair));
+  }
+  return text.empty() ? text : text + ".";
+}
+
 std::string GenerationText(const v1::GenerationCounts& generation) {
   std::string text = absl::StrCat(
       "Asked a model for ", FormatCount(generation.requested()),
       generation.requested() == 1 ? " kernel: " : " kernels: ", FormatCount(generation.written()),
       " written, ", FormatCount(generation.duplicates()), " repeated, ",
-      FormatCount(generation.unusable()), " unusable, ", FormatCount(generation.unanswered()),
-      " unanswered");
+      FormatCount(generation.unusable()), " unusable", KindsText(generation.unusable_kinds()), ", ",
+      FormatCount(generation.unanswered()), " unanswered");
   if (generation.given_up() > 0) {
     absl::StrAppend(&text, ", ", FormatCount(generation.given_up()), " abandoned at the end");
   }
@@ -518,7 +556,8 @@ std::string GenerationText(const v1::GenerationCounts& generation) {
   absl::StrAppend(&text, "; ", FormatCount(generation.input_tokens() + generation.output_tokens()),
                   " tokens");
   if (generation.cost() > 0) absl::StrAppend(&text, ", cost ", FormatNumber(generation.cost()));
-  return text + ".";
+  return absl::StrCat(text, ".", RepairsText(generation.repairs()),
+                      ExamplesText(generation.unusable_kinds(), "--llm-max-tokens"));
 }
 
 std::string ModelUseText(const v1::ModelUse& use) {
@@ -527,14 +566,10 @@ std::string ModelUseText(const v1::ModelUse& use) {
   std::string text = absl::StrCat(
       "Asked a model for ", FormatCount(use.asked()),
       use.asked() == 1 ? " forecast: " : " forecasts: ", FormatCount(use.used()), " used, ",
-      FormatCount(use.declined()), " declined, ", FormatCount(unreadable), " unreadable");
-  std::string kinds;
-  for (const v1::UnreadableAnswers& one : use.unreadable()) {
-    absl::StrAppend(&kinds, kinds.empty() ? " (" : ", ", FormatCount(one.count()), " ",
-                    OneLine(one.fault()));
-  }
-  if (!kinds.empty()) absl::StrAppend(&text, kinds, ")");
-  absl::StrAppend(&text, ", ", FormatCount(use.unanswered()), " unanswered; ",
+      FormatCount(use.declined()), " declined, ", FormatCount(unreadable), " unreadable",
+      KindsText(use.unreadable()), ", ", FormatCount(use.unanswered()), " unanswered");
+  if (use.late() > 0) absl::StrAppend(&text, ", ", FormatCount(use.late()), " late");
+  absl::StrAppend(&text, "; ",
                   FormatCount(use.token_usage().input_tokens() + use.token_usage().output_tokens()),
                   " tokens");
   if (use.token_usage().cost_dollars() > 0) {
@@ -545,12 +580,13 @@ std::string ModelUseText(const v1::ModelUse& use) {
     absl::StrAppend(&text, " Not asked for ", FormatCount(use.over_budget()),
                     " more: the token budget was spent.");
   }
-  if (use.used() == 0) text += " No forecast uses an answer of a model.";
-  for (const v1::UnreadableAnswers& one : use.unreadable()) {
-    if (one.example().empty()) continue;
-    absl::StrAppend(&text, " First ", OneLine(one.fault()), ": \"",
-                    Truncate(OneLine(one.example()), kShownExample), "\".");
+  if (use.not_worth_it() > 0) {
+    absl::StrAppend(&text, " Not asked for ", FormatCount(use.not_worth_it()),
+                    " more: its answers gain less than they cost.");
   }
+  if (use.used() == 0) text += " No forecast uses an answer of a model.";
+  absl::StrAppend(&text, RepairsText(use.repairs()),
+                  ExamplesText(use.unreadable(), "--llm-max-tokens"));
   if (use.unanswered() > 0 && !use.last_error().empty()) {
     absl::StrAppend(&text, " Last error: ", Truncate(OneLine(use.last_error()), kShownExample),
                     ".");
@@ -633,7 +669,7 @@ std::string_view ReasonWord(DecisionReason reason) {
     case DecisionReason::kDuplicate: return "duplicate";
     case DecisionReason::kBudget: return "over budget";
     case DecisionReason::kCancelled: return "cancelled";
-    case DecisionReason::kUnavailable: return "no worker";
+    case DecisionReason::kUnavailable: return "unavailable";
   }
   return "";
 }

@@ -1,5 +1,6 @@
 #include "services/cli/rpc/outcome_files.h"
 
+#include <algorithm>
 #include <iterator>
 #include <map>
 #include <utility>
@@ -87,6 +88,12 @@ void AnswerUsage::Add(const PredictionRow& row) {
   ++rows;
   abstained += row.abstained ? 1 : 0;
   parse_failed += row.parse_failed ? 1 : 0;
+  if (row.parse_failed && !row.parse_error.empty()) {
+    const size_t colon = std::min(row.parse_error.find(": "), row.parse_error.size());
+    const bool has_fault = colon < row.parse_error.size();
+    CountUnreadable(has_fault ? row.parse_error.substr(0, colon) : "",
+                    has_fault ? row.parse_error.substr(colon + 2) : row.parse_error, unreadable);
+  }
   input_tokens += row.input_tokens.value_or(0);
   output_tokens += row.output_tokens.value_or(0);
   cost_dollars += row.cost_dollars.value_or(0);

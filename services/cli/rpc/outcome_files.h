@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/domain/model_answer.h"
 #include "services/cli/core/paper_rows.h"
 #include "services/cli/core/row_outcomes.h"
 
@@ -26,6 +27,7 @@ struct AnswerUsage {
   uint64_t rows = 0;
   uint64_t abstained = 0;
   uint64_t parse_failed = 0;
+  UnreadableByFault unreadable;  // those that name what is wrong, as "fault: text"
   // Sums over the rows that name tokens and costs.
   int64_t input_tokens = 0;
   int64_t output_tokens = 0;

@@ -24,6 +24,11 @@ constexpr int kMaxStarts = 64;
 constexpr int kMaxDepth = 32;
 // Maximum distance from 1 at which the sum of bins and failure counts as one distribution.
 constexpr double kJointSumTolerance = 0.02;
+// Maximum distance from 100 at which a sum of numbers shows that they are percentages.
+constexpr double kPercentTolerance = 10;
+constexpr size_t kMaxRefusalBytes = 300;
+// How often a JSON text may be inside a JSON string.
+constexpr int kMaxEncodings = 3;
 
 ParsedAnswer Unparsable(AnswerFault fault, std::string error) {
   ParsedAnswer answer;
@@ -82,19 +87,35 @@ ParsedAnswer Finish(const BinScheme& scheme, std::vector<double> probabilities, 
   return result;
 }
 
-// A number, or a string that is exactly a number. NaN and infinities are rejected.
-std::optional<double> NumberOf(const json& value) {
+// The number that a text is. NaN and infinities are rejected.
+std::optional<double> NumberIn(std::string_view text) {
   double number = 0;
-  if (value.is_number()) {
-    number = value.get<double>();
-  } else if (value.is_string()) {
-    const std::string_view text = Trim(value.get_ref<const std::string&>());
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  } else {
-    return std::nullopt;
-  }
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return std::isfinite(number) ? std::optional(number) : std::nullopt;
+}
+
+// A number, or a string that is exactly a number.
+std::optional<double> NumberOf(const json& value) {
+  if (value.is_string()) return NumberIn(Trim(value.get_ref<const std::string&>()));
+  if (!value.is_number()) return std::nullopt;
+  const double number = value.get<double>();
+  return std::isfinite(number) ? std::optional(number) : std::nullopt;
+}
+
+// The same, or a percentage such as "13%".
+std::optional<double> FractionOf(const json& value, std::set<Repair>& repairs) {
+  if (value.is_string()) {
+    std::string_view text = Trim(value.get_ref<const std::string&>());
+    if (text.ends_with('%')) {
+      text.remove_suffix(1);
+      const std::optional<double> percent = NumberIn(Trim(text));
+      if (!percent) return std::nullopt;
+      repairs.insert(Repair::kPercent);
+      return *percent / 100;
+    }
+  }
+  return NumberOf(value);
 }
 
 // The bin that the model named: 0 if it named none, -1 if there is no such bin.
@@ -136,6 +157,25 @@ bool HasAnswerKeys(const BinScheme& scheme, const json& object) {
   return SaysDefer(object) || IsLoneReason(object);
 }
 
+// The sum that the probabilities are meant to have: 100 if they are percentages without their sign,
+// otherwise 1.
+double WholeOf(const BinScheme& scheme, const json& object) {
+  double sum = 0;
+  for (int bin = 1; bin <= scheme.size(); ++bin) {
+    const auto found = object.find(ProbabilityKey(scheme, bin));
+    if (found == object.end() || found->is_null()) continue;
+    const std::optional<double> number = NumberOf(*found);
+    if (!number.has_value() || *number < 0) return 1;
+    sum += *number;
+  }
+  if (std::abs(sum - 100) > kPercentTolerance) return 1;
+  // 0.5 may be a fraction or half a percent.
+  const auto failure = object.find("p_failure");
+  if (failure == object.end()) return 100;
+  const std::optional<double> number = NumberOf(*failure);
+  return number.has_value() && (*number == 0 || *number > 1) ? 100 : 1;
+}
+
 // Parses an object that is an answer.
 ParsedAnswer ParseObject(const BinScheme& scheme, const json& object) {
   if (SaysDefer(object)) {
@@ -147,9 +187,12 @@ ParsedAnswer ParseObject(const BinScheme& scheme, const json& object) {
 
   std::vector<double> probabilities(scheme.size(), 0.0);
   bool any = false;
-  const auto probability = [](const json& value) -> std::optional<double> {
-    const std::optional<double> p = NumberOf(value);
-    return p.has_value() && *p >= 0 && *p <= 1 ? p : std::nullopt;
+  std::set<Repair> repairs;
+  const double whole = WholeOf(scheme, object);
+  if (whole != 1) repairs.insert(Repair::kPercent);
+  const auto probability = [&](const json& value) -> std::optional<double> {
+    const std::optional<double> p = FractionOf(value, repairs);
+    return p.has_value() && *p >= 0 && *p <= whole ? std::optional(*p / whole) : std::nullopt;
   };
   for (int bin = 1; bin <= scheme.size(); ++bin) {
     const std::string key = ProbabilityKey(scheme, bin);
@@ -171,8 +214,10 @@ ParsedAnswer ParseObject(const BinScheme& scheme, const json& object) {
       return Unparsable(AnswerFault::kBadProbability, "'p_failure' is not a number in [0, 1]");
     }
   }
-  return Finish(scheme, std::move(probabilities), NamedBin(scheme, object), failure,
-                /*may_be_joint=*/true, TextOf(object, "reasoning"));
+  ParsedAnswer answer = Finish(scheme, std::move(probabilities), NamedBin(scheme, object), failure,
+                               /*may_be_joint=*/true, TextOf(object, "reasoning"));
+  answer.repairs = std::move(repairs);
+  return answer;
 }
 
 // Discarded if the text is not JSON or is nested too deeply.
@@ -205,16 +250,53 @@ size_t ObjectEnd(std::string_view text, size_t begin) {
   return std::string_view::npos;
 }
 
+// The object that begins at `begin`, and its end. Null if there is none.
+json ObjectAt(std::string_view text, size_t begin, size_t& end, std::set<Repair>& repairs) {
+  end = ObjectEnd(text, begin);
+  if (end != std::string_view::npos) {
+    json object = ParseJson(text.substr(begin, end - begin));
+    if (object.is_object()) return object;
+  }
+  std::optional<MendedJson> mended = MendJsonValue(text.substr(begin));
+  if (!mended) return nullptr;
+  json object = ParseJson(mended->strict);
+  if (!object.is_object()) return nullptr;
+  end = begin + mended->end;
+  repairs = std::move(mended->repairs);
+  return object;
+}
+
+// The text inside a JSON string that is the whole text. Empty: it is no such string.
+std::optional<std::string> Decoded(std::string_view text) {
+  text = Trim(text);
+  if (text.size() < 2 || text.front() != '"' || text.back() != '"') return std::nullopt;
+  const json value = ParseJson(text);
+  if (!value.is_string()) return std::nullopt;
+  return value.get<std::string>();
+}
+
 // The tool call or answer in an object; unwraps {"name": ..., "arguments": {...}}. Null if it is
 // neither. Sets `tool` if a tool is named.
-const json* AnswerIn(const BinScheme& scheme, const json& object, std::string& tool) {
+const json* AnswerIn(const BinScheme& scheme, json& object, std::string& tool,
+                     std::set<Repair>& repairs) {
   if (!object.is_object()) return nullptr;
   if (HasAnswerKeys(scheme, object)) return &object;
   const auto name = object.find("name");
   if (name == object.end() || !name->is_string()) return nullptr;
-  for (const char* key : {"arguments", "parameters"}) {
+  for (const char* key : {"arguments", "parameters", "input"}) {
     const auto arguments = object.find(key);
-    if (arguments == object.end() || !arguments->is_object()) continue;
+    if (arguments == object.end()) continue;
+    if (arguments->is_string()) {
+      std::set<Repair> inner;
+      size_t end = 0;
+      const std::string text(Trim(arguments->get_ref<const std::string&>()));
+      json decoded = text.starts_with('{') ? ObjectAt(text, 0, end, inner) : json();
+      if (!decoded.is_object()) continue;
+      *arguments = std::move(decoded);
+      repairs.merge(inner);
+      repairs.insert(Repair::kEncodedTwice);
+    }
+    if (!arguments->is_object()) continue;
     tool = name->get<std::string>();
     return &*arguments;
   }
@@ -222,12 +304,19 @@ const json* AnswerIn(const BinScheme& scheme, const json& object, std::string& t
 }
 
 // The last answer in a text, or a fault.
-ParsedAnswer ParseText(const BinScheme& scheme, std::string_view text) {
+ParsedAnswer ParseText(const BinScheme& scheme, std::string_view text, int encodings = 0) {
   text = Trim(text);
   if (text.empty()) return Unparsable(AnswerFault::kEmpty, "the answer is empty");
   if (text.size() > kMaxAnswerBytes) {
     return Unparsable(AnswerFault::kTooLong,
                       absl::StrCat("longer than ", kMaxAnswerBytes, " bytes"));
+  }
+  if (encodings < kMaxEncodings) {
+    if (const std::optional<std::string> decoded = Decoded(text)) {
+      ParsedAnswer answer = ParseText(scheme, *decoded, encodings + 1);
+      answer.repairs.insert(Repair::kEncodedTwice);
+      return answer;
+    }
   }
   bool any_object = false;
   // Tries objects from the last brace on, so inner objects come first. An object with only a
@@ -236,17 +325,22 @@ ParsedAnswer ParseText(const BinScheme& scheme, std::string_view text) {
   size_t declined_at = 0;
   size_t begin = text.rfind('{');
   for (int tries = 0; begin != std::string_view::npos && tries < kMaxStarts; ++tries) {
-    const size_t end = ObjectEnd(text, begin);
-    if (end != std::string_view::npos) {
+    size_t end = 0;
+    std::set<Repair> repairs;
+    json object = ObjectAt(text, begin, end, repairs);
+    if (object.is_object()) {
       if (declined.has_value() && end <= declined_at) break;
-      const json object = ParseJson(text.substr(begin, end - begin));
-      any_object = any_object || object.is_object();
+      any_object = true;
       std::string tool;
-      if (const json* answer = AnswerIn(scheme, object, tool)) {
-        if (tool == kDeferToolName) return Deferral(TextOf(*answer, "reason"));
-        if (!IsLoneReason(*answer)) return ParseObject(scheme, *answer);
+      if (const json* answer = AnswerIn(scheme, object, tool, repairs)) {
+        const auto parsed = [&](ParsedAnswer result) {
+          result.repairs.merge(repairs);
+          return result;
+        };
+        if (tool == kDeferToolName) return parsed(Deferral(TextOf(*answer, "reason")));
+        if (!IsLoneReason(*answer)) return parsed(ParseObject(scheme, *answer));
         if (!declined.has_value()) {
-          declined = ParseObject(scheme, *answer);
+          declined = parsed(ParseObject(scheme, *answer));
           declined_at = begin;
         }
       }
@@ -263,17 +357,23 @@ ParsedAnswer ParseText(const BinScheme& scheme, std::string_view text) {
 }
 
 ParsedAnswer ParseToolCalls(const BinScheme& scheme, std::span<const ModelReply::ToolCall> calls) {
-  const ModelReply::ToolCall& call = calls.front();
-  for (const ModelReply::ToolCall& other : calls.subspan(1)) {
-    if (other.name != call.name || other.arguments != call.arguments) {
+  // Servers that begin a call anew at the end leave one without arguments.
+  const auto first = std::ranges::find_if(
+      calls, [](const ModelReply::ToolCall& call) { return !IsBlank(call.arguments); });
+  const ModelReply::ToolCall& call = first == calls.end() ? calls.front() : *first;
+  for (const ModelReply::ToolCall& other : calls) {
+    if (other.name != call.name ||
+        (other.arguments != call.arguments && !IsBlank(other.arguments))) {
       return Unparsable(AnswerFault::kBothTools,
                         absl::StrCat(calls.size(), " different calls of tools"));
     }
   }
   if (call.name == kDeferToolName) {
-    const json object = ParseJson(std::string_view(call.arguments).substr(0, kMaxAnswerBytes));
+    const std::string_view written = std::string_view(call.arguments).substr(0, kMaxAnswerBytes);
+    const std::string arguments = Decoded(written).value_or(std::string(written));
+    const json object = ParseJson(arguments);
     const std::string reason = object.is_object() ? TextOf(object, "reason") : "";
-    return Deferral(reason.empty() ? std::string_view(call.arguments) : reason);
+    return Deferral(reason.empty() ? arguments : reason);
   }
   if (call.name != kSubmitToolName) {
     return Unparsable(AnswerFault::kWrongTool,
@@ -296,6 +396,9 @@ std::string_view Name(AnswerFault fault) {
     case AnswerFault::kBadField: return "bad_field";
     case AnswerFault::kBadProbability: return "bad_probability";
     case AnswerFault::kBadSum: return "bad_sum";
+    case AnswerFault::kCutOff: return "cut_off";
+    case AnswerFault::kRefused: return "refused";
+    case AnswerFault::kContentFilter: return "content_filter";
   }
   return "none";
 }
@@ -400,7 +503,11 @@ ParsedAnswer ParseAnswer(const BinScheme& scheme, std::string_view answer) {
 
 ParsedAnswer ParseReply(const BinScheme& scheme, const ModelReply& reply) {
   ParsedAnswer answer;
-  if (reply.tool_calls.empty()) {
+  const bool cut_off = reply.end == ModelReply::End::kAtLimit;
+  if (reply.tool_calls.empty() && IsBlank(reply.content) && !IsBlank(reply.reasoning) && !cut_off) {
+    answer = ParseText(scheme, reply.reasoning);
+    answer.repairs.insert(Repair::kInReasoning);
+  } else if (reply.tool_calls.empty()) {
     answer = ParseText(scheme, reply.content);
   } else {
     answer = ParseToolCalls(scheme, reply.tool_calls);
@@ -411,7 +518,22 @@ ParsedAnswer ParseReply(const BinScheme& scheme, const ModelReply& reply) {
       if (in_text.status != ParseStatus::kUnparsable) answer = std::move(in_text);
     }
   }
-  if (answer.status != ParseStatus::kUnparsable && answer.forecast.rationale.empty()) {
+  if (answer.status == ParseStatus::kUnparsable) {
+    answer.repairs.clear();
+    if (!IsBlank(reply.refusal)) {
+      return Unparsable(
+          AnswerFault::kRefused,
+          absl::StrCat("the model refuses to answer: ",
+                       std::string(TruncateUtf8(SanitizeUtf8(reply.refusal), kMaxRefusalBytes))));
+    }
+    if (reply.end == ModelReply::End::kFiltered) {
+      return Unparsable(AnswerFault::kContentFilter,
+                        "the endpoint's content filter stopped the answer");
+    }
+    if (cut_off) return Unparsable(AnswerFault::kCutOff, "the answer is cut off");
+    return answer;
+  }
+  if (answer.forecast.rationale.empty()) {
     // The end of the reasoning contains the conclusion.
     const std::string text = SanitizeUtf8(TruncateUtf8Front(reply.reasoning, kMaxRationaleBytes));
     answer.forecast.rationale = std::string(TruncateUtf8Front(text, kMaxRationaleBytes));

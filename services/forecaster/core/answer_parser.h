@@ -1,11 +1,13 @@
 #ifndef KERNELCAST_SERVICES_FORECASTER_CORE_ANSWER_PARSER_H_
 #define KERNELCAST_SERVICES_FORECASTER_CORE_ANSWER_PARSER_H_
 
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/base/lenient_json.h"
 #include "common/domain/bins.h"
 #include "common/domain/forecast.h"
 
@@ -43,12 +45,19 @@ enum class AnswerFault {
   kBadProbability,
   // The probabilities sum to less than kLowestSum or more than kHighestSum.
   kBadSum,
+  // The answer reached the limit on its tokens.
+  kCutOff,
+  // The model refused to answer. To decline with the deferral tool is no refusal.
+  kRefused,
+  // The endpoint's content filter stopped the answer.
+  kContentFilter,
 };
 
 inline constexpr AnswerFault kAnswerFaults[] = {
     AnswerFault::kEmpty,    AnswerFault::kNotJson,        AnswerFault::kTooLong,
     AnswerFault::kNoTool,   AnswerFault::kWrongTool,      AnswerFault::kBothTools,
     AnswerFault::kBadField, AnswerFault::kBadProbability, AnswerFault::kBadSum,
+    AnswerFault::kCutOff,   AnswerFault::kRefused,        AnswerFault::kContentFilter,
 };
 
 std::string_view Name(AnswerFault fault);  // "both_tools"
@@ -71,6 +80,8 @@ struct ParsedAnswer {
   Forecast forecast;
   // The answer contained "p_failure", which is then the forecast's failure probability.
   bool has_failure_probability = false;
+  // What ParseReply overlooked in a readable answer.
+  std::set<Repair> repairs;
 };
 
 // Strict parser, for training rewards. Parses the arguments of one tool call: a single JSON object
@@ -86,17 +97,25 @@ struct ModelReply {
     std::string name;
     std::string arguments;
   };
+  // Why the model stopped.
+  enum class End { kByItself, kAtLimit, kFiltered };
   std::vector<ToolCall> tool_calls;
   std::string content;
-  // Text of the reasoning channel. Used as the rationale if the answer has none, never as an
-  // answer.
+  // Text of the reasoning channel. Used as the rationale if the answer has none. It is the answer
+  // if there is nothing else and it was not cut off: some servers put everything there.
   std::string reasoning;
+  // The model's words if the endpoint says that it refused.
+  std::string refusal;
+  End end = End::kByItself;
 };
 
 // Lenient parser, for serving. Accepts whatever has only one possible meaning:
 //
-// - The answer is taken from the tool call, otherwise from the content: the last object with the
-//   keys of an answer, fenced or not, also as {"name": ..., "arguments": {...}}.
+// - The answer is taken from the tool call, otherwise from the content, otherwise from the
+//   reasoning: the last object with the keys of an answer, fenced or not, also as {"name": ...,
+//   "arguments": {...}}. A text may be encoded twice, as JSON in a JSON string.
+// - JSON may have the faults that Repair names. A probability may be a percentage, with the sign,
+//   or without it if all of them are and they sum to about 100.
 // - Exactly one tool must be called. Identical repeated calls count once.
 // - A call of the deferral tool defers, regardless of its arguments. An object with only a
 //   "reason", or one with "defer": true, also defers.
@@ -104,6 +123,8 @@ struct ModelReply {
 //   are ignored. "predicted_bin" may be missing, a string or the name of a bin.
 // - Bins that sum to 1 only together with "p_failure" are probabilities of being correct and in the
 //   bin.
+//
+// An answer without a forecast that was cut off, refused or filtered has that fault.
 //
 // The sum is checked and scaled as in ParseAnswer, and the raw sum is kept. A predicted bin that is
 // not the most probable one is flagged and replaced. Time is linear in the size of the reply; each

@@ -65,6 +65,12 @@ struct ForecastCall {
   uint64_t max_search_tokens = 0;
   // Backends that cost tokens repeat their last answer about this candidate, or abstain.
   bool again = false;
+  // With `again`: they never ask, also if their last answer cannot decide whether the candidate
+  // beats the anchor.
+  bool remembered_only = false;
+  // A backend that can answer without a model waits for the model only while its answer is worth
+  // the time.
+  bool impatient = false;
   // Trace context of the call. Invalid: none.
   TraceContext trace = {};
 };

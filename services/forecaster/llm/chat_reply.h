@@ -15,6 +15,10 @@ ModelReply ReplyOf(llm::ChatAnswer answer);
 // unreadable.
 std::string ExcerptOf(const llm::ChatAnswer& answer);
 
+// What to do about an answer that reached the limit on its tokens. `max_tokens`: as requested. 0:
+// none.
+std::string CutOffText(const llm::ChatAnswer& answer, int max_tokens);
+
 // Whether the endpoint refused the form of the question, so that another form may work.
 bool IsRefusal(const llm::ChatError& error);
 

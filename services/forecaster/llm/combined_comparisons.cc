@@ -8,6 +8,7 @@
 
 #include "services/forecaster/core/anchoring.h"
 #include "services/forecaster/core/forecast_pool.h"
+#include "services/forecaster/llm/forecast_samples.h"
 
 namespace kernelcast::forecaster {
 namespace {
@@ -89,6 +90,11 @@ void CombinedComparisons::Forecast(ForecastInput input, const ForecastCall& call
         abstention.model->token_usage = {};
       }
       return done(*std::move(said));
+    }
+    if (call.remembered_only) {
+      Abstention none = Abstain(Abstention::Cause::kNotCovered, kNotAskedAgain);
+      none.model = AnswerOf(none);
+      return done(std::move(none));
     }
     both.again = false;
   }

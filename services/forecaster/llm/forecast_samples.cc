@@ -73,7 +73,14 @@ ForecastResult ResultOf(const SampledQuestion& question, const Readings& read) {
 PooledSamples PoolSamples(const SampledQuestion& question,
                           std::span<const ForecastSample* const> samples) {
   const Readings read = Read(samples);
-  return {ResultOf(question, read), read.forecasts.size() + read.deferrals == samples.size()};
+  PooledSamples pooled{ResultOf(question, read),
+                       read.forecasts.size() + read.deferrals == samples.size()};
+  for (const ForecastSample* const sample : samples) {
+    if (sample->answer.has_value()) {
+      pooled.repairs.insert(sample->answer->repairs.begin(), sample->answer->repairs.end());
+    }
+  }
+  return pooled;
 }
 
 Abstention Abstain(Cause cause, std::string_view reason) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,7 +35,8 @@ struct SampledQuestion {
 
 struct PooledSamples {
   ForecastResult result;
-  bool complete = false;  // all samples were readable
+  bool complete = false;          // all samples were readable
+  std::set<Repair> repairs = {};  // of the readable samples
 };
 
 // Pools the forecasts with equal weights. The model has deferred if it declined at least as often

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <set>
 #include <stop_token>
 #include <unordered_map>
 #include <utility>
@@ -31,12 +32,17 @@ constexpr uint64_t kBytesPerToken = 3;
 constexpr uint64_t kUsualAnswerTokens = 1024;
 // A question is repeated for a caller who joined it if that caller's deadline is this much later.
 constexpr int64_t kWorthAskingAgainNs = 500'000'000;
+// The part of the time before the deadline that is kept for the reply is 1 / kReserveDivisor.
+constexpr int64_t kReserveDivisor = 20;
 constexpr int64_t kNoDeadline = std::numeric_limits<int64_t>::max();
-// Error codes of most servers, and of llama.cpp.
-constexpr std::string_view kContextLengthCodes[] = {"context_length_exceeded",
-                                                    "exceed_context_size_error"};
 
 using Cause = Abstention::Cause;
+
+// Whether the same request would get the same unreadable answer.
+bool IsLasting(AnswerFault fault) {
+  return fault == AnswerFault::kCutOff || fault == AnswerFault::kRefused ||
+         fault == AnswerFault::kContentFilter;
+}
 
 }  // namespace
 
@@ -124,6 +130,7 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
     std::optional<llm::CallId> call;
     bool done = false;
     int unreadable = 0;
+    size_t prompt_bytes = 0;  // of the latest request
   };
   // A question in progress.
   struct Flight {
@@ -134,6 +141,7 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
     std::string prompt_version;
     TraceContext trace;  // of the first caller
     std::shared_ptr<const llm::Prompt> prompt;
+    bool shortened = false;  // the prompt exceeded a model's context and was rendered again
     int64_t deadline_ns = kNoDeadline;
     std::vector<Waiter> waiters;
     std::vector<Sample> samples;
@@ -161,12 +169,16 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
   // Handles the outcome. Returns true if the sample must be requested again.
   bool Take(Flight& flight, Sample& sample, llm::ChatOutcome outcome);
   bool Report(Sample& sample, const llm::ChatOutcome& outcome, RungOutcome verdict);
+  // After a prompt that was too long: makes it shorter, if it can be. Returns whether the sample
+  // has a shorter prompt to send.
+  bool Shorten(Flight& flight, const Sample& sample);
   // Ends the flight if none of its samples is in progress.
   void Conclude(uint64_t flight_id);
   PooledSamples Pool(const Flight& flight) const;
   void Forget(Flight& flight);
-  // `usage`: the question's usage if this waiter is charged for it.
-  void Settle(Waiter& waiter, ForecastResult result, const kernelcast::TokenUsage& usage);
+  // `usage` and `repairs`: those of the question if this waiter is charged for it.
+  void Settle(Waiter& waiter, ForecastResult result, const kernelcast::TokenUsage& usage,
+              const std::set<Repair>& repairs = {});
 
   const LlmBackendOptions options_;
   const std::string version_;
@@ -238,6 +250,9 @@ void LlmBackend::Core::Ask(ForecastInput input, const ForecastCall& call, Done d
           waiter,
           said != nullptr ? *said : ForecastResult(Abstain(Cause::kNotCovered, kNotAskedAgain)),
           {});
+    }
+    if (call.remembered_only) {
+      return Settle(waiter, Abstain(Cause::kNotCovered, kNotAskedAgain), {});
     }
     waiter.call.again = false;
   }
@@ -334,9 +349,15 @@ void LlmBackend::Core::Submit(Flight& flight, size_t index) {
   Sample& sample = flight.samples[index];
   llm::ChatRequest request;
   request.prompt = flight.prompt;
+  sample.prompt_bytes = flight.prompt->json().size();
   request.max_tokens = options_.max_answer_tokens;
   request.temperature = options_.temperature;
-  request.deadline_ns = flight.deadline_ns == kNoDeadline ? 0 : flight.deadline_ns;
+  // The caller must still get the reason if there is no answer.
+  request.deadline_ns =
+      flight.deadline_ns == kNoDeadline
+          ? 0
+          : flight.deadline_ns -
+                std::max<int64_t>(0, flight.deadline_ns - clock_.MonotonicNs()) / kReserveDivisor;
   request.wait_for_recovery = options_.wait_for_recovery;
   request.trace = flight.trace;
   request.preferred_endpoint = flight.preferred_endpoint;
@@ -422,6 +443,7 @@ bool LlmBackend::Core::Take(Flight& flight, Sample& sample, llm::ChatOutcome out
     flight.model = outcome.model;
     ParsedAnswer answer;
     const std::string excerpt = ExcerptOf(outcome.answer);
+    const std::string cut_off = CutOffText(outcome.answer, options_.max_answer_tokens);
     if (outcome.ok()) {
       answer = ParseReply(*flight.input.bin_scheme, ReplyOf(std::move(outcome.answer)));
     } else {
@@ -429,13 +451,22 @@ bool LlmBackend::Core::Take(Flight& flight, Sample& sample, llm::ChatOutcome out
       answer.error = "the answer does not end";
     }
     const bool readable = answer.status != ParseStatus::kUnparsable;
-    Report(sample, outcome, readable ? RungOutcome::kAnswered : RungOutcome::kUnparsable);
+    const bool lasting = !readable && IsLasting(answer.fault);
+    // Another form of the question does not help against a limit or a refusal.
+    Report(sample, outcome,
+           readable  ? RungOutcome::kAnswered
+           : lasting ? RungOutcome::kNoVerdict
+                     : RungOutcome::kUnparsable);
     if (!readable) {
-      sample.result.excerpt = excerpt;
+      if (answer.fault == AnswerFault::kCutOff) answer.error = cut_off;
+      sample.result.excerpt = lasting ? answer.error : excerpt;
       if (metrics_ != nullptr) metrics_->Faulted(answer.fault);
-      if (++sample.unreadable == 1) return true;
-    } else if (metrics_ != nullptr && answer.status != ParseStatus::kDeferred) {
-      metrics_->ProbabilitySum(answer.forecast.raw_probability_sum);
+      if (++sample.unreadable == 1 && !lasting) return true;
+    } else if (metrics_ != nullptr) {
+      for (const Repair repair : answer.repairs) metrics_->Mended(repair);
+      if (answer.status != ParseStatus::kDeferred) {
+        metrics_->ProbabilitySum(answer.forecast.raw_probability_sum);
+      }
     }
     sample.result.answer = std::move(answer);
     return false;
@@ -443,12 +474,14 @@ bool LlmBackend::Core::Take(Flight& flight, Sample& sample, llm::ChatOutcome out
   const std::string reason =
       absl::StrCat(outcome.endpoint.empty() ? "" : outcome.endpoint + ": ",
                    std::string(llm::ErrorKindName(kind)), ": ", outcome.error.message);
+  if (kind == llm::ErrorKind::kContextTooLong || kind == llm::ErrorKind::kContentFilter) {
+    Report(sample, outcome, RungOutcome::kNoVerdict);
+    if (kind == llm::ErrorKind::kContextTooLong && Shorten(flight, sample)) return true;
+    sample.result.failure = Abstain(Cause::kNotCovered, reason);
+    return false;
+  }
   if (IsRefusal(outcome.error)) {
-    const bool too_long =
-        std::ranges::find(kContextLengthCodes, outcome.error.code) != std::end(kContextLengthCodes);
-    if (Report(sample, outcome, too_long ? RungOutcome::kNoVerdict : RungOutcome::kRefused)) {
-      return true;
-    }
+    if (Report(sample, outcome, RungOutcome::kRefused)) return true;
     // The endpoint is available but does not support this question in any format.
     sample.result.failure = Abstain(Cause::kNotCovered, reason);
     return false;
@@ -459,14 +492,31 @@ bool LlmBackend::Core::Take(Flight& flight, Sample& sample, llm::ChatOutcome out
   return false;
 }
 
+bool LlmBackend::Core::Shorten(Flight& flight, const Sample& sample) {
+  if (!flight.shortened) {
+    flight.shortened = true;
+    ForecastInput input = flight.input;
+    // Samples that compare with different kernels cannot be pooled.
+    if (flight.samples.size() == 1) input.anchor = nullptr;
+    const absl::StatusOr<RenderedPrompt> shorter =
+        options_.prompt.Render(input, /*feedback=*/{}, options_.max_prompt_bytes);
+    if (!shorter.ok()) return false;
+    flight.input.anchor = input.anchor;
+    flight.prompt = std::make_shared<const llm::Prompt>(MessagesOf(*shorter));
+  }
+  return flight.prompt->json().size() < sample.prompt_bytes;
+}
+
 PooledSamples LlmBackend::Core::Pool(const Flight& flight) const {
   std::vector<const ForecastSample*> samples;
   for (const Sample& sample : flight.samples) samples.push_back(&sample.result);
   PooledSamples pooled = PoolSamples({*flight.input.bin_scheme, flight.input.anchor.get(),
                                       flight.model, flight.prompt_version, version_},
                                      samples);
-  // Without a first answer the others were not requested.
-  pooled.complete = pooled.complete && samples.size() == static_cast<size_t>(options_.samples);
+  // Without a first answer the others were not requested. The answer to a shortened prompt is not
+  // the one that the key names.
+  pooled.complete = pooled.complete && !flight.shortened &&
+                    samples.size() == static_cast<size_t>(options_.samples);
   return pooled;
 }
 
@@ -476,7 +526,7 @@ void LlmBackend::Core::Conclude(uint64_t flight_id) {
   Flight& flight = *found->second;
   if (!std::ranges::all_of(flight.samples, &Sample::done)) return;
 
-  const auto [result, complete] = Pool(flight);
+  const auto [result, complete, repairs] = Pool(flight);
   if (complete && cache_ != nullptr) cache_->Put(flight.key, result);
   std::vector<Waiter> waiters = std::move(flight.waiters);
   const ForecastInput input = std::move(flight.input);
@@ -495,14 +545,18 @@ void LlmBackend::Core::Conclude(uint64_t flight_id) {
       Ask(std::move(copy), waiter.call, std::move(waiter.done));
       continue;
     }
-    Settle(waiter, result, first ? usage : kernelcast::TokenUsage());
+    Settle(waiter, result, first ? usage : kernelcast::TokenUsage(),
+           first ? repairs : std::set<Repair>());
     first = false;
   }
 }
 
 void LlmBackend::Core::Settle(Waiter& waiter, ForecastResult result,
-                              const kernelcast::TokenUsage& usage) {
+                              const kernelcast::TokenUsage& usage,
+                              const std::set<Repair>& repairs) {
   if (!waiter.call.again) said_.Remember(waiter.question, result);
+  std::vector<std::string> mended;
+  for (const Repair repair : repairs) mended.emplace_back(kernelcast::Name(repair));
   ModelAnswer model;
   if (auto* forecast = std::get_if<kernelcast::Forecast>(&result)) {
     forecast->candidate_id = waiter.candidate_id;
@@ -510,12 +564,14 @@ void LlmBackend::Core::Settle(Waiter& waiter, ForecastResult result,
     forecast->token_usage = usage;
     model.outcome = ModelOutcome::kUsed;
     model.token_usage = usage;
+    model.repairs = std::move(mended);
     forecast->model = model;
     if (metrics_ != nullptr) metrics_->Forecasted();
   } else {
     auto& abstention = std::get<Abstention>(result);
     model = abstention.model.value_or(AnswerOf(abstention));
     model.token_usage = usage;
+    model.repairs = std::move(mended);
     abstention.model = model;
     if (metrics_ != nullptr) metrics_->Abstained(abstention.cause);
   }

@@ -49,11 +49,12 @@ struct LlmBackendOptions {
 // first, the others when its first token has arrived, because the prompt is then in the endpoint's
 // cache. A ResponseLadder chooses how the answer format is requested.
 //
-// An unreadable answer is requested once more, one rung lower. Readable answers are pooled with
-// equal weights. If the model declined at least as often as it forecast, it has deferred
-// (kModelDeferred). If no answer was readable, the result is kUnparsable, or kEndpointUnavailable
-// if there was no answer; these are not cached. Every question gets a result. Results are cached
-// only if all samples were readable.
+// An unreadable answer is requested once more, one rung lower, unless it was cut off at the limit
+// on tokens, refused or filtered. A prompt that exceeds the model's context is sent once more
+// without feedback and anchor. Readable answers are pooled with equal weights. If the model
+// declined at least as often as it forecast, it has deferred (kModelDeferred). If no answer was
+// readable, the result is kUnparsable, or kEndpointUnavailable if there was no answer; these are
+// not cached. Every question gets a result. Results are cached only if all samples were readable.
 //
 // If the question has an anchor, models compare the candidate with the anchor, and the answer is
 // converted to be relative to the reference (anchoring.h). When the candidate is asked about again,

@@ -94,6 +94,11 @@ LlmMetrics::LlmMetrics(MetricsRegistry& registry, const std::vector<std::string>
         &registry.Counter("kernelcast_forecaster_llm_faults_total", "Unreadable answers, by fault",
                           {{"fault", std::string(forecaster::Name(fault))}});
   }
+  for (const Repair repair : kRepairs) {
+    repairs_[repair] = &registry.Counter("kernelcast_forecaster_llm_repairs_total",
+                                         "Readable answers that had to be mended, by repair",
+                                         {{"repair", std::string(kernelcast::Name(repair))}});
+  }
   probability_sum_ =
       &registry.Histogram("kernelcast_forecaster_llm_probability_sum",
                           "Sum of an answer's probabilities before they were scaled",
@@ -115,6 +120,8 @@ void LlmMetrics::Answered(Rung rung, RungOutcome outcome) {
 void LlmMetrics::Faulted(AnswerFault fault) {
   if (const auto found = faults_.find(fault); found != faults_.end()) found->second->Increment();
 }
+
+void LlmMetrics::Mended(Repair repair) { repairs_.at(repair)->Increment(); }
 
 void LlmMetrics::ProbabilitySum(double raw_sum) { probability_sum_->Observe(raw_sum); }
 

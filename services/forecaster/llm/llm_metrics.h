@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/lenient_json.h"
 #include "common/domain/forecast.h"
 #include "common/llm_metrics/endpoint_metrics.h"
 #include "common/metrics/metrics.h"
@@ -29,6 +30,8 @@ class LlmMetrics final : public llm::EndpointMetrics {
   // One answer of an endpoint.
   void Answered(Rung rung, RungOutcome outcome);
   void Faulted(AnswerFault fault);
+  // A readable answer needed this repair.
+  void Mended(Repair repair);
   void ProbabilitySum(double raw_sum);
 
  private:
@@ -37,6 +40,7 @@ class LlmMetrics final : public llm::EndpointMetrics {
   std::map<CacheUse, prometheus::Counter*> cache_;
   std::map<std::pair<Rung, RungOutcome>, prometheus::Counter*> answers_;
   std::map<AnswerFault, prometheus::Counter*> faults_;
+  std::map<Repair, prometheus::Counter*> repairs_;
   prometheus::Histogram* probability_sum_ = nullptr;
 };
 

@@ -2,6 +2,7 @@
 #define KERNELCAST_SERVICES_FORECASTER_POOL_POOL_WEIGHTS_H_
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,8 +13,10 @@ namespace kernelcast::forecaster {
 struct PoolWeightOptions {
   // Factor by which a score decays with each label: about 1 / (1 - discount) labels matter.
   double discount = 0.95;
-  // Minimum weight of either backend.
+  // Minimum weight of the first backend. The second has none: below `drop_below` it has no weight
+  // at all, because even a small one lets a backend that is wrong and sure decide what is measured.
   double least_weight = 0.1;
+  double drop_below = 0.05;
   // Probabilities are clipped to at least this, so that a single miss has no lasting effect.
   double least_probability = 0.01;
   // Upper limit of a label's 1 / propensity.
@@ -27,7 +30,7 @@ struct PoolWeightOptions {
 // failure, or to being correct and in the true bin. Each label's score, times 1 / propensity, is
 // added to `discount` times the previous sum. The weight of the second backend is
 //
-//   w = e^S2 / (e^S1 + e^S2), within [least_weight, 1 - least_weight].
+//   w = e^S2 / (e^S1 + e^S2), at most 1 - least_weight, and 0 below drop_below.
 //
 // Example: after one label with propensity 1 to which the first gave 0.2 and the second 0.6, w =
 // 0.75. After another such label w = 3^1.95 / (1 + 3^1.95) = 0.895.
@@ -42,10 +45,15 @@ class PoolWeights {
   double Second(std::string_view target, std::string_view device_model) const;
 
   // Learns from a label whose forecast has two components, named `first` and `second` as in
-  // ForecastComponent::backend up to a colon. Returns false if the label has no such forecast, or
-  // if its baseline is not `reference_id`.
-  bool Learn(const Label& label, const std::string& first, const std::string& second,
-             const std::string& reference_id);
+  // ForecastComponent::backend up to a colon. Returns by how many nats the pool scores better than
+  // the first backend alone, before learning from it. Empty: the label has no such forecast, or its
+  // baseline is not `reference_id`.
+  std::optional<double> Learn(const Label& label, const std::string& first,
+                              const std::string& second, const std::string& reference_id);
+
+  // The same for a label whose second forecast came too late to be one of its components.
+  std::optional<double> Learn(const Label& label, const std::string& first,
+                              const ForecastComponent& second, const std::string& reference_id);
 
  private:
   const PoolWeightOptions options_;

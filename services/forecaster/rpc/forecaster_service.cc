@@ -252,6 +252,7 @@ void ForecasterService::StartForecast(const v1::ForecastRequest& request, const 
     limited.max_search_tokens = request.max_search_tokens();
   }
   limited.again = request.again();
+  limited.impatient = request.impatient();
   input->problem = problems_.Find(input->candidate.problem_id);
   if (input->problem == nullptr) {
     return finish(absl::NotFoundError(absl::StrCat("candidate.problem_id: problem '",

@@ -216,6 +216,7 @@ void ForecasterPool::Forecast(std::shared_ptr<const Problem> problem, ForecastQu
   request.set_search_id(query.search_id);
   request.set_max_search_tokens(query.max_search_tokens);
   request.set_again(query.again);
+  request.set_impatient(query.impatient);
   job->anchor = std::move(query.anchor);
   if (const auto& device_for = impl_->options().device_for) {
     *request.mutable_device() =

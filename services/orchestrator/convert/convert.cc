@@ -109,7 +109,8 @@ KC_FIELDS(SearchSpec, v1::SearchSpec) {
 
 KC_FIELDS(GenerationCounts, v1::GenerationCounts) {
   KC_SAME(requested, written, duplicates, unusable, unanswered, given_up, input_tokens,
-          output_tokens, cost, advised);
+          output_tokens, cost, advised, repairs);
+  if constexpr (!Io::kReads) ToProto(d.unusable_kinds, *m.mutable_unusable_kinds());
 }
 
 KC_FIELDS(SearchCounts, v1::SearchCounts) {
@@ -147,7 +148,7 @@ KC_FIELDS(GenerationAdvised, v1::Advice) {
 }
 
 KC_FIELDS(GenerationSettled, v1::Generation) {
-  KC_SAME(number, outcome, parent_candidate_id);
+  KC_SAME(number, outcome, parent_candidate_id, fault, repairs);
   KC_BYTES(detail);
   MapModelCall(io, d, m);
 }

@@ -145,6 +145,7 @@ void Engine::OnGenerated(const std::string& search_id, uint64_t number, Generati
   settled.endpoint = std::move(reply.endpoint);
   settled.usage = reply.usage;
   settled.latency_ns = reply.latency_ns;
+  settled.repairs = std::move(reply.repairs);
   std::string request_id;
   auto* candidate = std::get_if<Candidate>(&reply.result);
   if (candidate != nullptr) {
@@ -157,6 +158,7 @@ void Engine::OnGenerated(const std::string& search_id, uint64_t number, Generati
     const auto& known = search->generation->known;
     if (!valid.ok()) {
       settled.outcome = GenerationOutcome::kUnusable;
+      settled.fault = "bad_description";
       settled.detail = std::string(valid.message());
     } else if (const auto same = known.find(NoveltyKey(*candidate)); same != known.end()) {
       settled.outcome = GenerationOutcome::kDuplicate;
@@ -168,6 +170,7 @@ void Engine::OnGenerated(const std::string& search_id, uint64_t number, Generati
     }
   } else if (const auto* unusable = std::get_if<GenerationReply::Unusable>(&reply.result)) {
     settled.outcome = GenerationOutcome::kUnusable;
+    settled.fault = unusable->fault;
     settled.detail = unusable->reason;
   } else {
     settled.outcome = GenerationOutcome::kUnanswered;

@@ -221,6 +221,8 @@ struct GenerationSettled {
   std::string endpoint;
   GenerationUsage usage;
   int64_t latency_ns = 0;
+  std::string fault = {};                 // kUnusable: the kind, such as "no_code"
+  std::vector<std::string> repairs = {};  // what had to be mended to read the answer
 };
 
 // The pruned candidates of a search were forecast again, to measure the best of them.

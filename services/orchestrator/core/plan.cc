@@ -69,9 +69,11 @@ DecideCandidate DecideNow(const State& state, const Evaluation& evaluation, int6
   if (action.decision.kind != DecisionKind::kReject) return action;
   action.rejection.emplace();
   action.rejection->cause = CauseOf(action.decision.reason);
-  action.rejection->detail = action.decision.reason == DecisionReason::kBudget
-                                 ? ExhaustedBudget(*state.FindSearch(evaluation.search_id), now_ns)
-                                 : "no forecast was available";
+  action.rejection->detail =
+      action.decision.reason == DecisionReason::kBudget
+          ? ExhaustedBudget(*state.FindSearch(evaluation.search_id), now_ns)
+          : absl::StrCat("no forecast", evaluation.forecast_error.empty() ? "" : ": ",
+                         evaluation.forecast_error);
   return action;
 }
 
@@ -84,6 +86,7 @@ ForecastCandidate ForecastOf(const State& state, const Evaluation& evaluation,
                                search != nullptr ? search->spec.max_forecast_tokens : 0};
   action.query.again = evaluation.forecast.has_value();
   action.query.device_model = evaluation.device_model;
+  action.query.impatient = evaluation.mode != EvaluateMode::kForecast;
   action.query.anchor = AnchorFor(state, candidate, search, evaluation.device_model);
   return action;
 }

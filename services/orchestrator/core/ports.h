@@ -95,6 +95,8 @@ struct ForecastQuery {
   std::string device_model = {};
   // The kernel that models compare it with. Null: the reference. Shared by many queries.
   std::shared_ptr<const AnchorKernel> anchor = nullptr;
+  // A model's answer is awaited only while it is worth its time.
+  bool impatient = false;
 };
 using ForecastResult = std::variant<Forecast, Abstention>;
 
@@ -147,6 +149,7 @@ struct GenerationReply {
   // An answer without a usable kernel.
   struct Unusable {
     std::string reason;
+    std::string fault = {};  // the kind, such as "no_code"
   };
   struct Unanswered {
     std::string reason;
@@ -159,6 +162,7 @@ struct GenerationReply {
   std::string endpoint;
   GenerationUsage usage;
   int64_t latency_ns = 0;
+  std::vector<std::string> repairs = {};  // what had to be mended to read the answer
 };
 
 // A critic's answer.

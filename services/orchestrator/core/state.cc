@@ -299,6 +299,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationForeca
     model = &std::get<Abstention>(event.result).model;
   }
   const auto* abstention = std::get_if<Abstention>(&event.result);
+  if (abstention != nullptr && !evaluation.forecast) evaluation.forecast_error = abstention->reason;
   evaluation.declined =
       model->has_value()
           ? (*model)->outcome == ModelOutcome::kDeclined
@@ -477,6 +478,10 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Generati
   counts.output_tokens += event.usage.output_tokens;
   counts.cost += event.usage.cost;
   CountUnpriced(ToTokens(event.usage), search.counts);
+  CountRepairs(event.repairs, counts.repairs);
+  if (event.outcome == GenerationOutcome::kUnusable) {
+    CountUnreadable(event.fault, event.detail, counts.unusable_kinds);
+  }
   search.last_sequence = sequence;
   if (event.outcome == GenerationOutcome::kUnanswered) {
     ++counts.unanswered;

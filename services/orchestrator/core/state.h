@@ -79,6 +79,7 @@ struct Evaluation {
   std::string duplicate_of;
   std::string over_budget;
   std::optional<CompileError> compile_error;
+  std::string forecast_error;  // why there is no forecast, from the forecaster
 };
 
 // A settled evaluation, assembled from its events.
@@ -129,6 +130,8 @@ struct GenerationCounts {
   uint64_t input_tokens = 0;
   uint64_t output_tokens = 0;
   double cost = 0;
+  UnreadableByFault unusable_kinds;
+  RepairCounts repairs;
   friend bool operator==(const GenerationCounts&, const GenerationCounts&) = default;
 };
 

@@ -68,6 +68,12 @@ std::string State::Digest() const {
                              g.given_up, g.advised, g.input_tokens, g.output_tokens}) {
         absl::StrAppend(&text, " ", count);
       }
+      for (const auto& [fault, answers] : g.unusable_kinds) {
+        absl::StrAppend(&text, " ", fault, " ", answers.count);
+      }
+      for (const auto& [repair, count] : g.repairs) {
+        absl::StrAppend(&text, " ", repair, " ", count);
+      }
       absl::StrAppend(&text, " cost ", g.cost, "\n");
     }
     if (s.generation != nullptr) {

@@ -26,7 +26,6 @@ constexpr std::string_view kKernelMark = "__global__";
 constexpr std::string_view kPythonWords[] = {"", "python", "py", "python3"};
 // Each task format requires a definition with one of these names.
 constexpr std::string_view kPythonEntries[] = {"ModelNew", "def run(", "custom_kernel"};
-constexpr std::string_view kThinkEnd = "</think>";
 constexpr size_t kMaxBlocks = 64;
 constexpr int kMaxInlined = 16;
 constexpr size_t kMaxReasonBytes = 300;
@@ -238,8 +237,8 @@ bool Describes(const Json& object) {
                              [&object](const char* key) { return object.contains(key); });
 }
 
-Json ParsedOrNull(std::string_view text) {
-  Json parsed = ParseBoundedJson<Json>(text, /*ignore_comments=*/true);
+Json ParsedOrNull(std::string_view text, std::set<Repair>& repairs) {
+  Json parsed = ParseLenientJson<Json>(text, repairs);
   return parsed.is_discarded() ? Json() : parsed;
 }
 
@@ -262,7 +261,7 @@ class Reader {
  public:
   Reader(std::string_view answer, bool cut_off, const Candidate& model,
          const std::vector<std::string>& entries)
-      : cut_off_(cut_off), model_(model), entries_(entries), text_(WithoutReasoning(answer)) {}
+      : cut_off_(cut_off), model_(model), entries_(entries), text_(Trim(answer)) {}
 
   ReadKernel Read() {
     if (text_.empty()) {
@@ -302,17 +301,20 @@ class Reader {
   }
 
   void FindDescription() {
-    if (text_.front() == '{') description_ = ParsedOrNull(text_);
+    if (text_.front() == '{') description_ = ParsedOrNull(text_, repairs_);
     if (Describes(description_)) return;
     description_ = Json();
+    repairs_.clear();
     for (const Block& block : blocks_) {
       const std::string_view text = Trim(block.text);
       const bool may_be = IsOneOf(block.word, kJsonWords) ||
                           (block.word.empty() && !text.empty() && text.front() == '{');
       if (!may_be) continue;
-      Json parsed = ParsedOrNull(text);
+      std::set<Repair> repairs;
+      Json parsed = ParsedOrNull(text, repairs);
       if (Describes(parsed)) {
         description_ = std::move(parsed);
+        repairs_ = std::move(repairs);
       } else if (parsed.is_null()) {
         unreadable_description_ = true;
       }
@@ -416,6 +418,7 @@ class Reader {
 
   ReadKernel Describe() {
     ReadKernel result;
+    result.repairs = repairs_;
     Candidate& candidate = result.candidate;
     candidate.source = std::move(source_);
     candidate.target = model_.target;
@@ -462,6 +465,7 @@ class Reader {
   const std::string_view text_;
   std::vector<Block> blocks_;
   Json description_;
+  std::set<Repair> repairs_;  // of description_
   bool unreadable_description_ = false;
   EditBlocks edits_;
   std::string source_;
@@ -478,6 +482,8 @@ std::string_view Name(ReadFault fault) {
     case ReadFault::kNone: return "none";
     case ReadFault::kEmpty: return "empty";
     case ReadFault::kCutOff: return "cut_off";
+    case ReadFault::kRefused: return "refused";
+    case ReadFault::kContentFilter: return "content_filter";
     case ReadFault::kNoCode: return "no_code";
     case ReadFault::kNoEntry: return "no_entry";
     case ReadFault::kNoLaunches: return "no_launches";
@@ -489,12 +495,6 @@ std::string_view Name(ReadFault fault) {
     case ReadFault::kEditFoundTwice: return "edit_found_twice";
   }
   return "none";
-}
-
-std::string_view WithoutReasoning(std::string_view answer) {
-  const size_t thought = answer.rfind(kThinkEnd);
-  return Trim(thought == std::string_view::npos ? answer
-                                                : answer.substr(thought + kThinkEnd.size()));
 }
 
 ReadKernel ReadAnswer(std::string_view answer, bool cut_off, const Candidate& model,

@@ -2,10 +2,12 @@
 #define KERNELCAST_SERVICES_ORCHESTRATOR_GENERATOR_ANSWER_READER_H_
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/base/lenient_json.h"
 #include "common/domain/candidate.h"
 
 namespace kernelcast::orchestrator {
@@ -15,6 +17,8 @@ enum class ReadFault {
   kNone,
   kEmpty,           // empty answer
   kCutOff,          // the answer ended before its code did
+  kRefused,         // the model refused to write
+  kContentFilter,   // the endpoint's content filter stopped the answer
   kNoCode,          // no code
   kNoEntry,         // code without the entry or a kernel
   kNoLaunches,      // device code without its launches
@@ -26,10 +30,11 @@ enum class ReadFault {
   kEditFoundTwice,  // an edit of lines that the parent has more than once
 };
 inline constexpr ReadFault kReadFaults[] = {
-    ReadFault::kEmpty,        ReadFault::kCutOff,        ReadFault::kNoCode,
-    ReadFault::kNoEntry,      ReadFault::kNoLaunches,    ReadFault::kBadDescription,
-    ReadFault::kBadText,      ReadFault::kTooLong,       ReadFault::kBadEdit,
-    ReadFault::kEditNotFound, ReadFault::kEditFoundTwice};
+    ReadFault::kEmpty,         ReadFault::kCutOff,         ReadFault::kRefused,
+    ReadFault::kContentFilter, ReadFault::kNoCode,         ReadFault::kNoEntry,
+    ReadFault::kNoLaunches,    ReadFault::kBadDescription, ReadFault::kBadText,
+    ReadFault::kTooLong,       ReadFault::kBadEdit,        ReadFault::kEditNotFound,
+    ReadFault::kEditFoundTwice};
 // "empty", "cut_off", ...
 std::string_view Name(ReadFault fault);
 
@@ -41,10 +46,9 @@ struct ReadKernel {
   std::string reason;
   // Kind, source, flags, tunables, launches and workspace.
   Candidate candidate;
+  // What was overlooked in the description.
+  std::set<Repair> repairs;
 };
-
-// The answer without reasoning, which ends with </think>, and without white space around it.
-std::string_view WithoutReasoning(std::string_view answer);
 
 // Finds the kernel in a model's answer. Accepts any bytes. The time is linear with a small factor.
 //
@@ -52,8 +56,8 @@ std::string_view WithoutReasoning(std::string_view answer);
 // of a host-launched kernel or contains a kernel of device code. A block with a file name is
 // inserted where that code includes it. The description is the last block of JSON, or the whole
 // answer, with any of launches, workspace_bytes, flags and tunables; it may contain the code as
-// "source". An answer that is only code needs no fence. Text up to a closing </think> is ignored,
-// and so is an unclosed last fence if the answer was cut off.
+// "source", and the faults that Repair names. An answer that is only code needs no fence. An
+// unclosed last fence is ignored if the answer was cut off.
 //
 // Instead of the whole source, an answer may contain edits of the source of `model`
 // (edit_blocks.h), in fences or not. A whole source counts only if it comes after the last edit.

@@ -1,6 +1,7 @@
 #include "services/orchestrator/generator/llm_writer.h"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +13,6 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-constexpr std::string_view kContextLengthCode = "context_length_exceeded";
 // A prompt that is too long for the endpoint is halved, down to this size.
 constexpr size_t kLeastPromptBytes = 8 << 10;
 // Estimate for endpoints that report no token counts.
@@ -31,10 +31,17 @@ std::string Word(std::string_view name) {
 constexpr std::string_view kSetAside =
     "set aside: reading the answers to this request crashed the orchestrator twice";
 
-// Some servers report the whole answer as reasoning.
-const std::string& TextOf(const llm::ChatAnswer& answer) {
-  const bool silent = IsBlank(answer.content);
-  return silent ? answer.reasoning : answer.content;
+// An answer without a kernel that says nothing about why, but whose endpoint does.
+ReadKernel EndpointFault(const llm::ChatAnswer& answer, ReadKernel read) {
+  if (!IsBlank(answer.refusal)) {
+    read.fault = ReadFault::kRefused;
+    read.reason = absl::StrCat("the model refused: ",
+                               std::string(TruncateUtf8(SanitizeUtf8(answer.refusal), 200)));
+  } else if (answer.finish_reason == llm::FinishReason::kContentFilter) {
+    read.fault = ReadFault::kContentFilter;
+    read.reason = "the endpoint's content filter stopped the answer";
+  }
+  return read;
 }
 
 // Name of reading a request's answer, for the crash journal.
@@ -111,13 +118,17 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
     job->latency_ns += outcome.latency_ns;
     const llm::ChatError& error = outcome.error;
     if (outcome.ok()) return job->advised ? ReadAdvice(*job, outcome) : Read(*job, outcome);
-    if (error.code == kContextLengthCode && job->prompt_bytes / 2 >= kLeastPromptBytes) {
+    if (error.kind == llm::ErrorKind::kContextTooLong &&
+        job->prompt_bytes / 2 >= kLeastPromptBytes) {
       job->max_bytes = job->prompt_bytes / 2;
       return Ask(job);
     }
     if (error.kind == llm::ErrorKind::kAnswerTooLarge) {
       if (metrics_ != nullptr && !job->advised) metrics_->Faulted(ReadFault::kTooLong);
-      return Finish(*job, GenerationReply::Unusable{"the answer is too long"}, outcome);
+      return Finish(*job,
+                    GenerationReply::Unusable{"the answer is too long",
+                                              std::string(Name(ReadFault::kTooLong))},
+                    outcome);
     }
     Finish(*job,
            GenerationReply::Unanswered{
@@ -138,23 +149,32 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
       model = *std::move(reference);
     }
     const llm::ChatAnswer& answer = outcome.answer;
-    const bool cut_off = answer.finish_reason == llm::FinishReason::kLength ||
-                         answer.finish_reason == llm::FinishReason::kWhitespaceLoop;
     const std::optional<PythonTask>& task = job.query.problem->task;
     // A task with functions of its own.
     const bool has_own = task && task->format == PythonTask::Format::kGpuModeEval;
-    ReadKernel read = ReadAnswer(TextOf(answer), cut_off, model,
+    ReadKernel read = ReadAnswer(answer.text(), answer.cut_off(), model,
                                  has_own ? task->entries : std::vector<std::string>());
     if (read.fault != ReadFault::kNone) {
+      read = EndpointFault(answer, std::move(read));
+      if (read.fault == ReadFault::kCutOff && options_.max_answer_tokens > 0) {
+        absl::StrAppend(&read.reason, "; raise the limit of ", options_.max_answer_tokens,
+                        " tokens, --llm-max-tokens");
+      }
       if (metrics_ != nullptr) metrics_->Faulted(read.fault);
-      return Finish(job, GenerationReply::Unusable{std::move(read.reason)}, outcome);
+      return Finish(
+          job, GenerationReply::Unusable{std::move(read.reason), std::string(Name(read.fault))},
+          outcome);
+    }
+    if (&answer.text() == &answer.reasoning) read.repairs.insert(Repair::kInReasoning);
+    for (const Repair repair : read.repairs) {
+      if (metrics_ != nullptr) metrics_->Mended(repair);
     }
     read.candidate.origin = absl::StrCat("llm:", Word(outcome.model));
-    Finish(job, std::move(read.candidate), outcome);
+    Finish(job, std::move(read.candidate), outcome, read.repairs);
   }
 
   void ReadAdvice(const Job& job, const llm::ChatOutcome& outcome) {
-    const std::string_view text = WithoutReasoning(TextOf(outcome.answer));
+    const std::string_view text = Trim(outcome.answer.text());
     if (text.empty()) return Finish(job, GenerationReply::Unusable{"the answer is empty"}, outcome);
     AdviceReply reply;
     reply.advice = TruncateUtf8(SanitizeUtf8(text), kMaxAdviceBytes);
@@ -164,7 +184,7 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
 
   // Advice that failed has no text.
   void Finish(const Job& job, decltype(GenerationReply::result) result,
-              const llm::ChatOutcome& outcome) {
+              const llm::ChatOutcome& outcome, const std::set<Repair>& repairs = {}) {
     if (job.advised) {
       AdviceReply reply;
       if (const auto* unusable = std::get_if<GenerationReply::Unusable>(&result)) {
@@ -177,6 +197,7 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
     }
     GenerationReply reply;
     reply.result = std::move(result);
+    for (const Repair repair : repairs) reply.repairs.emplace_back(kernelcast::Name(repair));
     Describe(job, outcome, reply);
     job.done(std::move(reply));
   }

@@ -35,7 +35,15 @@ WriterMetrics::WriterMetrics(MetricsRegistry& registry, const std::vector<std::s
                                        "Answers from which no kernel could be read.",
                                        {{"fault", std::string(Name(fault))}});
   }
+  for (const Repair repair : kRepairs) {
+    repairs_[repair] =
+        &registry.Counter("kernelcast_orchestrator_generation_repairs_total",
+                          "Answers that had to be mended to read a kernel, by repair",
+                          {{"repair", std::string(kernelcast::Name(repair))}});
+  }
 }
+
+void WriterMetrics::Mended(Repair repair) { repairs_.at(repair)->Increment(); }
 
 void WriterMetrics::Faulted(ReadFault fault) {
   if (const auto found = faults_.find(fault); found != faults_.end()) found->second->Increment();

@@ -17,9 +17,12 @@ class WriterMetrics final : public llm::EndpointMetrics {
   WriterMetrics(MetricsRegistry& registry, const std::vector<std::string>& endpoints);
 
   void Faulted(ReadFault fault);
+  // A kernel was read with this repair.
+  void Mended(Repair repair);
 
  private:
   std::map<ReadFault, prometheus::Counter*> faults_;
+  std::map<Repair, prometheus::Counter*> repairs_;
 };
 
 }  // namespace kernelcast::orchestrator

@@ -30,10 +30,11 @@ absl::Status Cluster::Start(const ClusterOptions& options) {
     KC_RETURN_IF_ERROR(worker_->Start());
     worker_address = worker_->address();
   }
-  forecaster_ = std::make_unique<Service>(
-      "kernelcast-forecaster",
-      std::vector<std::string>{"--state-dir", folder_.File("forecaster"), "--prior", options.prior},
-      folder_);
+  std::vector<std::string> forecaster_arguments = {"--state-dir", folder_.File("forecaster"),
+                                                   "--prior", options.prior};
+  forecaster_arguments.insert(forecaster_arguments.end(), options.forecaster_arguments.begin(),
+                              options.forecaster_arguments.end());
+  forecaster_ = std::make_unique<Service>("kernelcast-forecaster", forecaster_arguments, folder_);
   KC_RETURN_IF_ERROR(forecaster_->Start());
   std::vector<std::string> arguments = {
       "--state-dir",  folder_.File("orchestrator"), "--worker",  worker_address,

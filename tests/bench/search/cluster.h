@@ -19,6 +19,7 @@ struct ClusterOptions {
   std::vector<std::string> worker_arguments = {};
   std::string prior = "none";  // the forecaster's --prior
   std::vector<std::string> orchestrator_arguments = {};
+  std::vector<std::string> forecaster_arguments = {};
 };
 
 // The three services, with an empty state of their own. Searches confirm nothing.

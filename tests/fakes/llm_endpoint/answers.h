@@ -2,8 +2,10 @@
 #define KERNELCAST_TESTS_FAKES_LLM_ENDPOINT_ANSWERS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -25,7 +27,19 @@ struct FakeAnswer {
   // In the usage. 0: from the sizes of the prompt and the answer.
   size_t prompt_tokens = 0;
   size_t completion_tokens = 0;
+  // Until the first token. Negative: FakeEndpointOptions::latency_us.
+  int64_t latency_us = -1;
 };
+
+// A response written out by a test, to show what a real server sends.
+struct FakeReply {
+  int status = 200;
+  std::string body;
+  std::string type = "application/json";
+  std::string headers = "";  // more of them, each ending in CRLF
+};
+// Empty: the endpoint answers as usual.
+using ReplySource = std::function<std::optional<FakeReply>(const nlohmann::json& request)>;
 
 // Makes the answer to a chat completion request; `fault` is kNone or a content fault. Called on the
 // endpoint's thread.

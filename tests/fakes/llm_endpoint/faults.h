@@ -17,7 +17,7 @@ enum class Fault {
   kSpendLimit,           // 429, insufficient_quota
   kServerError,          // 500
   kUnavailable,          // 503
-  kBadRequest,           // 400
+  kBadRequest,           // 400, context_length_exceeded
   kUnauthorized,         // 401 with the key that was sent
   kNotFound,             // 404
   kRedirect,             // 307

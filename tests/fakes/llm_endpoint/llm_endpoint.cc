@@ -556,6 +556,13 @@ class FakeLlmEndpoint::Impl {
       return refuse(400, "this server does not know that parameter", "unsupported_parameter");
     }
     if (std::optional<Script> script = Instead(fault, http)) return *std::move(script);
+    if (options_.reply) {
+      if (const std::optional<FakeReply> reply = options_.reply(request)) {
+        return Script{Step{options_.latency_us,
+                           Plain(reply->status, reply->body, reply->headers, reply->type),
+                           Step::Then::kDone}};
+      }
+    }
 
     FakeAnswer answer = options_.answers(request, fault, random_);
     if (answer.finish_reason.empty()) {
@@ -640,6 +647,10 @@ class FakeLlmEndpoint::Impl {
             {"completion_tokens_details", {{"reasoning_tokens", answer.reasoning.size() / 4}}}};
   }
 
+  int64_t LatencyOf(const FakeAnswer& answer) const {
+    return answer.latency_us >= 0 ? answer.latency_us : options_.latency_us;
+  }
+
   static Json CallJson(const FakeToolCall& call, size_t index, const std::string& arguments) {
     return {{"index", index},
             {"id", absl::StrCat("call_", index)},
@@ -660,7 +671,7 @@ class FakeLlmEndpoint::Impl {
                  {"choices",
                   {{{"index", 0}, {"message", message}, {"finish_reason", answer.finish_reason}}}}};
     if (fault != Fault::kNoUsage) body["usage"] = usage;
-    return {Step{options_.latency_us, Plain(200, Dump(body)), Step::Then::kDone}};
+    return {Step{LatencyOf(answer), Plain(200, Dump(body)), Step::Then::kDone}};
   }
 
   // The data of an answer's events.
@@ -728,7 +739,7 @@ class FakeLlmEndpoint::Impl {
                 const Json& usage, const std::string& model) {
     const std::vector<std::string> events = Events(fault, request, answer, usage, model);
     Script script;
-    script.push_back({options_.latency_us, kStreamHead, Step::Then::kGoOn});
+    script.push_back({LatencyOf(answer), kStreamHead, Step::Then::kGoOn});
     const auto send = [&](std::string bytes) {
       if (options_.piece_interval_us > 0 && script.size() > 1) {
         script.push_back({options_.piece_interval_us, std::move(bytes), Step::Then::kGoOn});

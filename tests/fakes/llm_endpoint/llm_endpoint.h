@@ -36,6 +36,8 @@ struct FakeEndpointOptions {
   bool check_model = false;
   std::string api_key;  // required if not empty
   AnswerSource answers = ForecastAnswers();
+  // If set, asked before `answers`.
+  ReplySource reply = nullptr;
   // For benches: the answer to the first request without a fault is repeated for all requests
   // without parsing them. Not with `faults`.
   bool repeat_first_answer = false;

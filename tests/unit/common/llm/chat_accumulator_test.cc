@@ -156,6 +156,41 @@ TEST_CASE("An answer over its size limit fails in every channel", "[llm]") {
   CHECK(calls.error().kind == ErrorKind::kMalformed);
 }
 
+TEST_CASE("A new id continues a call whose arguments are incomplete", "[llm]") {
+  ChatAccumulator answer{AnswerLimits{}};
+  answer.OnEvent(CallDelta({{"index", 0}, {"id", "a"}, {"function", Function("one", "{\"x}")}}));
+  answer.OnEvent(CallDelta({{"index", 0}, {"id", "b"}, {"function", Function("one", "\\\"\":1")}}));
+  answer.OnEvent(CallDelta({{"index", 0}, {"id", "c"}, {"function", Function("", "}")}}));
+  answer.OnEvent(CallDelta({{"index", 0}, {"id", "d"}, {"function", Function("one", "{}")}}));
+  const ChatAnswer got = answer.TakeAnswer();
+  REQUIRE(got.tool_calls.size() == 2);
+  CHECK(got.tool_calls[0].arguments == R"({"x}\"":1})");
+  CHECK(got.tool_calls[1].arguments == "{}");
+  // A list without ids and indices.
+  ChatAccumulator list{AnswerLimits{}};
+  list.OnEvent(
+      Delta({{"tool_calls",
+              {{{"function", Function("one", "{}")}}, {{"function", Function("two", "{}")}}}}}));
+  CHECK(list.TakeAnswer().tool_calls.size() == 2);
+}
+
+TEST_CASE("Reasoning that a server leaves in the content is separated", "[llm]") {
+  const auto read = [](const std::string& content) {
+    ChatAccumulator answer{AnswerLimits{}};
+    answer.OnEvent(Delta({{"content", content}}));
+    return answer.TakeAnswer();
+  };
+  for (const char* text : {"<think>hm</think>\n42", "hm\n</think> 42", "[THINK]hm[/THINK]42",
+                           "<|channel|>analysis<|message|>hm<|channel|>final<|message|>42"}) {
+    INFO(text);
+    CHECK(read(text).content == "42");
+    CHECK(read(text).reasoning == "hm");
+  }
+  CHECK(read("<think>hm").content.empty());
+  CHECK(read("<think>hm").text() == "hm");
+  CHECK(read("a <think> b").content == "a <think> b");
+}
+
 TEST_CASE("Errors inside a stream keep their kind", "[llm]") {
   const auto kind = [](const char* event) {
     ChatAccumulator answer{AnswerLimits{}};
@@ -172,6 +207,14 @@ TEST_CASE("Errors inside a stream keep their kind", "[llm]") {
   CHECK(kind(R"({"error":{"message":"pay","type":"insufficient_quota"}})") ==
         ErrorKind::kSpendLimit);
   CHECK(kind(R"({"object":"error","message":"bad","code":400})") == ErrorKind::kRefused);
+  CHECK(kind(R"({"error":{"message":"bad","code":"400"}})") == ErrorKind::kRefused);
+  CHECK(kind(R"({"error":{"message":"slow","code":"429"}})") == ErrorKind::kRateLimited);
+  CHECK(kind(R"({"error":{"message":"x","code":"context_length_exceeded"}})") ==
+        ErrorKind::kContextTooLong);
+  CHECK(kind(R"({"choices":[{"error":{"message":"x","code":"503"}}]})") == ErrorKind::kUnavailable);
+  CHECK(kind(R"({"choices":[{"delta":{},"finish_reason":"error"}]})") == ErrorKind::kServerError);
+  CHECK(kind(R"({"message":"bad","type":"invalid_request_error"})") == ErrorKind::kRefused);
+  CHECK(kind(R"({"detail":"boom"})") == ErrorKind::kServerError);
 }
 
 TEST_CASE("Events that are not answer chunks are skipped or fail, but never crash", "[llm]") {

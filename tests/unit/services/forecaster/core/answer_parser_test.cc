@@ -286,16 +286,78 @@ TEST_CASE("Each fault of a reply has a name", "[forecaster][answer]") {
         AnswerFault::kBothTools);
 }
 
-TEST_CASE("The reasoning channel gives the rationale, never the answer", "[forecaster][answer]") {
+TEST_CASE("The reasoning channel gives the rationale, and the answer if there is no other",
+          "[forecaster][answer]") {
   ModelReply reply;
-  reply.reasoning = GoodAnswer().dump();
-  CHECK(Read(reply).fault == AnswerFault::kEmpty);
+  reply.reasoning = "Let me see. " + GoodAnswer().dump();
+  CHECK(Read(reply).status == ParseStatus::kOk);
+  CHECK(Read(reply).repairs == std::set{Repair::kInReasoning});
+  // A draft is no answer.
+  reply.end = ModelReply::End::kAtLimit;
+  CHECK(Read(reply).fault == AnswerFault::kCutOff);
+  reply.end = ModelReply::End::kByItself;
   reply.content = "{\"p_high_speedup\": 1}";
   reply.reasoning = std::string(kMaxRationaleBytes, 'x') + "\xff so it is";
   const ParsedAnswer parsed = Read(reply);
   REQUIRE(parsed.status == ParseStatus::kOk);
   CHECK_THAT(parsed.forecast.rationale, Catch::EndsWith("xx\uFFFD so it is"));
   CHECK(parsed.forecast.rationale.size() <= kMaxRationaleBytes);
+}
+
+TEST_CASE("A forecast is read from JSON as models write it", "[forecaster][answer]") {
+  const auto check = [](const std::string& text, std::set<Repair> repairs) {
+    INFO(text);
+    const ParsedAnswer parsed = ReadText(text);
+    INFO(parsed.error);
+    REQUIRE(parsed.status == ParseStatus::kOk);
+    CHECK(parsed.forecast.bin_probabilities[6] == Approx(0.75));
+    CHECK(parsed.repairs == repairs);
+  };
+  check(R"({"p_high_speedup": 0.75, "p_minor_speedup": 0.25,})", {Repair::kTrailingComma});
+  check("{\"p_high_speedup\": 0.75, // wider loads\n\"p_minor_speedup\": 0.25 /* rest */}",
+        {Repair::kComment});
+  check("{'p_high_speedup': 0.75, 'p_minor_speedup': 0.25, 'reasoning': 'it\'s wider'}",
+        {Repair::kSingleQuotes});
+  check("{'p_high_speedup': 0.75, 'p_minor_speedup': 0.25, 'reasoning': 'it's wider'}",
+        {Repair::kSingleQuotes});
+  check("{p_high_speedup: .75, p_minor_speedup: +0.25}", {Repair::kBareKey, Repair::kNumberForm});
+  check(R"({"p_high_speedup": 75%, "p_minor_speedup": 25%})", {Repair::kPercent});
+  check(R"({"p_high_speedup": "75 %", "p_minor_speedup": "25%"})", {Repair::kPercent});
+  check(R"({"p_high_speedup": 75, "p_minor_speedup": 25, "p_failure": 5})", {Repair::kPercent});
+  check("{\"p_high_speedup\": 0.75, \"p_minor_speedup\": 0.25, \"reasoning\": \"two\nlines\"}",
+        {Repair::kControlCharacter});
+  check(R"({"p_high_speedup": 0.75, "p_minor_speedup": 0.25, "defer": False})",
+        {Repair::kPythonWord});
+  check(R"("{\"p_high_speedup\": 0.75, \"p_minor_speedup\": 0.25}")", {Repair::kEncodedTwice});
+  check(R"({"name": "f", "arguments": "{\"p_high_speedup\": 0.75, \"p_minor_speedup\": 0.25}"})",
+        {Repair::kEncodedTwice});
+  check(R"({"p_high_speedup": 0.75, "p_minor_speedup": 0.25})", {});
+  // More than one meaning.
+  CHECK(ReadText(R"({"p_high_speedup": 75, "p_minor_speedup": 0.25})").fault ==
+        AnswerFault::kBadProbability);
+  CHECK(ReadText(R"({"p_high_speedup": 75, "p_minor_speedup": 25, "p_failure": 0.5})").fault ==
+        AnswerFault::kBadProbability);
+  CHECK(ReadText(R"({"p_high_speedup": "175%"})").fault == AnswerFault::kBadProbability);
+  // Training rewards are for strict JSON.
+  CHECK(ParseAnswer(BinScheme::Default(), R"({"p_high_speedup": 1,})").fault ==
+        AnswerFault::kNotJson);
+}
+
+TEST_CASE("An answer that the endpoint or the model stopped has that fault",
+          "[forecaster][answer]") {
+  ModelReply reply;
+  reply.refusal = "I cannot help with that.";
+  CHECK(Read(reply).fault == AnswerFault::kRefused);
+  CHECK(Read(reply).error == "the model refuses to answer: I cannot help with that.");
+  reply.refusal.clear();
+  reply.end = ModelReply::End::kFiltered;
+  CHECK(Read(reply).fault == AnswerFault::kContentFilter);
+  reply.end = ModelReply::End::kAtLimit;
+  reply.content = "{\"p_high_sp";
+  CHECK(Read(reply).fault == AnswerFault::kCutOff);
+  // It ended in time.
+  reply.content = GoodAnswer().dump();
+  CHECK(Read(reply).status == ParseStatus::kOk);
 }
 
 TEST_CASE("Hostile text is parsed in bounded time", "[forecaster][answer]") {

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <future>
+#include <map>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -102,7 +106,7 @@ TEST_CASE("An open question is sent to both components and pooled", "[forecaster
   CHECK(forecast.bin_probabilities[4] == Approx(0.7));
   CHECK(ValidateForecast(forecast).ok());
   CHECK(forecast.backend == "pool");
-  CHECK(forecast.backend_version == "pool/1+embedded/1+llm:m/1");
+  CHECK(forecast.backend_version == "pool/2+embedded/1+llm:m/1");
   CHECK(forecast.labels_seen == 7);
   CHECK(forecast.basis == ForecastBasis::kModel);
   REQUIRE(forecast.components.size() == 2);
@@ -298,23 +302,172 @@ TEST_CASE("Device models with different ranks keep separate weights, also after 
     const Forecast on_a = ask(*of, "NVIDIA A100", 0.2, 0.8);
     const Forecast on_b = ask(*of, "NVIDIA L40S", 0.2, 0.8);
     CHECK(on_a.components[1].weight == Approx(0.9));
-    CHECK(on_b.components[1].weight == Approx(0.1));
+    CHECK(on_b.components[1].weight == 0);
     CHECK(on_a.bin_probabilities[4] > 0.7);
     CHECK(on_b.bin_probabilities[4] < 0.3);
     CHECK(ask(*of, "NVIDIA H100", 0.2, 0.8).components[1].weight == 0.5);
   }
   const std::string text = restarted.registry.Text();
   for (const char* line : {R"(llm_weight{gpu_model="NVIDIA A100",target="cpu"} 0.9)",
-                           R"(llm_weight{gpu_model="NVIDIA L40S",target="cpu"} 0.1)"}) {
+                           R"(llm_weight{gpu_model="NVIDIA L40S",target="cpu"} 0)"}) {
     CHECK_THAT(text, Catch::Contains(line));
   }
+}
+
+// Answers when the test says so, and repeats the answer when asked again.
+class SlowBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "llm"; }
+  void Forecast(ForecastInput input, const ForecastCall& call, Done done) override {
+    if (call.again) {
+      const auto answered = answers_.find(input.candidate.candidate_id);
+      Abstention none{Cause::kNotCovered, "llm", "it is not asked again"};
+      none.model = ModelAnswer{ModelOutcome::kNotAsked};
+      return done(answered != answers_.end() ? answered->second : ForecastResult(none));
+    }
+    open.push_back({input.candidate.candidate_id, call, std::move(done)});
+  }
+  void Observe(std::vector<ObservedLabel>) override {}
+  BackendDescription Describe() const override { return {}; }
+
+  void Answer(size_t at, ForecastResult result) {
+    answers_[open.at(at).candidate_id] = result;
+    open.at(at).done(std::move(result));
+  }
+
+  struct Open {
+    std::string candidate_id;
+    ForecastCall call;
+    Done done;
+  };
+  std::vector<Open> open;
+
+ private:
+  std::map<std::string, ForecastResult> answers_;
+};
+
+struct SlowFixture {
+  // Waits for the pool's answer.
+  Forecast Ask(const ForecastCall& call, size_t candidate = 0) {
+    ForecastInput input = Input();
+    input.candidate = Planted().candidates()[candidate];
+    std::promise<ForecastResult> promise;
+    std::future<ForecastResult> result = promise.get_future();
+    pool().Forecast(std::move(input), call,
+                    [&promise](ForecastResult got) { promise.set_value(std::move(got)); });
+    REQUIRE(result.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
+    return std::get<Forecast>(result.get());
+  }
+  PoolBackend& pool() {
+    if (!made) made.emplace(options, &cheap, &costly, &metrics, clock);
+    return *made;
+  }
+  static ForecastCall Impatient() {
+    ForecastCall call;
+    call.search_id = "s";
+    call.impatient = true;
+    return call;
+  }
+  static ForecastCall Again() {
+    ForecastCall call;
+    call.search_id = "s";
+    call.again = true;
+    return call;
+  }
+  static Forecast Said(const TokenUsage& usage) {
+    Forecast forecast = Of("llm:m", 0.1, 0.9);
+    forecast.model = ModelAnswer{ModelOutcome::kUsed, "", "", usage, {}};
+    return forecast;
+  }
+
+  PoolOptions options;
+  FakeClock clock;
+  MetricsRegistry registry;
+  PoolMetrics metrics{registry};
+  FixedBackend cheap{"embedded", Of("embedded", 0.5, 0.5)};
+  SlowBackend costly;
+  std::optional<PoolBackend> made;
+};
+
+TEST_CASE("A search does not wait for a slow model, and uses its answer when it comes",
+          "[forecaster][pool]") {
+  SlowFixture fixture;
+  const Forecast first = fixture.Ask(SlowFixture::Impatient());
+  REQUIRE(first.components.size() == 1);
+  CHECK(first.model->outcome == ModelOutcome::kLate);
+  REQUIRE(fixture.costly.open.size() == 1);
+  CHECK_FALSE(fixture.costly.open[0].call.cancelled.stop_requested());
+  // Not asked twice.
+  CHECK(fixture.Ask(SlowFixture::Again()).components.size() == 1);
+  CHECK(fixture.costly.open.size() == 1);
+  fixture.costly.Answer(0, SlowFixture::Said({100, 0, 10, 0.5}));
+  CHECK(fixture.Ask(SlowFixture::Again()).components.size() == 2);
+  // Its tokens are charged to the search's next forecast, once.
+  Forecast next = fixture.Ask(SlowFixture::Impatient(), 1);
+  CHECK(next.model->token_usage == TokenUsage{100, 0, 10, 0.5});
+  next = fixture.Ask(SlowFixture::Impatient(), 2);
+  CHECK(next.model->token_usage == TokenUsage());
+  CHECK_THAT(fixture.registry.Text(),
+             Catch::Contains(R"(kernelcast_forecaster_pool_questions_total{result="late"} 3)"));
+}
+
+TEST_CASE("A patient caller waits for a slow model", "[forecaster][pool]") {
+  SlowFixture fixture;
+  std::optional<ForecastResult> result;
+  fixture.pool().Forecast(Input(), {}, [&](ForecastResult got) { result = std::move(got); });
+  CHECK_FALSE(result.has_value());
+  fixture.costly.Answer(0, SlowFixture::Said({}));
+  REQUIRE(result.has_value());
+  CHECK(std::get<Forecast>(*result).components.size() == 2);
+}
+
+TEST_CASE("An impatient caller that leaves ends the question", "[forecaster][pool]") {
+  SlowFixture fixture;
+  fixture.options.value.first_interval_ns = int64_t{86'400} * 1'000'000'000;
+  std::stop_source leaving;
+  ForecastCall call = SlowFixture::Impatient();
+  call.cancelled = leaving.get_token();
+  fixture.pool().Forecast(Input(), call, [](ForecastResult) {});
+  REQUIRE(fixture.costly.open.size() == 1);
+  leaving.request_stop();
+  CHECK(fixture.costly.open[0].call.cancelled.stop_requested());
+}
+
+TEST_CASE("Few questions wait for a model that has not answered", "[forecaster][pool]") {
+  SlowFixture fixture;
+  size_t not_asked = 0;
+  for (size_t i = 0; i < 10; ++i) {
+    const Forecast forecast = fixture.Ask(SlowFixture::Impatient(), i);
+    not_asked += forecast.model->outcome == ModelOutcome::kNotWorthIt ? 1 : 0;
+  }
+  CHECK(fixture.costly.open.size() == 4);
+  CHECK(not_asked == 6);
+  // When there is room, the model is asked about a candidate that is forecast again.
+  for (size_t i = 0; i < 4; ++i) fixture.costly.Answer(i, SlowFixture::Said({}));
+  CHECK(fixture.Ask(SlowFixture::Again(), 8).components.size() == 1);
+  REQUIRE(fixture.costly.open.size() == 5);
+  CHECK_FALSE(fixture.costly.open[4].call.again);
+}
+
+TEST_CASE("An answer that came late is learnt from, also when the pool is gone",
+          "[forecaster][pool]") {
+  SlowFixture fixture;
+  Label label = Planted().MakeLabel(0);
+  label.truth = Ratio{1.01, 1.0, 1.02, 0.95};
+  label.forecast = fixture.Ask(SlowFixture::Impatient());
+  fixture.costly.Answer(0, SlowFixture::Said({}));
+  fixture.pool().Observe({Observed(label)});
+  CHECK(fixture.Ask(SlowFixture::Again()).components[1].weight == Approx(0.9 / 1.4));
+  fixture.Ask(SlowFixture::Impatient(), 1);
+  fixture.made.reset();
+  fixture.costly.Answer(1, SlowFixture::Said({}));
 }
 
 TEST_CASE("The description covers both components", "[forecaster][pool]") {
   const Fixture fixture;
   const BackendDescription description = fixture.pool.Describe();
   CHECK(description.name == "pool");
-  CHECK(description.version == "pool/1+embedded/1+llm/1");
+  CHECK(description.version == "pool/2+embedded/1+llm/1");
   CHECK(absl::IsUnimplemented(fixture.pool.ShowPrompt(Input()).status()));
 }
 

@@ -80,13 +80,14 @@ TEST_CASE("A rare label represents the unmeasured ones up to a limit", "[forecas
   label.propensity = 0.5;
   REQUIRE(weights.Learn(label, "embedded", "llm", "ref"));
   CHECK(weights.Second("cpu", "A100") == Approx(0.8));  // 2^2 to 1
-  PoolWeights limited({.discount = 1, .least_weight = 1e-9});
+  PoolWeights limited({.discount = 1, .least_weight = 1e-9, .drop_below = 0});
   label.propensity = 0.01;
   REQUIRE(limited.Learn(label, "embedded", "llm", "ref"));
   CHECK(limited.Second("cpu", "A100") == Approx(32.0 / 33));  // 2^5 to 1
 }
 
-TEST_CASE("No component is ever silenced and weights can reverse", "[forecaster][pool]") {
+TEST_CASE("The model may lose its weight, the other never, and weights can reverse",
+          "[forecaster][pool]") {
   PoolWeights weights;
   const Label good = MakeLabel(Says("embedded", 0.05), Says("llm", 0.9));
   for (int i = 0; i < 1000; ++i) {
@@ -103,7 +104,23 @@ TEST_CASE("No component is ever silenced and weights can reverse", "[forecaster]
   // 1,000 labels are discounted to twenty.
   CHECK(labels < 20);
   for (int i = 0; i < 1000; ++i) REQUIRE(weights.Learn(bad, "embedded", "llm", "ref"));
-  CHECK(weights.Second("cpu", "A100") == Approx(0.1));
+  CHECK(weights.Second("cpu", "A100") == 0);
+  labels = 0;
+  while (weights.Second("cpu", "A100") < 0.5) {
+    REQUIRE(weights.Learn(good, "embedded", "llm", "ref"));
+    REQUIRE(++labels < 20);
+  }
+}
+
+TEST_CASE("A forecast that came after the decision is learnt from, too", "[forecaster][pool]") {
+  PoolWeights weights;
+  Label label = MakeLabel(Says("embedded", 0.2), Says("llm:m", 0.6));
+  label.forecast->components.pop_back();
+  // The pool of both would have given 0.4 to the bin.
+  const std::optional<double> gain = weights.Learn(label, "embedded", Says("llm:m", 0.6), "ref");
+  REQUIRE(gain.has_value());
+  CHECK(*gain == Approx(std::log(2)));
+  CHECK(weights.Second("cpu", "A100") == Approx(0.75));
 }
 
 TEST_CASE("A certain miss does not decide forever", "[forecaster][pool]") {

@@ -168,13 +168,6 @@ TEST_CASE("Code needs no fence when there is nothing else", "[orchestrator][read
   CHECK(Host("# Plan\nkernelcast_run is faster\n").fault == ReadFault::kNoCode);
 }
 
-TEST_CASE("Reasoning is not part of the answer", "[orchestrator][reader]") {
-  const std::string thought =
-      "<think>\n" + Fence("cpp", "int kernelcast_run = 1;\n") + "</think>\n";
-  CHECK(Host(thought + Fence("cpp", kHost)).candidate.source == kHost);
-  CHECK(Host(thought + "I give up.").fault == ReadFault::kNoCode);
-}
-
 TEST_CASE("An unreadable answer has a reason", "[orchestrator][reader]") {
   CHECK(Host("").fault == ReadFault::kEmpty);
   CHECK(Host(" \n\t").fault == ReadFault::kEmpty);
@@ -368,8 +361,6 @@ TEST_CASE("Of edits and a whole kernel the later counts", "[orchestrator][reader
   const std::string edit = EditOf("  y[i] = x[i];\n", "  y[i] = x[0];\n");
   CHECK(Patch(Fence("cuda", kDevice) + edit).candidate.source != kDevice);
   CHECK(Patch(edit + "Rather all of it:\n" + Fence("cuda", kDevice)).candidate.source == kDevice);
-  // Edits while thinking do not count.
-  CHECK(Patch("<think>" + edit + "</think>" + Fence("cuda", kDevice)).candidate.source == kDevice);
 }
 
 TEST_CASE("Making edits takes linear time", "[orchestrator][reader]") {

@@ -102,7 +102,7 @@ TEST_CASE("Requests for a kernel belong to their caller's trace, also when retri
   }
   CHECK(fixture.client.request(1).trace == trace);
   // Its prompt was too long; the answer's thread has no trace.
-  fixture.client.Fail(1, llm::ErrorKind::kRefused, 400, "context_length_exceeded");
+  fixture.client.Fail(1, llm::ErrorKind::kContextTooLong, 400);
   CHECK(fixture.client.request(2).trace == trace);
   Say(fixture, 2, kKernel);
   CHECK(std::holds_alternative<Candidate>(reply.get().result));
@@ -119,11 +119,42 @@ TEST_CASE("Answers without a kernel are counted with a reason", "[orchestrator][
   CHECK(fixture.HasMetric(R"(kernelcast_orchestrator_generation_faults_total{fault="no_code"} 1)"));
   auto cut = fixture.Write();
   Say(fixture, 2, "```cpp\nint kernelcast_run", llm::FinishReason::kLength);
-  CHECK_THAT(std::get<GenerationReply::Unusable>(cut.get().result).reason,
-             Contains("ended before its code"));
+  const auto cut_off = std::get<GenerationReply::Unusable>(cut.get().result);
+  CHECK(cut_off.fault == "cut_off");
+  CHECK(cut_off.reason ==
+        "the answer ended before its code did: it was too long; raise the limit of 1234 tokens, "
+        "--llm-max-tokens");
   auto large = fixture.Write();
   fixture.client.Fail(3, llm::ErrorKind::kAnswerTooLarge);
   CHECK(std::holds_alternative<GenerationReply::Unusable>(large.get().result));
+}
+
+TEST_CASE("A refusal and a content filter are named", "[orchestrator][writer]") {
+  Fixture fixture;
+  llm::ChatAnswer refusal;
+  refusal.refusal = "I cannot help with that.";
+  auto refused = fixture.Write();
+  fixture.client.Answer(1, refusal);
+  const auto first = std::get<GenerationReply::Unusable>(refused.get().result);
+  CHECK(first.fault == "refused");
+  CHECK(first.reason == "the model refused: I cannot help with that.");
+  auto filtered = fixture.Write();
+  Say(fixture, 2, "", llm::FinishReason::kContentFilter);
+  CHECK(std::get<GenerationReply::Unusable>(filtered.get().result).fault == "content_filter");
+  CHECK(fixture.HasMetric(R"(kernelcast_orchestrator_generation_faults_total{fault="refused"} 1)"));
+}
+
+TEST_CASE("A description that had to be mended is counted", "[orchestrator][writer]") {
+  Fixture fixture;
+  auto reply = fixture.Write();
+  Say(fixture, 1, std::string(kKernel) + "```json\n{'flags': ['-O3'], // fast\n}\n```\n");
+  const GenerationReply got = reply.get();
+  const auto* candidate = std::get_if<Candidate>(&got.result);
+  REQUIRE(candidate != nullptr);
+  CHECK(candidate->flags == std::vector<std::string>{"-O3"});
+  CHECK(got.repairs == std::vector<std::string>{"trailing_comma", "comment", "single_quotes"});
+  CHECK(fixture.HasMetric(
+      R"(kernelcast_orchestrator_generation_repairs_total{repair="trailing_comma"} 1)"));
 }
 
 TEST_CASE("An answer given entirely as reasoning is read", "[orchestrator][writer]") {
@@ -160,7 +191,7 @@ TEST_CASE("A prompt too long for the endpoint is shortened", "[orchestrator][wri
   fixture.query.setbacks = {crash};
   auto reply = fixture.Write();
   const size_t first = fixture.client.request(1).prompt->json().size();
-  fixture.client.Fail(1, llm::ErrorKind::kRefused, 400, "context_length_exceeded");
+  fixture.client.Fail(1, llm::ErrorKind::kContextTooLong, 400);
   REQUIRE(fixture.client.WaitForCalls(2));
   CHECK(fixture.client.request(2).prompt->json().size() < first / 2);
   Say(fixture, 2, kKernel);
