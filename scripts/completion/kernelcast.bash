@@ -20,6 +20,20 @@ _kernelcast() {
     "best --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "best --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "best --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "compare --least-change") return ;;
+    "compare --problem") return ;;
+    "compare --target") return ;;
+    "compare --baseline") mapfile -t COMPREPLY < <(compgen -W 'compile eager' -- "$cur"); return ;;
+    "compare --device-model") return ;;
+    "compare --orchestrator") return ;;
+    "compare --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "compare --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "compare --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "compare --token-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "compare --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "compare --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "compare --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "compare --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "compile --candidates") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "compile --target") return ;;
     "compile --worker") return ;;
@@ -240,6 +254,35 @@ _kernelcast() {
     "stop --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "stop --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "stop --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "suite --candidates") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "suite --only") return ;;
+    "suite --output" | "suite -o") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "suite --target") return ;;
+    "suite --baseline") mapfile -t COMPREPLY < <(compgen -W 'compile eager' -- "$cur"); return ;;
+    "suite --mode") mapfile -t COMPREPLY < <(compgen -W 'check final forecast measure route' -- "$cur"); return ;;
+    "suite --device-model") return ;;
+    "suite --in-flight") return ;;
+    "suite --forecaster") mapfile -t COMPREPLY < <(compgen -W 'embedded llm pool replay' -- "$cur"); return ;;
+    "suite --llm") return ;;
+    "suite --llm-model") return ;;
+    "suite --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "suite --llm-config") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "suite --prompt") return ;;
+    "suite --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "suite --llm-samples") return ;;
+    "suite --llm-compare") mapfile -t COMPREPLY < <(compgen -W 'anchor both' -- "$cur"); return ;;
+    "suite --llm-token-budget") return ;;
+    "suite --replay-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "suite --record-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "suite --orchestrator") return ;;
+    "suite --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "suite --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "suite --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "suite --token-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "suite --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "suite --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "suite --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "suite --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "token --role") mapfile -t COMPREPLY < <(compgen -W 'admin measure submit' -- "$cur"); return ;;
     "token --output" | "token -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "train --problems") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
@@ -288,12 +331,19 @@ _kernelcast() {
     "watch --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   esac
   case $command in
-    '') mapfile -t COMPREPLY < <(compgen -W 'best compile completion doctor eval evaluate export forecast lessons mcp measure problems report search searches stop token train up watch --help --version' -- "$cur") ;;
+    '') mapfile -t COMPREPLY < <(compgen -W 'best compare compile completion doctor eval evaluate export forecast lessons mcp measure problems report search searches stop suite token train up watch --help --version' -- "$cur") ;;
     best)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --device-model --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -W "$(kernelcast searches --ids 2>/dev/null)" -- "$cur")
+      fi
+      ;;
+    compare)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --least-change --all --problem --target --baseline --task-rules-only --device-model --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
       fi
       ;;
     compile)
@@ -393,6 +443,13 @@ _kernelcast() {
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -W "$(kernelcast searches --ids 2>/dev/null)" -- "$cur")
+      fi
+      ;;
+    suite)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --only --list --output -o --target --baseline --task-rules-only --mode --device-model --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
       fi
       ;;
     token)

@@ -61,6 +61,7 @@ struct Flags {
   std::string store = kSqlite;
   std::string store_password_file;
   bool accept_loss = false;
+  bool read_only = false;
   int store_shards = ShardSetOptions().shards;
   std::string advertise_address;
   double lease_seconds = absl::ToDoubleSeconds(ShardSetOptions().lease);
@@ -242,8 +243,9 @@ absl::Status AnnounceReady(const Parts& parts, const RpcServer& server) {
 absl::Status ServeAlone(const Parts& parts, ReplicaMetrics& replica_metrics) {
   const Flags& flags = parts.flags;
   KC_ASSIGN_OR_RETURN(
-      auto store, SqliteEventStore::Open(std::filesystem::path(flags.state_dir) / "orchestrator.db",
-                                         {.accept_loss = flags.accept_loss}));
+      auto store,
+      SqliteEventStore::Open(std::filesystem::path(flags.state_dir) / "orchestrator.db",
+                             {.accept_loss = flags.accept_loss, .read_only = flags.read_only}));
   KC_ASSIGN_OR_RETURN(
       auto engine, Engine::Start(parts.engine_options, store.get(), parts.workers,
                                  parts.forecasters, &Clock::Real(), parts.observer, parts.writer));
@@ -323,6 +325,7 @@ absl::Status ServeReplica(const Parts& parts, ReplicaMetrics& replica_metrics) {
 // Opens the journal of inputs that crashed the process. With the log in a database there may be no
 // writable folder; the orchestrator then runs without a journal.
 absl::StatusOr<std::unique_ptr<CrashJournal>> OpenCrashJournal(const Flags& flags) {
+  if (flags.read_only) return std::unique_ptr<CrashJournal>();
   std::error_code error;
   std::filesystem::create_directories(flags.state_dir, error);
   if (error && flags.store == kSqlite) {
@@ -336,7 +339,24 @@ absl::StatusOr<std::unique_ptr<CrashJournal>> OpenCrashJournal(const Flags& flag
   return std::unique_ptr<CrashJournal>();
 }
 
+// What a normal orchestrator needs, and one that only reads a file cannot use.
+absl::Status CheckFlags(const Flags& flags) {
+  if (flags.read_only) {
+    if (flags.store != kSqlite || flags.accept_loss || !flags.workers.empty() ||
+        !flags.forecasters.empty() || flags.llm.any()) {
+      return absl::InvalidArgumentError(
+          "--read-only: reads a log in a file, without --accept-loss, workers, forecasters and "
+          "models");
+    }
+    return absl::OkStatus();
+  }
+  if (flags.workers.empty()) return absl::InvalidArgumentError("--worker is required");
+  if (flags.forecasters.empty()) return absl::InvalidArgumentError("--forecaster is required");
+  return absl::OkStatus();
+}
+
 absl::Status Serve(const Flags& flags) {
+  KC_RETURN_IF_ERROR(CheckFlags(flags));
   KC_ASSIGN_OR_RETURN(const auto host, ServiceHost::Start(flags.service, "kernelcast-orchestrator",
                                                           RandomId("orchestrator-")));
   MetricsRegistry& metrics = host->metrics();
@@ -380,6 +400,7 @@ absl::Status Serve(const Flags& flags) {
 
   EngineOptions engine_options;
   engine_options.crash_journal = crash_journal.get();
+  engine_options.read_only = flags.read_only;
   engine_options.max_live_evaluations = flags.max_in_flight;
   engine_options.confirm_candidates = flags.confirm;
   engine_options.generation_patience = absl::Seconds(flags.generator_patience_seconds);
@@ -420,6 +441,9 @@ absl::StatusOr<int> Main(int argc, char** argv) {
   app.add_flag("--accept-loss", flags.accept_loss,
                "Accept an event log that has lost acknowledged events: keep the events before the "
                "first loss and delete the others. Use it for one start, if there is no backup");
+  app.add_flag("--read-only", flags.read_only,
+               "Answer questions about an event log in a file, and do nothing else: no lock, no "
+               "worker and no forecaster. Not for use together with the options that name these");
   app.add_option("--store-shards", flags.store_shards,
                  "Number of shards of a new log in a database, which are divided among the "
                  "orchestrators; an existing log keeps its number")
@@ -434,11 +458,10 @@ absl::StatusOr<int> Main(int argc, char** argv) {
       ->check(NumberFrom(1, 600));
   app.add_option("--worker", flags.workers,
                  "Address of a worker, host:port, or of all workers behind a DNS name, "
-                 "dns:///name:port; may be given more than once")
-      ->required();
+                 "dns:///name:port; may be given more than once. Required without --read-only");
   app.add_option("--forecaster", flags.forecasters,
-                 "Address of a forecaster, in the forms of --worker; may be given more than once")
-      ->required();
+                 "Address of a forecaster, in the forms of --worker; may be given more than once. "
+                 "Required without --read-only");
   app.add_option("--discovery-interval-seconds", flags.discovery_interval_seconds,
                  "Interval between DNS look-ups; names are also looked up when a process is lost")
       ->capture_default_str()

@@ -311,7 +311,7 @@ TEST_CASE("Services that cannot be found are named and give exit code 3", "[e2e]
   const TemporaryFolder home("cli");
   const Outcome outcome = Run(home, {"searches", "--service-dir", home.File("nowhere")});
   CHECK(outcome.exit_code == 3);
-  CHECK_THAT(outcome.err, Catch::Contains("nowhere/kernelcast-worker"));
+  CHECK_THAT(outcome.err, Catch::Contains("nowhere/kernelcast-orchestrator"));
 }
 
 TEST_CASE("The completion scripts in the tree match the generated ones", "[e2e]") {

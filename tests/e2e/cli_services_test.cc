@@ -98,23 +98,6 @@ json AddressesIn(const Site& site) {
   return json::parse(file);
 }
 
-std::vector<pid_t> ChildrenOf(pid_t parent) {
-  std::vector<pid_t> children;
-  for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
-    std::ifstream stat(entry.path() / "stat");
-    std::string line;
-    if (!std::getline(stat, line)) continue;
-    std::istringstream fields(line.substr(line.rfind(')') + 2));
-    char state = 0;
-    pid_t ppid = 0;
-    fields >> state >> ppid;
-    if (ppid == parent && state != 'Z') {
-      children.push_back(static_cast<pid_t>(std::stol(entry.path().filename())));
-    }
-  }
-  return children;
-}
-
 pid_t ServiceOf(pid_t supervisor, const std::string& name) {
   for (const pid_t child : ChildrenOf(supervisor)) {
     // Anyone may read it, but not the link to the worker's program, because that is not dumpable.
@@ -187,6 +170,53 @@ TEST_CASE("up runs the services until it is stopped, and only once per state fol
   const Outcome moved = third.Wait(60);
   CHECK(moved.exit_code == 0);
   CHECK_THAT(moved.err, Catch::Contains(status + " is taken; the status page gets another port"));
+}
+
+TEST_CASE("searches, best and export read the log without services", "[e2e][slow]") {
+  const Site site;
+  REQUIRE(Run(site.home, {"searches"}).out == "no searches\n");
+  CHECK_FALSE(fs::exists(site.home.File("state")));
+  const Outcome searched = Run(site.home, site.Search({"--search-id", "s1"}));
+  INFO(searched.err);
+  REQUIRE(searched.exit_code == 0);
+  const auto logs = [&] {
+    std::map<std::string, uintmax_t> sizes;
+    for (const fs::directory_entry& entry :
+         fs::recursive_directory_iterator(site.home.File("state"))) {
+      // SQLite makes and removes files for readers of its write-ahead log.
+      const std::string name = entry.path().filename();
+      if (!entry.is_regular_file() || name.ends_with("-shm") || name.ends_with("-wal")) continue;
+      sizes[entry.path()] = entry.file_size();
+    }
+    return sizes;
+  };
+  const std::map<std::string, uintmax_t> before = logs();
+  // A folder with the orchestrator alone: nothing else can be started.
+  const std::string programs = site.home.File("programs");
+  fs::create_directories(programs);
+  fs::create_symlink(ProgramFolder() + "/kernelcast-orchestrator",
+                     programs + "/kernelcast-orchestrator");
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--service-dir", programs});
+    return Run(site.home, arguments);
+  };
+  const Outcome searches = run({"searches", "--ids"});
+  INFO(searches.err);
+  CHECK(searches.exit_code == 0);
+  CHECK(searches.out == "s1\n");
+  CHECK(run({"best", "s1", "-o", site.home.File("best.cc")}).exit_code == 0);
+  const Outcome exported = run({"export", "latest"});
+  CHECK(exported.exit_code == 0);
+  CHECK(std::ranges::count(exported.out, '\n') >= 25);
+  CHECK(run({"report", "s1", "-o", site.home.File("r.html")}).exit_code == 0);
+  CHECK(logs() == before);
+
+  // Services that run answer themselves.
+  Program up(site.home, site.Up());
+  AwaitReady(up);
+  CHECK(Run(site.home, {"searches", "--ids"}).out == "s1\n");
+  up.Signal(SIGINT);
+  CHECK(up.Wait(60).exit_code == 0);
 }
 
 TEST_CASE("up continues with a damaged event log if the loss is accepted, once", "[e2e][slow]") {

@@ -14,7 +14,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <stdexcept>
 
 namespace kernelcast::testing {
@@ -207,6 +209,24 @@ bool Alive(pid_t pid) {
   if (!std::getline(stat, line)) return false;
   const size_t name_end = line.rfind(')');
   return name_end != std::string::npos && name_end + 2 < line.size() && line[name_end + 2] != 'Z';
+}
+
+std::vector<pid_t> ChildrenOf(pid_t parent) {
+  std::vector<pid_t> children;
+  for (const std::filesystem::directory_entry& entry :
+       std::filesystem::directory_iterator("/proc")) {
+    std::ifstream stat(entry.path() / "stat");
+    std::string line;
+    if (!std::getline(stat, line)) continue;
+    std::istringstream fields(line.substr(line.rfind(')') + 2));
+    char state = 0;
+    pid_t ppid = 0;
+    fields >> state >> ppid;
+    if (ppid == parent && state != 'Z') {
+      children.push_back(static_cast<pid_t>(std::stol(entry.path().filename())));
+    }
+  }
+  return children;
 }
 
 }  // namespace kernelcast::testing

@@ -76,6 +76,9 @@ Outcome RunUntil(const TemporaryFolder& home,
 // Whether a process exists and is not a zombie.
 bool Alive(pid_t pid);
 
+// The processes that a process has started and not ended.
+std::vector<pid_t> ChildrenOf(pid_t parent);
+
 // A 64-bit number in protobuf's JSON, which writes it as text and leaves out zero.
 inline uint64_t Count(const nlohmann::json& message, const std::string& field) {
   return std::stoull(message.value(field, "0"));

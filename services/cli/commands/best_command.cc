@@ -96,7 +96,7 @@ absl::Status WriteSource(Console& console, const BestFlags& flags, const Candida
 
 absl::StatusOr<ExitCode> RunBest(Context& context, const BestFlags& flags) {
   Console& console = context.console;
-  Connection connection(context, flags.connection, Needs::kOrchestrator);
+  Connection connection(context, flags.connection, Needs::kLog);
   ReportInput input;
   const auto fetch = [&](v1::Orchestrator::Stub& stub) -> absl::Status {
     v1::GetSearchRequest request;
@@ -149,7 +149,7 @@ void AddBestCommand(CLI::App& app, Context& context) {
                    "next to it; - is standard output")
       ->capture_default_str()
       ->type_name("FILE");
-  AddConnectionFlags(*best, flags->connection, Needs::kOrchestrator);
+  AddConnectionFlags(*best, flags->connection, Needs::kLog);
 }
 
 }  // namespace kernelcast::cli

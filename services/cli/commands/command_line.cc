@@ -110,6 +110,8 @@ ExitCode RunIn(Console& console, const Interrupt& interrupt, int argc, char** ar
   AddSearchCommands(app, context);
   AddBestCommand(app, context);
   AddEvaluateCommand(app, context);
+  AddSuiteCommand(app, context);
+  AddCompareCommand(app, context);
   AddUpCommand(app, context);
   AddRecordCommands(app, context);
   AddExportCommand(app, context);

@@ -55,7 +55,8 @@ void AddOptions(const CLI::App& app, Command& command) {
     if (option->get_positional() && option->get_lnames().empty()) {
       const std::string name = option->get_name(true);
       command.takes_problem = command.takes_problem || name == "PROBLEM";
-      command.takes_file = command.takes_file || name.find("FILE") == 0 || name == "DIR";
+      command.takes_file = command.takes_file || name.find("FILE") == 0 || name == "DIR" ||
+                           name == "BEFORE" || name == "AFTER";
       command.takes_search = command.takes_search || name == "SEARCH_ID";
       for (const std::string& word : ChoicesOf(type)) command.words.push_back(word);
       continue;

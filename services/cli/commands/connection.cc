@@ -61,10 +61,10 @@ std::vector<std::string> WorkerArguments(const Context& context, const Connectio
 }
 
 void AddConnectionFlags(CLI::App& app, ConnectionFlags& flags, Needs needs) {
-  if (needs == Needs::kOrchestrator) {
+  if (needs == Needs::kOrchestrator || needs == Needs::kLog) {
     app.add_option("--orchestrator", flags.orchestrator,
                    "Address of a running orchestrator, or ipv4:HOST:PORT,HOST:PORT for several "
-                   "[starts the services on this machine while the command runs]")
+                   "[those of the state folder, which the command starts if none run]")
         ->envname("KERNELCAST_ORCHESTRATOR")
         ->type_name("HOST:PORT");
   } else {
@@ -121,7 +121,13 @@ absl::StatusOr<ServiceAddresses> Connection::LocalAddresses() {
   options.forecaster_arguments = ForecasterArguments(flags_.forecasts);
   options.orchestrator_arguments = OrchestratorArguments(flags_.forecasts);
   options.with_forecaster = needs_ != Needs::kWorker;
-  options.with_orchestrator = needs_ == Needs::kOrchestrator;
+  options.with_orchestrator = needs_ == Needs::kOrchestrator || needs_ == Needs::kLog;
+  if (needs_ == Needs::kLog) {
+    // An orchestrator that runs on the folder, or is about to, knows more than the log.
+    const absl::StatusOr<ServiceAddresses> running = ReadServiceAddresses(state_dir);
+    options.read_only =
+        !StateIsLocked(state_dir) || (running.ok() && running->orchestrator.empty());
+  }
   options.interrupt = &context_.interrupt;
   options.notify = [this](const std::string& what) { context_.console.Warn(what); };
   const int64_t give_up_ns = Clock::Real().MonotonicNs() + kStartingPatienceNs;

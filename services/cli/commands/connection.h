@@ -32,7 +32,8 @@ struct ConnectionFlags {
   ChannelOptions channel;
 };
 
-enum class Needs { kOrchestrator, kWorker, kWorkerAndForecaster };
+// kLog: an orchestrator that reads the log; it need not be able to do more.
+enum class Needs { kOrchestrator, kLog, kWorker, kWorkerAndForecaster };
 
 void AddStateFlags(CLI::App& app, ConnectionFlags& flags);
 void AddConnectionFlags(CLI::App& app, ConnectionFlags& flags, Needs needs);

@@ -36,6 +36,8 @@ void AddUpCommand(CLI::App& app, Context& context);
 void AddSearchCommands(CLI::App& app, Context& context);  // search, watch
 void AddBestCommand(CLI::App& app, Context& context);
 void AddEvaluateCommand(CLI::App& app, Context& context);
+void AddSuiteCommand(CLI::App& app, Context& context);
+void AddCompareCommand(CLI::App& app, Context& context);
 void AddWorkerCommands(CLI::App& app, Context& context);  // compile, measure, forecast
 void AddEvalCommand(CLI::App& app, Context& context);
 void AddExportCommand(CLI::App& app, Context& context);

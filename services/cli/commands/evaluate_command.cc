@@ -17,6 +17,7 @@
 #include "common/domain/text.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
+#include "services/cli/commands/evaluate_modes.h"
 #include "services/cli/commands/problem_argument.h"
 #include "services/cli/core/candidate_files.h"
 #include "services/cli/core/own_kernels.h"
@@ -28,6 +29,17 @@
 #include "services/cli/rpc/records.h"
 
 namespace kernelcast::cli {
+
+const std::map<std::string, v1::EvaluateMode>& Modes() {
+  static const auto* const modes =
+      new std::map<std::string, v1::EvaluateMode>{{"route", v1::EVALUATE_MODE_ROUTE},
+                                                  {"measure", v1::EVALUATE_MODE_MEASURE},
+                                                  {"final", v1::EVALUATE_MODE_FINAL},
+                                                  {"forecast", v1::EVALUATE_MODE_FORECAST},
+                                                  {"check", v1::EVALUATE_MODE_CHECK}};
+  return *modes;
+}
+
 namespace {
 
 struct EvaluateFlags {
@@ -41,16 +53,6 @@ struct EvaluateFlags {
   std::vector<std::string> device_models;
   size_t max_in_flight = 64;
 };
-
-const std::map<std::string, v1::EvaluateMode>& Modes() {
-  static const auto* const modes =
-      new std::map<std::string, v1::EvaluateMode>{{"route", v1::EVALUATE_MODE_ROUTE},
-                                                  {"measure", v1::EVALUATE_MODE_MEASURE},
-                                                  {"final", v1::EVALUATE_MODE_FINAL},
-                                                  {"forecast", v1::EVALUATE_MODE_FORECAST},
-                                                  {"check", v1::EVALUATE_MODE_CHECK}};
-  return *modes;
-}
 
 struct Settled {
   std::string name;
@@ -319,10 +321,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
   AddTaskOptions(*evaluate, flags->task_options);
   std::vector<std::string> modes;
   for (const auto& [name, mode] : Modes()) modes.push_back(name);
-  evaluate
-      ->add_option("--mode", flags->mode,
-                   "route: the policy decides; measure; final: measure at the final level; "
-                   "forecast: do not measure; check: check the outputs, time nothing")
+  evaluate->add_option("--mode", flags->mode, std::string(kModeHelp))
       ->check(CLI::IsMember(modes))
       ->capture_default_str();
   evaluate

@@ -367,7 +367,7 @@ absl::StatusOr<ExitCode> RunExport(Context& context, ExportFlags flags) {
   if (flags.search_id.empty() == !flags.all) {
     return absl::InvalidArgumentError("say which search to export, or --all, or --records FILE");
   }
-  Connection connection(context, flags.connection, Needs::kOrchestrator);
+  Connection connection(context, flags.connection, Needs::kLog);
   if (!flags.search_id.empty()) {
     KC_RETURN_IF_ERROR(
         connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) -> absl::Status {
@@ -461,7 +461,7 @@ void AddExportCommand(CLI::App& app, Context& context) {
   exporter->add_option("-o,--output", flags->output, "Output file; - is standard output")
       ->capture_default_str()
       ->type_name("FILE.jsonl");
-  AddConnectionFlags(*exporter, flags->connection, Needs::kOrchestrator);
+  AddConnectionFlags(*exporter, flags->connection, Needs::kLog);
 }
 
 }  // namespace kernelcast::cli

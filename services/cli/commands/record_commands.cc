@@ -89,7 +89,7 @@ absl::StatusOr<ReportInput> ReportFromRecords(Context& context, const ReportFlag
 // One report for each device model that the search ran on.
 absl::StatusOr<std::vector<ReportInput>> ReportsFromOrchestrator(Context& context,
                                                                  const ReportFlags& flags) {
-  Connection connection(context, flags.connection, Needs::kOrchestrator);
+  Connection connection(context, flags.connection, Needs::kLog);
   std::vector<ReportInput> inputs;
   const auto fetch = [&](v1::Orchestrator::Stub& stub) -> absl::Status {
     v1::GetSearchRequest request;
@@ -166,7 +166,7 @@ absl::StatusOr<ExitCode> RunSearches(Context& context, const SearchesFlags& flag
       {"done", v1::SEARCH_STATUS_DONE},
       {"failed", v1::SEARCH_STATUS_FAILED}};
   Console& console = context.console;
-  Connection connection(context, flags.connection, Needs::kOrchestrator);
+  Connection connection(context, flags.connection, Needs::kLog);
   Table table({{"search"},
                {"problem"},
                {"target"},
@@ -252,7 +252,7 @@ void AddRecordCommands(CLI::App& app, Context& context) {
                    "Output file of the report; - is standard output [STATE/reports/SEARCH_ID.html]")
       ->type_name("FILE.html");
   AddPriceFlags(*report, report_flags->prices);
-  AddConnectionFlags(*report, report_flags->connection, Needs::kOrchestrator);
+  AddConnectionFlags(*report, report_flags->connection, Needs::kLog);
 
   const auto searches_flags = std::make_shared<SearchesFlags>();
   CLI::App* searches =
@@ -262,7 +262,7 @@ void AddRecordCommands(CLI::App& app, Context& context) {
       ->check(CLI::IsMember({"any", "running", "finishing", "done", "failed"}))
       ->capture_default_str();
   searches->add_flag("--ids", searches_flags->ids, "Print only ids");
-  AddConnectionFlags(*searches, searches_flags->connection, Needs::kOrchestrator);
+  AddConnectionFlags(*searches, searches_flags->connection, Needs::kLog);
 
   const auto stop_flags = std::make_shared<StopFlags>();
   CLI::App* stop =

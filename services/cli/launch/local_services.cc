@@ -114,20 +114,23 @@ std::optional<ReadyFile> ReadReadyFile(const std::string& path) {
 // One thread starts, watches and ends the services: the kernel kills them when that thread ends.
 class LocalServices::Supervisor {
  public:
-  explicit Supervisor(const LocalServicesOptions& options)
-      : options_(options), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  // `output_dir`: for logs and ready files.
+  Supervisor(const LocalServicesOptions& options, const std::string& output_dir)
+      : options_(options),
+        output_dir_(output_dir),
+        wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     services_[kWorker].name = "worker";
     services_[kForecaster].name = "forecaster";
     services_[kOrchestrator].name = "orchestrator";
     services_[kGateway].name = "gateway";
-    services_[kWorker].wanted = options.with_worker;
-    services_[kForecaster].wanted = options.with_forecaster;
-    services_[kOrchestrator].wanted = options.with_orchestrator;
-    services_[kGateway].wanted = options.with_gateway;
+    services_[kWorker].wanted = options.with_worker && !options.read_only;
+    services_[kForecaster].wanted = options.with_forecaster && !options.read_only;
+    services_[kOrchestrator].wanted = options.with_orchestrator || options.read_only;
+    services_[kGateway].wanted = options.with_gateway && !options.read_only;
     for (Service& service : services_) {
       service.program = absl::StrCat(options_.program_folder, "/kernelcast-", service.name);
-      service.log_path = absl::StrCat(options_.state_dir, "/log/", service.name, ".log");
-      service.ready_path = absl::StrCat(options_.state_dir, "/run/", service.name, ".json");
+      service.log_path = absl::StrCat(output_dir_, "/log/", service.name, ".log");
+      service.ready_path = absl::StrCat(output_dir_, "/run/", service.name, ".json");
     }
     services_[kOrchestrator].listen = options.orchestrator_listen;
     services_[kGateway].listen = options.gateway_listen;
@@ -227,6 +230,10 @@ class LocalServices::Supervisor {
                     options_.forecaster_arguments.end());
         break;
       case kOrchestrator:
+        if (options_.read_only) {
+          argv.insert(argv.end(), {"--state-dir", state, "--read-only", "--status", ""});
+          break;
+        }
         argv.insert(argv.end(),
                     {"--state-dir", state, "--worker", services_[kWorker].listen, "--forecaster",
                      services_[kForecaster].listen, "--status", service.status});
@@ -350,8 +357,8 @@ class LocalServices::Supervisor {
 
   absl::Status StartAll() {
     if (options_.keep_addresses) UseKeptAddresses();
-    KC_RETURN_IF_ERROR(MakeFolders(options_.state_dir + "/log"));
-    KC_RETURN_IF_ERROR(MakeFolders(options_.state_dir + "/run"));
+    KC_RETURN_IF_ERROR(MakeFolders(output_dir_ + "/log"));
+    KC_RETURN_IF_ERROR(MakeFolders(output_dir_ + "/run"));
     for (const Index index : {kWorker, kForecaster}) {
       if (services_[index].wanted) KC_RETURN_IF_ERROR(StartService(index));
     }
@@ -391,6 +398,7 @@ class LocalServices::Supervisor {
       const std::lock_guard<std::mutex> lock(mutex_);
       addresses_ = addresses;
     }
+    if (options_.read_only) return absl::OkStatus();
     return WriteServiceAddresses(options_.state_dir, addresses);
   }
 
@@ -468,13 +476,14 @@ class LocalServices::Supervisor {
     if (started.ok()) {
       while (!draining()) WaitForEvents(Attend());
     }
-    RemoveServiceAddresses(options_.state_dir);
+    if (!options_.read_only) RemoveServiceAddresses(options_.state_dir);
     End({kGateway});
     End({kOrchestrator});
     End({kWorker, kForecaster});
   }
 
   const LocalServicesOptions options_;
+  const std::string output_dir_;
   const int wake_fd_;
   std::array<Service, kServices> services_;  // used on the supervisor's thread only
 
@@ -490,17 +499,26 @@ class LocalServices::Supervisor {
 
 absl::StatusOr<std::unique_ptr<LocalServices>> LocalServices::Start(
     const LocalServicesOptions& options) {
-  KC_ASSIGN_OR_RETURN(std::unique_ptr<StateLock> lock, StateLock::Acquire(options.state_dir));
-  // The addresses left by a killed predecessor are no longer served.
-  RemoveServiceAddresses(options.state_dir);
-  auto supervisor = std::make_unique<Supervisor>(options);
+  std::unique_ptr<StateLock> lock;
+  std::unique_ptr<ScratchFolder> scratch;
+  if (options.read_only) {
+    KC_ASSIGN_OR_RETURN(scratch, ScratchFolder::Make());
+  } else {
+    KC_ASSIGN_OR_RETURN(lock, StateLock::Acquire(options.state_dir));
+    // The addresses left by a killed predecessor are no longer served.
+    RemoveServiceAddresses(options.state_dir);
+  }
+  auto supervisor = std::make_unique<Supervisor>(
+      options, options.read_only ? scratch->path() : options.state_dir);
   KC_RETURN_IF_ERROR(supervisor->WaitUntilReady());
-  return std::unique_ptr<LocalServices>(new LocalServices(std::move(lock), std::move(supervisor)));
+  return std::unique_ptr<LocalServices>(
+      new LocalServices(std::move(lock), std::move(scratch), std::move(supervisor)));
 }
 
 LocalServices::LocalServices(std::unique_ptr<StateLock> lock,
+                             std::unique_ptr<ScratchFolder> scratch,
                              std::unique_ptr<Supervisor> supervisor)
-    : lock_(std::move(lock)), supervisor_(std::move(supervisor)) {}
+    : lock_(std::move(lock)), scratch_(std::move(scratch)), supervisor_(std::move(supervisor)) {}
 
 LocalServices::~LocalServices() = default;
 

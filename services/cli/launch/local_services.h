@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "services/cli/core/paths.h"
 #include "services/cli/launch/interrupt.h"
 #include "services/cli/launch/state_lock.h"
 
@@ -36,6 +37,10 @@ struct LocalServicesOptions {
   bool with_worker = true;
   bool with_forecaster = true;
   bool with_orchestrator = true;
+  // Starts the orchestrator alone, which reads the log and answers questions about it. The state
+  // folder is not changed and not locked, and others do not see this orchestrator. The flags above
+  // do not count.
+  bool read_only = false;
   // The HTTP gateway, in front of the orchestrator, which it needs.
   bool with_gateway = false;
   std::string gateway_listen = "127.0.0.1:0";
@@ -54,7 +59,7 @@ struct LocalServicesOptions {
 
 // The services as child processes, with their output in STATE/log. A service that dies is
 // restarted on the same port, after a back-off that grows from 0.2 s to 10 s. The services die with
-// this process, however it ends. Holds the state folder's lock. Thread-safe.
+// this process, however it ends. Holds the state folder's lock, unless it only reads. Thread-safe.
 class LocalServices {
  public:
   // Returns when all services are ready. ALREADY_EXISTS: another process holds the state folder.
@@ -75,9 +80,11 @@ class LocalServices {
 
  private:
   class Supervisor;
-  LocalServices(std::unique_ptr<StateLock> lock, std::unique_ptr<Supervisor> supervisor);
-  // Must outlive the supervisor.
-  std::unique_ptr<StateLock> lock_;
+  LocalServices(std::unique_ptr<StateLock> lock, std::unique_ptr<ScratchFolder> scratch,
+                std::unique_ptr<Supervisor> supervisor);
+  // Both must outlive the supervisor.
+  std::unique_ptr<StateLock> lock_;         // null if it only reads
+  std::unique_ptr<ScratchFolder> scratch_;  // null unless it only reads
   std::unique_ptr<Supervisor> supervisor_;
 };
 

@@ -35,11 +35,10 @@ int64_t Now() { return Clock::Real().MonotonicNs(); }
 // stream.
 class Queue {
  public:
-  explicit Queue(const std::vector<v1::EvaluateRequest>& requests) {
-    for (const v1::EvaluateRequest& request : requests) {
-      unsettled_[request.request_id()] = &request;
-      waiting_.emplace(0, order_++, request.request_id());
-    }
+  // `next` makes further requests when all others are in flight.
+  Queue(const std::vector<v1::EvaluateRequest>& requests, EvaluateSource next)
+      : next_(std::move(next)), exhausted_(!next_) {
+    for (const v1::EvaluateRequest& request : requests) Add(&request);
   }
 
   // Nothing is in flight on a new stream.
@@ -54,13 +53,24 @@ class Queue {
   // settled or the stream is broken.
   v1::EvaluateStreamRequest Take(size_t max_in_flight, bool& done) {
     std::unique_lock<std::mutex> lock(mutex_);
+    if (!exhausted_ && !broken_ && waiting_.empty() && in_flight_.size() < max_in_flight) {
+      // It may take long, while replies arrive.
+      lock.unlock();
+      std::optional<v1::EvaluateRequest> made = next_();
+      lock.lock();
+      exhausted_ = !made;
+      if (made) {
+        std::string id = made->request_id();
+        Add(&made_.insert_or_assign(std::move(id), *std::move(made)).first->second);
+      }
+    }
     const auto ready = [&] {
-      return broken_ || unsettled_.empty() ||
+      return broken_ || finished() ||
              (in_flight_.size() < max_in_flight && !waiting_.empty() &&
               std::get<0>(*waiting_.begin()) <= Now());
     };
     changed_.wait_for(lock, std::chrono::milliseconds(kAskMs), ready);
-    done = broken_ || unsettled_.empty();
+    done = broken_ || finished();
     v1::EvaluateStreamRequest message;
     size_t bytes = 0;
     while (!done && ready() && message.requests_size() < kRequestsPerMessage &&
@@ -91,6 +101,7 @@ class Queue {
       }
     }
     unsettled_.erase(found);
+    made_.erase(id);
     changed_.notify_all();
     return true;
   }
@@ -105,10 +116,17 @@ class Queue {
 
   bool empty() const {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return unsettled_.empty();
+    return finished();
   }
 
  private:
+  // mutex_ is held, except by the constructor.
+  void Add(const v1::EvaluateRequest* request) {
+    unsettled_[request->request_id()] = request;
+    waiting_.emplace(0, order_++, request->request_id());
+  }
+  bool finished() const { return exhausted_ && unsettled_.empty(); }
+
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, const v1::EvaluateRequest*> unsettled_;
@@ -116,14 +134,13 @@ class Queue {
   std::set<std::string> in_flight_;
   uint64_t order_ = 0;
   bool broken_ = false;
+  const EvaluateSource next_;
+  bool exhausted_;
+  std::map<std::string, v1::EvaluateRequest> made_;  // by next_; unsettled_ points to them
 };
 
-}  // namespace
-
-absl::Status EvaluateAll(const std::vector<v1::EvaluateRequest>& requests,
-                         const EvaluateOptions& options,
-                         const std::function<void(const v1::EvaluateReply&)>& on_reply) {
-  Queue queue(requests);
+absl::Status Evaluate(Queue& queue, const EvaluateOptions& options,
+                      const std::function<void(const v1::EvaluateReply&)>& on_reply) {
   const auto cancelled = [&] { return options.cancelled && options.cancelled(); };
   int64_t pause_ms = 100;
   int64_t lost_since_ns = 0;
@@ -183,6 +200,21 @@ absl::Status EvaluateAll(const std::vector<v1::EvaluateRequest>& requests,
     pause_ms = std::min(pause_ms * 2, kLongestPauseMs);
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status EvaluateAll(const std::vector<v1::EvaluateRequest>& requests,
+                         const EvaluateOptions& options,
+                         const std::function<void(const v1::EvaluateReply&)>& on_reply) {
+  Queue queue(requests, nullptr);
+  return Evaluate(queue, options, on_reply);
+}
+
+absl::Status EvaluateEach(const EvaluateSource& next, const EvaluateOptions& options,
+                          const std::function<void(const v1::EvaluateReply&)>& on_reply) {
+  Queue queue({}, next);
+  return Evaluate(queue, options, on_reply);
 }
 
 }  // namespace kernelcast::cli

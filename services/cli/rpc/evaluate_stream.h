@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -32,6 +33,13 @@ struct EvaluateOptions {
 // thread, with an evaluation or a permanent error.
 [[nodiscard]] absl::Status EvaluateAll(
     const std::vector<v1::EvaluateRequest>& requests, const EvaluateOptions& options,
+    const std::function<void(const v1::EvaluateReply&)>& on_reply);
+
+// As EvaluateAll, for requests that `next` makes when there is room for them, until it returns
+// none. It is called on another thread than `on_reply`, at the same time.
+using EvaluateSource = std::function<std::optional<v1::EvaluateRequest>()>;
+[[nodiscard]] absl::Status EvaluateEach(
+    const EvaluateSource& next, const EvaluateOptions& options,
     const std::function<void(const v1::EvaluateReply&)>& on_reply);
 
 }  // namespace kernelcast::cli

@@ -61,6 +61,9 @@ struct EngineOptions {
   absl::Duration device_grace = absl::Seconds(10);
   // Inputs that crashed the process twice are set aside. Null: disabled. Must outlive the engine.
   CrashJournal* crash_journal = nullptr;
+  // Answers questions about the log as it is. Nothing is appended, evaluated or searched, and
+  // commands that would do so get FAILED_PRECONDITION.
+  bool read_only = false;
 };
 
 // State of a search, without data that only the engine needs.
@@ -141,6 +144,9 @@ class EngineObserver {
   // Called once per tick.
   virtual void OnOverview(const EngineOverview& overview) = 0;
 };
+
+// For commands that EngineOptions.read_only rules out. FAILED_PRECONDITION.
+[[nodiscard]] absl::Status ReadOnlyError();
 
 // Drives evaluations and searches from acceptance to settlement.
 //

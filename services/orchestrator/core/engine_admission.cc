@@ -14,6 +14,10 @@
 namespace kernelcast::orchestrator {
 
 void Engine::PutProblem(std::shared_ptr<const Problem> problem, ProblemDone done) {
+  if (options_.read_only) {
+    done(ReadOnlyError());
+    return;
+  }
   Post([this, problem = std::move(problem), done = std::move(done)] {
     const bool known = state_.FindProblem(problem->problem_id) != nullptr ||
                        Emit(ProblemPut{problem->files, problem});
@@ -30,6 +34,10 @@ void Engine::Evaluate(EvaluateCommand command, EvaluateDone done) {
 }
 
 void Engine::Evaluate(std::vector<EvaluateCall> calls) {
+  if (options_.read_only) {
+    for (const EvaluateCall& call : calls) call.done(ReadOnlyError());
+    return;
+  }
   if (!failure().ok()) {
     for (const EvaluateCall& call : calls) {
       call.done(absl::UnavailableError("the event log cannot be written"));

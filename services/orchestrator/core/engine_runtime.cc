@@ -21,6 +21,10 @@
 
 namespace kernelcast::orchestrator {
 
+absl::Status ReadOnlyError() {
+  return absl::FailedPreconditionError("the orchestrator only reads the log");
+}
+
 Engine::Engine(const EngineOptions& options, EventStore* store, Workers* workers,
                Forecasters* forecasters, const Clock* clock, EngineObserver* observer,
                KernelWriter* writer)
@@ -82,11 +86,13 @@ absl::Status Engine::Recover() {
        {"live_evaluations", state_.evaluations().size()},
        {"searches", state_.searches().size()},
        {"seconds", static_cast<double>(clock_->MonotonicNs() - start_ns) * 1e-9}});
-  for (const std::string& request_id : state_.EvaluationIds()) {
-    Post([this, request_id] { Advance(request_id); });
+  if (!options_.read_only) {
+    for (const std::string& request_id : state_.EvaluationIds()) {
+      Post([this, request_id] { Advance(request_id); });
+    }
+    dirty_searches_ = state_.open_searches();
+    NoteProblems();
   }
-  dirty_searches_ = state_.open_searches();
-  NoteProblems();
   durable_sequence_ = state_.last_sequence();
   UpdateFigures();
   return absl::OkStatus();
@@ -118,9 +124,11 @@ void Engine::Round(std::deque<Task>& tasks) {
     Tick();
     next_tick_ns_ = clock_->MonotonicNs() + absl::ToInt64Nanoseconds(options_.tick);
   }
-  DriveSearches();
-  DriveProblems();
-  OfferLabels();
+  if (!options_.read_only) {
+    DriveSearches();
+    DriveProblems();
+    OfferLabels();
+  }
   Commit();
   std::vector<Task> actions;
   actions.swap(actions_);
@@ -128,9 +136,11 @@ void Engine::Round(std::deque<Task>& tasks) {
 }
 
 void Engine::Tick() {
-  dirty_searches_.insert(state_.open_searches().begin(), state_.open_searches().end());
-  NoteProblems();
-  LookForDevices();
+  if (!options_.read_only) {
+    dirty_searches_.insert(state_.open_searches().begin(), state_.open_searches().end());
+    NoteProblems();
+    LookForDevices();
+  }
   if (observer_ != nullptr) {
     AfterCommit([this] { observer_->OnOverview(MakeOverview()); });
   }
@@ -238,6 +248,7 @@ void Engine::EndAfterCommit(Span span) {
 }
 
 void Engine::CapacityChanged() {
+  if (options_.read_only) return;
   Post([this] {
     device_models_.clear();
     dirty_searches_.insert(state_.open_searches().begin(), state_.open_searches().end());

@@ -25,6 +25,10 @@ namespace kernelcast::orchestrator {
 
 void Engine::StartSearch(std::string search_id, SearchSpec spec, SearchDone done,
                          TraceContext trace) {
+  if (options_.read_only) {
+    done(ReadOnlyError());
+    return;
+  }
   absl::Status valid = search_id.empty() ? absl::OkStatus() : CheckId("search_id", search_id);
   if (valid.ok()) valid = MakePolicy(spec.policy, spec.policy_parameters).status();
   const auto strategy = MakeStrategy(spec.strategy, spec.strategy_parameters);
@@ -100,6 +104,10 @@ absl::StatusOr<SearchSnapshot> Engine::CreateSearch(const std::string& search_id
 }
 
 void Engine::StopSearch(std::string search_id, SearchDone done, bool abandon) {
+  if (options_.read_only) {
+    done(ReadOnlyError());
+    return;
+  }
   Post([this, id = std::move(search_id), done = std::move(done), abandon] {
     for (const Search* search : SearchesOf(id)) {
       if (search->ended_ns != 0) continue;

@@ -45,6 +45,31 @@ constexpr int kBusyTimeoutMs = 5000;
 constexpr char kRow[] = "SELECT sequence, request_id, search_id, payload FROM events";
 constexpr char kLast[] = "SELECT MAX(sequence) FROM events";  // reads as 0 if there is none
 
+constexpr char kSchema[] =
+    "BEGIN IMMEDIATE;"
+    "CREATE TABLE IF NOT EXISTS events("
+    "  sequence INTEGER PRIMARY KEY,"
+    "  request_id TEXT,"
+    "  search_id TEXT,"
+    "  payload BLOB NOT NULL);"
+    "CREATE INDEX IF NOT EXISTS events_by_request ON events(request_id)"
+    "  WHERE request_id IS NOT NULL;"
+    "CREATE INDEX IF NOT EXISTS events_by_search ON events(search_id)"
+    "  WHERE search_id IS NOT NULL;"
+    "PRAGMA user_version=2;"
+    "COMMIT";
+
+absl::Status CheckVersion(const std::string& path, int64_t found) {
+  if (found == 0 || found == kSqliteSchemaVersion) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("event log: ", path, " has schema version ", found, "; this build knows ",
+                   kSqliteSchemaVersion,
+                   found < kSqliteSchemaVersion
+                       ? ". Export it with the release that wrote it, and start with an "
+                         "empty folder"
+                       : ""));
+}
+
 // `statement` selects the columns of kRow. `visit` gets an EventRow, valid during the call.
 template <class Visit>
 absl::Status ReadRawRows(sqlite::Statement& statement, const Visit& visit) {
@@ -64,6 +89,8 @@ absl::Status ReadRows(sqlite::Statement& statement, const EventStore::Visitor& v
 }  // namespace
 
 struct SqliteEventStore::Impl {
+  absl::Status OpenForReading();
+  absl::Status PrepareReader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mutex);
   // Compares the log with the acknowledged mark. The last step of Open.
   absl::Status CheckAgainst(const std::optional<HighWaterMark::Value>& acknowledged,
                             const SqliteOptions& options);
@@ -114,6 +141,10 @@ absl::StatusOr<std::unique_ptr<SqliteEventStore>> SqliteEventStore::Open(
     const std::string& path, const SqliteOptions& options) {
   auto impl = std::make_unique<Impl>();
   impl->path = path;
+  if (options.read_only) {
+    KC_RETURN_IF_ERROR(impl->OpenForReading());
+    return std::unique_ptr<SqliteEventStore>(new SqliteEventStore(std::move(impl)));
+  }
   const std::string lock_path = path + ".lock";
   impl->lock_file.reset(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (impl->lock_file.get() < 0) {
@@ -145,44 +176,15 @@ absl::StatusOr<std::unique_ptr<SqliteEventStore>> SqliteEventStore::Open(
   // checkpoint (docs/decisions/event-log-checkpoints.md).
   KC_RETURN_IF_ERROR(writer.Execute("PRAGMA wal_autocheckpoint=400"));
   KC_ASSIGN_OR_RETURN(const int64_t found, writer.QueryInteger("PRAGMA user_version"));
-  if (found != 0 && found != kSqliteSchemaVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("event log: ", path, " has schema version ", found, "; this build knows ",
-                     kSqliteSchemaVersion,
-                     found < kSqliteSchemaVersion
-                         ? ". Export it with the release that wrote it, and start with an "
-                           "empty folder"
-                         : ""));
-  }
-  if (found == 0) {
-    KC_RETURN_IF_ERROR(
-        writer.Execute("BEGIN IMMEDIATE;"
-                       "CREATE TABLE IF NOT EXISTS events("
-                       "  sequence INTEGER PRIMARY KEY,"
-                       "  request_id TEXT,"
-                       "  search_id TEXT,"
-                       "  payload BLOB NOT NULL);"
-                       "CREATE INDEX IF NOT EXISTS events_by_request ON events(request_id)"
-                       "  WHERE request_id IS NOT NULL;"
-                       "CREATE INDEX IF NOT EXISTS events_by_search ON events(search_id)"
-                       "  WHERE search_id IS NOT NULL;"
-                       "PRAGMA user_version=2;"
-                       "COMMIT"));
-  }
+  KC_RETURN_IF_ERROR(CheckVersion(path, found));
+  if (found == 0) KC_RETURN_IF_ERROR(writer.Execute(kSchema));
   KC_RETURN_IF_ERROR(impl->insert.Prepare(
       writer, "INSERT INTO events(sequence, request_id, search_id, payload) VALUES(?,?,?,?)"));
   {
     std::lock_guard lock(impl->reader_mutex);
     sqlite::Database& reader = impl->reader;
     KC_RETURN_IF_ERROR(reader.Open(path, SQLITE_OPEN_READONLY));
-    sqlite3_busy_timeout(reader.get(), kBusyTimeoutMs);
-    KC_RETURN_IF_ERROR(impl->by_request.Prepare(
-        reader, absl::StrCat(kRow, " WHERE request_id=? ORDER BY sequence").c_str()));
-    KC_RETURN_IF_ERROR(impl->by_search.Prepare(
-        reader, absl::StrCat(kRow, " WHERE search_id=? AND sequence>=? ORDER BY sequence LIMIT ?")
-                    .c_str()));
-    KC_RETURN_IF_ERROR(impl->all.Prepare(
-        reader, absl::StrCat(kRow, " WHERE sequence>=? ORDER BY sequence LIMIT ?").c_str()));
+    KC_RETURN_IF_ERROR(impl->PrepareReader());
   }
   std::unique_ptr<SqliteEventStore> store(new SqliteEventStore(std::move(impl)));
   KC_RETURN_IF_ERROR(store->impl_->CheckAgainst(acknowledged, options));
@@ -213,6 +215,33 @@ absl::Status SqliteEventStore::Impl::CheckAgainst(
   last_sequence = newest.sequence;
   first_unseen = newest.sequence + 1;
   return absl::OkStatus();
+}
+
+absl::Status SqliteEventStore::Impl::PrepareReader() {
+  sqlite3_busy_timeout(reader.get(), kBusyTimeoutMs);
+  KC_RETURN_IF_ERROR(by_request.Prepare(
+      reader, absl::StrCat(kRow, " WHERE request_id=? ORDER BY sequence").c_str()));
+  KC_RETURN_IF_ERROR(by_search.Prepare(
+      reader,
+      absl::StrCat(kRow, " WHERE search_id=? AND sequence>=? ORDER BY sequence LIMIT ?").c_str()));
+  return all.Prepare(reader,
+                     absl::StrCat(kRow, " WHERE sequence>=? ORDER BY sequence LIMIT ?").c_str());
+}
+
+absl::Status SqliteEventStore::Impl::OpenForReading() {
+  std::lock_guard lock(reader_mutex);
+  std::error_code missing;
+  if (std::filesystem::file_size(path, missing) == 0 || missing) {
+    KC_RETURN_IF_ERROR(reader.Open(":memory:"));
+    KC_RETURN_IF_ERROR(reader.Execute(kSchema));
+    return PrepareReader();
+  }
+  KC_RETURN_IF_ERROR(reader.Open(path, SQLITE_OPEN_READONLY));
+  KC_ASSIGN_OR_RETURN(const int64_t found, reader.QueryInteger("PRAGMA user_version"));
+  // Another process is about to make the tables.
+  if (found == 0) return absl::UnavailableError(absl::StrCat("event log: ", path, " is empty"));
+  KC_RETURN_IF_ERROR(CheckVersion(path, found));
+  return PrepareReader();
 }
 
 absl::StatusOr<HighWaterMark::Value> SqliteEventStore::Impl::Newest() {
@@ -264,6 +293,9 @@ absl::StatusOr<HighWaterMark::Value> SqliteEventStore::Impl::CutAfterFirstLoss(
 }
 
 absl::StatusOr<uint64_t> SqliteEventStore::Append(std::span<const AppendEntry> entries) {
+  if (impl_->mark == nullptr) {
+    return absl::FailedPreconditionError("event log: it is open for reading only");
+  }
   sqlite::Transaction transaction(impl_->writer);
   KC_RETURN_IF_ERROR(transaction.Begin());
   uint64_t sequence = impl_->last_sequence;

@@ -16,6 +16,9 @@ namespace kernelcast::orchestrator {
 struct SqliteOptions {
   // Opens a log that has lost events, keeping those before the first loss.
   bool accept_loss = false;
+  // Reads the log without the lock, also while an orchestrator uses it. Append gets
+  // FAILED_PRECONDITION. A missing file is an empty log, and none is made.
+  bool read_only = false;
 };
 
 // The log in one SQLite file: write-ahead log, synchronous=FULL, one transaction per append. The

@@ -109,6 +109,37 @@ TEST_CASE("An evaluation lost in a crash was not acknowledged and can be request
   first.store->ReleaseAppends();
 }
 
+TEST_CASE("An engine that only reads answers questions, and continues and writes nothing") {
+  World first;
+  first.workers.hold_measurements = true;
+  first.Start();
+  const std::string problem = first.PutToy();
+  const Answer lost =
+      EvaluateLater(first, Command("r1", first.ToyCandidate(problem), EvaluateMode::kMeasure));
+  // Accepted, compiled and decided on when the process ends.
+  REQUIRE(Comes(first, [&](const State&) { return first.store->LastSequence().value_or(0) > 3; }));
+  EngineOptions read_only;
+  read_only.read_only = true;
+  World reader(first.store->Copy(), read_only);
+  reader.Start();
+  const uint64_t events = reader.store->LastSequence().value();
+  bool live = false;
+  reader.engine->Inspect([&](const State& state) { live = state.FindEvaluation("r1") != nullptr; });
+  CHECK(live);
+  CHECK(reader.PutToy().empty());
+  const auto evaluated = reader.Evaluate(Command("r2", reader.ToyCandidate(problem)));
+  CHECK(evaluated.status().code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(reader.StartSearch("s", SearchSpec()).status().code() ==
+        absl::StatusCode::kFailedPrecondition);
+  std::promise<size_t> searches;
+  reader.engine->ListSearches([&](const auto& all) { searches.set_value(all.size()); });
+  CHECK(searches.get_future().get() == 0);
+  reader.engine->Stop();
+  CHECK(reader.store->LastSequence().value() == events);
+  CHECK(reader.workers.measurements() == 0);
+  first.workers.Release();
+}
+
 TEST_CASE("A pruned candidate costs one append") {
   EngineOptions options;
   options.log.max_delay = std::chrono::seconds(60);

@@ -60,6 +60,38 @@ TEST_CASE("Another orchestrator on the same log is refused") {
   CHECK(second.status().code() == absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_CASE("A log is read without its lock, and nothing is written") {
+  TemporaryFolder folder;
+  const std::string path = folder.File("log.db");
+  // A missing log is empty, and stays missing.
+  const auto missing = SqliteEventStore::Open(path, {.read_only = true});
+  REQUIRE(missing.ok());
+  CHECK((*missing)->LastSequence().value() == 0);
+  CHECK(std::filesystem::is_empty(folder.path));
+
+  auto writer = SqliteEventStore::Open(path).value();
+  const Event event = {1, SearchFinishing{"s", "because"}};
+  const AppendEntry entry = {&event, "", "s"};
+  REQUIRE(writer->Append({&entry, 1}).ok());
+  auto reader = SqliteEventStore::Open(path, {.read_only = true}).value();
+  CHECK(reader->LastSequence().value() == 1);
+  CHECK(reader->ReadSearch("s", 1, 10).value().size() == 1);
+  CHECK(reader->Append({&entry, 1}).status().code() == absl::StatusCode::kFailedPrecondition);
+  // It sees what is appended meanwhile.
+  REQUIRE(writer->Append({&entry, 1}).ok());
+  CHECK(reader->LastSequence().value() == 2);
+  writer.reset();
+  uint64_t replayed = 0;
+  CHECK(reader
+            ->Replay(1,
+                     [&](const StoredEvent&) {
+                       ++replayed;
+                       return absl::OkStatus();
+                     })
+            .ok());
+  CHECK(replayed == 2);
+}
+
 TEST_CASE("A file that is not a database is refused and left unchanged") {
   TemporaryFolder folder;
   std::ofstream(folder.File("log.db")) << std::string(4096, 'x');
