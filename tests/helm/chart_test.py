@@ -348,6 +348,11 @@ class ChartTest(unittest.TestCase):
                 (["orchestrator.probes.startup.failureThreshold=0"], "'/orchestrator/probes/startup/failureThreshold': minimum"),
                 (["orchestrator.persistence.retention.whenDeleted=Keep"],
                  "'/orchestrator/persistence/retention/whenDeleted': value must be one of 'Retain', 'Delete'"),
+                ([pools + "cpu.podSecurityContext.seccompProfile.type=Localhost"],
+                 "'/worker/pools/cpu/podSecurityContext/seccompProfile': missing property 'localhostProfile'"),
+                ([pools + "cpu.securityContext.privilege=true"],
+                 "'/worker/pools/cpu/securityContext': additional properties 'privilege' not allowed"),
+                ([pools + "cpu.hostUsers=never"], "'/worker/pools/cpu/hostUsers': got string, want"),
                 ([pools + 'cpu.envFrom=[{"prefix":"A_"}]'], "'/worker/pools/cpu/envFrom/0': 'oneOf' failed"),
                 ([pools + 'cpu.sidecars=[{"image":"a"}]'], "'/worker/pools/cpu/sidecars/0': missing property 'name'"),
                 ([pools + "cpu.autoscaling.mode=hpa", pools + "cpu.autoscaling.minReplicas=9"],
@@ -795,6 +800,51 @@ class ChartTest(unittest.TestCase):
         # A claim that exists is not of the set.
         existing = render("defaults", "forecaster.persistence.existingClaim=mine")
         self.assertNotIn("persistentVolumeClaimRetentionPolicy", named(existing, "StatefulSet", "kc-kernelcast-forecaster")["spec"])
+
+    def test_security_contexts_override_single_fields_of_the_charts(self):
+        def of(objects, name):
+            spec = named(objects, "StatefulSet", f"kc-kernelcast-{name}")["spec"]["template"]["spec"]
+            return spec, spec["containers"][0]["securityContext"]
+        usual, usual_container = of(render("defaults"), "worker-cpu")
+        self.assertNotIn("hostUsers", usual)
+        objects = render("isolation", "forecaster.hostUsers=true", "orchestrator.podSecurityContext.supplementalGroupsPolicy=Strict",
+                         "worker.pools.cpu.securityContext.readOnlyRootFilesystem=false",
+                         'worker.pools.cpu.securityContext.capabilities.drop=["NET_RAW"]', "podSecurity.fsGroup=null")
+        spec, container = of(objects, "worker-cpu")
+        self.assertIs(spec["hostUsers"], False)
+        profiles = {"seccompProfile": {"type": "Localhost", "localhostProfile": "kernelcast-worker.json"},
+                    "appArmorProfile": {"type": "Localhost", "localhostProfile": "kernelcast-worker"}}
+        kept = {name: value for name, value in usual["securityContext"].items() if not name.startswith("fsGroup")}
+        self.assertEqual(spec["securityContext"], {**kept, **profiles})
+        # Nothing in the container's context would hide the pod's profile.
+        self.assertEqual(container, {**usual_container, "readOnlyRootFilesystem": False, "capabilities": {"drop": ["NET_RAW"]}})
+        self.assertIs(of(objects, "forecaster")[0]["hostUsers"], True)
+        context = of(objects, "orchestrator-pod")[0]["securityContext"]
+        self.assertEqual((context["supplementalGroupsPolicy"], context["seccompProfile"]), ("Strict", {"type": "RuntimeDefault"}))
+        # The pod of `helm test` has the orchestrator's.
+        self.assertEqual([one["spec"]["securityContext"] for one in of_kind(objects, "Pod")], [context])
+        # The files that the example names are shipped.
+        folders = {"seccompProfile": "seccomp", "appArmorProfile": "apparmor"}
+        for field, profile in profiles.items():
+            self.assertTrue(os.path.isfile(os.path.join(ROOT, "deploy/kubernetes", folders[field], profile["localhostProfile"])))
+        everywhere = {"hostUsers": False, "podSecurityContext": {
+            **profiles, "runAsUser": 5, "runAsGroup": 6, "runAsNonRoot": True, "fsGroup": 7, "fsGroupChangePolicy": "Always",
+            "supplementalGroups": [8], "supplementalGroupsPolicy": "Merge", "seLinuxOptions": {"level": "s0:c1,c2"},
+            "sysctls": [{"name": "net.core.somaxconn", "value": "1024"}]},
+            "securityContext": {**profiles, "runAsUser": 5, "procMount": "Unmasked", "privileged": False,
+                                "capabilities": {"add": ["NET_BIND_SERVICE"]}}}
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"forecaster": everywhere, "orchestrator": everywhere, "httpGateway": {"enabled": True, **everywhere},
+                       "worker": {"defaults": everywhere}}, file)
+            file.flush()
+            result = template(file.name)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for name in ("forecaster", "orchestrator-pod", "gateway-pod", "worker-cpu"):
+            spec, container = of(parsed(result.stdout), name)
+            self.assertIs(spec["hostUsers"], False)
+            self.assertEqual(spec["securityContext"], everywhere["podSecurityContext"])
+            self.assertEqual(container["capabilities"], {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]})
+        self.assert_valid(result.stdout)
 
     def test_a_claim_that_is_there_takes_the_place_of_a_template(self):
         objects = render("defaults", "forecaster.persistence.existingClaim=mine", "orchestrator.persistence.existingClaim=log")

@@ -234,29 +234,22 @@ readinessProbe:
 {{- concat (list "forecaster" "orchestrator" "worker") (ternary (list "gateway") list .Values.httpGateway.enabled) | join " " -}}
 {{- end }}
 
+{{/* Security contexts of a pod and of its containers: root, and settings with overrides. */}}
 {{- define "kernelcast.podSecurityContext" -}}
-runAsNonRoot: true
-{{- with .Values.podSecurity.runAsUser }}
-runAsUser: {{ . | int }}
-runAsGroup: {{ . | int }}
-{{- end }}
-{{- with .Values.podSecurity.fsGroup }}
-fsGroup: {{ . | int }}
-fsGroupChangePolicy: OnRootMismatch
-{{- end }}
-seccompProfile:
-  type: RuntimeDefault
+{{- $security := .root.Values.podSecurity -}}
+{{- $context := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") -}}
+{{- with $security.runAsUser -}}
+{{- $context = merge $context (dict "runAsUser" (int .) "runAsGroup" (int .)) -}}
+{{- end -}}
+{{- with $security.fsGroup -}}
+{{- $context = merge $context (dict "fsGroup" (int .) "fsGroupChangePolicy" "OnRootMismatch") -}}
+{{- end -}}
+{{- toYaml (mergeOverwrite $context (deepCopy (.settings.podSecurityContext | default dict))) -}}
 {{- end }}
 
 {{- define "kernelcast.containerSecurityContext" -}}
-allowPrivilegeEscalation: false
-capabilities:
-  drop: [ALL]
-privileged: false
-readOnlyRootFilesystem: true
-runAsNonRoot: true
-seccompProfile:
-  type: RuntimeDefault
+{{- $context := dict "allowPrivilegeEscalation" false "capabilities" (dict "drop" (list "ALL")) "privileged" false "readOnlyRootFilesystem" true "runAsNonRoot" true -}}
+{{- toYaml (mergeOverwrite $context (deepCopy (.settings.securityContext | default dict))) -}}
 {{- end }}
 
 {{/*
@@ -309,8 +302,11 @@ spec:
       {{- with $settings.runtimeClassName }}
       runtimeClassName: {{ . }}
       {{- end }}
+      {{- if not (kindIs "invalid" $settings.hostUsers) }}
+      hostUsers: {{ $settings.hostUsers }}
+      {{- end }}
       securityContext:
-        {{- include "kernelcast.podSecurityContext" .root | nindent 8 }}
+        {{- include "kernelcast.podSecurityContext" . | nindent 8 }}
       terminationGracePeriodSeconds: {{ int $settings.terminationGracePeriodSeconds }}
       {{- with $settings.initContainers }}
       initContainers:
@@ -357,7 +353,7 @@ spec:
           resources:
             {{- toYaml .resources | nindent 12 }}
           securityContext:
-            {{- include "kernelcast.containerSecurityContext" .root | nindent 12 }}
+            {{- include "kernelcast.containerSecurityContext" . | nindent 12 }}
           volumeMounts:
             - name: config
               mountPath: /etc/kernelcast
