@@ -330,6 +330,8 @@ class ChartTest(unittest.TestCase):
                  "forecaster.persistence.existingClaim: one claim serves one pod"),
                 (["orchestrator.persistence.existingClaim=mine", "orchestrator.perPool=true", pools + "b.enabled=true"],
                  "orchestrator.persistence.existingClaim: one claim serves one pod"),
+                (["httpGateway.enabled=true", "httpGateway.replicaCount=2", "httpGateway.persistence.existingClaim=mine"],
+                 "httpGateway.persistence.existingClaim: one claim serves one pod"),
                 (['imagePullSecrets=[{"secret":"x"}]'], "'/imagePullSecrets/0'"),
                 (['forecaster.extraEnv=[{"value":"x"}]'], "'/forecaster/extraEnv/0': missing property 'name'"),
                 (["tls.mode=certManager"], "tls.certManager: issuerRef.name or createIssuer is needed"),
@@ -563,6 +565,26 @@ class ChartTest(unittest.TestCase):
         config = config_of(objects, named(objects, "StatefulSet", "kc-kernelcast-gateway-pod"))
         self.assertTrue(config["orchestrator"].startswith("dns:///kc-kernelcast-orchestrator-cpu.kernelcast.svc."))
         self.assertNotIn("serve", config)
+
+    def test_replicas_of_the_gateway_keep_their_callers_and_have_an_address_outside(self):
+        objects = render("gateway-outside")
+        one = named(objects, "StatefulSet", "kc-kernelcast-gateway-pod")
+        self.assertEqual(one["spec"]["replicas"], 2)
+        self.assertEqual([claim["metadata"]["name"] for claim in one["spec"]["volumeClaimTemplates"]], ["state"])
+        spread, = one["spec"]["template"]["spec"]["topologySpreadConstraints"]
+        self.assertEqual(spread["labelSelector"]["matchLabels"], label_selector(one))
+        service = named(objects, "Service", "kc-kernelcast-gateway")
+        self.assertEqual(service["spec"]["sessionAffinity"], "ClientIP")
+        ingress = named(objects, "Ingress", "kc-kernelcast-gateway")["spec"]
+        self.assertEqual(ingress["tls"], [{"secretName": "kernels-example-com", "hosts": ["kernels.example.com"]}])
+        rule, = ingress["rules"]
+        self.assertEqual((rule["host"], rule["http"]["paths"][0]["backend"]["service"]),
+                         ("kernels.example.com", {"name": service["metadata"]["name"], "port": {"name": "http"}}))
+        self.assertEqual(service["spec"]["ports"][0]["name"], "http")
+        # One replica needs no affinity, and has no address outside unless asked.
+        alone = render("gateway")
+        self.assertNotIn("sessionAffinity", named(alone, "Service", "kc-kernelcast-gateway")["spec"])
+        self.assertEqual(of_kind(alone, "Ingress"), [])
 
     def test_tokens_come_from_secrets_and_the_health_port_is_in_no_service(self):
         objects = render("tokens")
@@ -942,7 +964,7 @@ class ChartTest(unittest.TestCase):
                     self.assertTrue(rule["annotations"]["runbook_url"].startswith(base + "docs/howto/operations.md#"))
         self.assertEqual(sorted(groups, key=lambda one: one["name"]), sorted(offered, key=lambda one: one["name"]))
         paths = glob.glob(os.path.join(ROOT, "deploy/grafana/dashboards/*.json"))
-        self.assertEqual(len(paths), 4)
+        self.assertEqual(len(paths), 5)
         for path in paths:
             with open(path, encoding="utf-8") as file:
                 offered = json.load(file)
