@@ -10,7 +10,7 @@
 #   --programs FOLDER    with --dry-run: takes the programs that scripts/bundle.sh --folder made, and builds none
 #
 # VERSION must be that of the tree; scripts/version.py --set changes it.
-# KERNELCAST_REPOSITORY_URL  web address of the repository, for the metadata of the Python packages
+# KERNELCAST_REPOSITORY_URL  web address of the repository, for the metadata of the Python packages and of the chart
 # Exit codes: 0 done, 1 refused or failed, 2 usage.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -117,8 +117,14 @@ cp "$wheel" "$output/"
 (cd clients/python && PATH=$python:$PATH PYTHONDONTWRITEBYTECODE=1 "$python/python" -m hatchling build -d "$output" >&2)
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --transform='s,^\.,kernelcast,' \
   -C "$programs" -cf - . | gzip -n >"$output/kernelcast-$version-linux-x86_64.tar.gz"
-# Follows the links to alerts and boards, and says so for each.
-"$helm" package helm/kernelcast --destination "$output" 2>&1 | sed '/found symbolic link in path/d' >&2
+# With the alerts and boards that the chart has links to.
+charts=$(mktemp -d)
+trap 'rm -rf "$charts"' EXIT
+cp -rL helm/kernelcast "$charts/"
+if [[ ${KERNELCAST_REPOSITORY_URL-} ]]; then
+  printf 'home: %s\nsources: [%s]\n' "${KERNELCAST_REPOSITORY_URL%/}" "${KERNELCAST_REPOSITORY_URL%/}" >>"$charts/kernelcast/Chart.yaml"
+fi
+"$helm" package "$charts/kernelcast" --destination "$output" >&2
 "$python/python" -B scripts/sbom.py --programs "$programs" --build "build/$preset" --version "$version" \
   --revision "$revision" --output "$output/kernelcast-$version.cdx.json"
 printf '%s\n' "$changes" >"$output/CHANGES.md"

@@ -148,6 +148,20 @@ def best_speedup(width=12):
     return made
 
 
+def service_panels():
+    return [
+        lines("Calls refused", "By reason: the token is missing or unknown, lacks the role, or exceeds its call rate. "
+              "No data: tokens are not required.", "reqps",
+              [("{{reason}} {{instance}}",
+                "sum by (reason, instance) (rate(kernelcast_auth_refused_calls_total[$__rate_interval]))")],
+              stacked=True, width=12, runbook="KernelcastCallsRefused"),
+        lines("Spans", "Completed spans, by whether they were exported. No data: tracing is off.", "cps",
+              [("{{outcome}} {{instance}}",
+                "sum by (outcome, instance) (rate(kernelcast_tracing_spans_total[$__rate_interval]))")],
+              stacked=True, width=12),
+    ]
+
+
 def rpc_panels(job):
     return [
         lines("Calls by method", f"Calls completed by the {job}.", "reqps",
@@ -164,15 +178,7 @@ def rpc_panels(job):
                 "histogram_quantile(0.99, sum by (le, grpc_method) "
                 '(rate(kernelcast_grpc_server_handling_seconds_bucket{grpc_service=~"kernelcast.+"}[$__rate_interval])))'
                 " >= 0")]),
-        lines("Calls refused", "By reason: the token is missing or unknown, lacks the role, or exceeds its call rate. "
-              "No data: tokens are not required.", "reqps",
-              [("{{reason}} {{instance}}",
-                "sum by (reason, instance) (rate(kernelcast_auth_refused_calls_total[$__rate_interval]))")],
-              stacked=True, width=12, runbook="KernelcastCallsRefused"),
-        lines("Spans", "Completed spans, by whether they were exported. No data: tracing is off.", "cps",
-              [("{{outcome}} {{instance}}",
-                "sum by (outcome, instance) (rate(kernelcast_tracing_spans_total[$__rate_interval]))")],
-              stacked=True, width=12),
+        *service_panels(),
     ]
 
 
@@ -451,6 +457,42 @@ def worker():
     ])
 
 
+def gateway():
+    rate = "[$__rate_interval]"
+    requests = 'kernelcast_gateway_requests_total{dialect!="none"'
+    return board("Kernelcast: gateway", "gateway", "kernelcast_gateway_tasks_pending", [
+        ("Tasks", [
+            lines("Tasks by outcome", "Tasks that have ended. no_verdict: the orchestrator was away or busy for long, or the machine "
+                  "was too noisy. All others: caused by the candidates.", "cps",
+                  [("{{outcome}}", f"sum by (outcome) (rate(kernelcast_gateway_tasks_total{rate}))")], stacked=True,
+                  runbook="KernelcastGatewayTasksUnjudged"),
+            lines("Tasks without a verdict", "Share of the ended tasks, over 30 minutes.", "percentunit",
+                  [("{{instance}}", "instance:kernelcast_gateway_tasks_without_verdict:ratio_increase30m")],
+                  limit=0.2, runbook="KernelcastGatewayTasksUnjudged", defaults={"max": None}),
+            lines("Pending tasks", "Tasks that have not ended. From --max-pending on, submissions are refused with status 429.", "short",
+                  [("{{instance}}", "kernelcast_gateway_tasks_pending")], runbook="KernelcastGatewayBusy"),
+            lines("Joined submissions", "Submissions that were repeated, and joined the first.", "cps",
+                  [("{{dialect}}", f"sum by (dialect) (rate(kernelcast_gateway_tasks_joined_total{rate}))")], stacked=True, width=12),
+            lines("Repeated calls to the orchestrator", "Calls that were made again, because it was away, busy or slow.", "cps",
+                  [("{{instance}}", f"sum by (instance) (rate(kernelcast_gateway_repeated_calls_total{rate}))")], width=12,
+                  runbook="KernelcastGatewayTasksUnjudged"),
+        ]),
+        ("Requests", [
+            lines("Requests by API", "HTTP requests answered. none: health, and paths of no API.", "reqps",
+                  [("{{dialect}}", f"sum by (dialect) (rate(kernelcast_gateway_requests_total{rate})) > 0")], stacked=True),
+            lines("Requests by status", "Without those for health. 5xx: the gateway or the orchestrator is at fault.", "reqps",
+                  [("{{code}}", f"sum by (code) (rate({requests}}}{rate}))")], stacked=True, runbook="KernelcastGatewayErrors"),
+            lines("Failed requests", "Share of the answered requests with a status of 500 or more.", "percentunit",
+                  [("{{instance}}", f'sum by (instance) (rate({requests},code="5xx"}}{rate}))'
+                    f" / (sum by (instance) (rate({requests}}}{rate})) > 0)")],
+                  limit=0.05, runbook="KernelcastGatewayErrors", defaults={"max": None}),
+            lines("Request latency", "From the end of a request's body to its reply. Many requests wait for their task.", "s",
+                  quantiles("kernelcast_gateway_request_seconds", ["dialect"]), width=24),
+        ]),
+        ("Service", service_panels()),
+    ])
+
+
 def variable(name, query):
     return {"name": name, "label": name, "type": "query", "datasource": DATASOURCE, "definition": query,
             "query": {"query": query, "refId": name}, "multi": True, "includeAll": True, "allValue": ".+",
@@ -496,7 +538,7 @@ def board(title, name, source, rows):
 def main():
     folder = sys.argv[1] if len(sys.argv) > 1 else os.path.join(HERE, "dashboards")
     os.makedirs(folder, exist_ok=True)
-    for name, made in (overview(), orchestrator(), forecaster(), worker()):
+    for name, made in (overview(), orchestrator(), forecaster(), worker(), gateway()):
         with open(os.path.join(folder, f"kernelcast-{name}.json"), "w", encoding="utf-8") as file:
             json.dump(made, file, indent=1)
             file.write("\n")

@@ -6,12 +6,13 @@
 #   FOLDER      the output of scripts/bundle.sh --folder, or its unpacked archive
 #   --root DIR  installs below DIR and starts nothing
 #
-# Existing configuration is kept. Needs root, except with --root.
+# Existing configuration is kept. The HTTP gateway is installed and not started: systemctl enable --now kernelcast-gateway.
+# Needs root, except with --root.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 say() { printf 'install: %s\n' "$*" >&2; }
-usage() { sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
+usage() { sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
 
 root=
 folder=
@@ -34,7 +35,7 @@ for part in bin lib include share; do
   if [[ -d $folder/$part ]]; then cp -r "$folder/$part" "$root/opt/kernelcast/"; fi
 done
 install -D -m 644 "$here/README.md" "$root/opt/kernelcast/share/doc/kernelcast/README.md"
-for service in forecaster worker orchestrator; do
+for service in forecaster worker orchestrator gateway; do
   install -m 644 "$here/systemd/kernelcast-$service.service" "$root/etc/systemd/system/"
   config=$root/etc/kernelcast/$service.yaml
   if [[ -e $config ]]; then

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the three services and a Prometheus that scrapes them on this machine, until interrupted.
+# Runs the three services and a Prometheus that scrapes them on this machine, until interrupted. With --gateway also the
+# HTTP gateway.
 #
 #   deploy/local/up.sh [--data DIR] [--prometheus HOST:PORT] [OPTION ...]
 #
@@ -25,7 +26,7 @@ while (($#)); do
       if [[ $1 == --data ]]; then data=$2; else prometheus_address=$2; fi
       shift
       ;;
-    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) options+=("$1") ;;
   esac
   shift
@@ -84,7 +85,8 @@ done
 value() { sed -n "s/.*\"$1\": *\"\\([^\"]*\\)\".*/\\1/p" "$addresses"; }
 {
   separator='['
-  for job in orchestrator worker forecaster; do
+  for job in orchestrator worker forecaster gateway; do
+    [[ $(value "${job}_metrics") ]] || continue
     printf '%s\n  {"labels": {"job": "%s"}, "targets": ["%s"]}' "$separator" "$job" "$(value "${job}_metrics")"
     separator=,
   done

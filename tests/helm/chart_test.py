@@ -8,6 +8,7 @@ services' programs; without it the flags that they accept are not checked. Exit 
 """
 
 import argparse
+import base64
 import contextlib
 import copy
 import functools
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 import unittest
+import xml.dom.minidom
 
 import yaml
 
@@ -232,21 +234,23 @@ class ChartTest(unittest.TestCase):
         shows(lambda objects, one: objects.append({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}),
               "Secret s is added", "  apiVersion: v1", "  kind: Secret", "  metadata: {name: s}")
 
-    def test_objects_are_valid_by_the_schemas_of_kubernetes_and_of_the_crds(self):
+    def assert_valid(self, rendered):
+        """Objects are valid by the schemas of Kubernetes and of the CRDs."""
         if not os.path.isdir(SCHEMAS):
             self.skipTest("no schemas; scripts/setup.sh --test makes them")
+        result = subprocess.run(
+            [os.path.join(TOOLS, "kubeconform"), "-strict", "-summary", "-output", "json", "-schema-location",
+             SCHEMAS + "/{{.ResourceKind}}{{.KindSuffix}}.json"],
+            input=rendered, text=True, capture_output=True, check=False)
+        summary = json.loads(result.stdout)
+        self.assertEqual(result.returncode, 0, json.dumps(summary, indent=2))
+        self.assertEqual(summary["summary"]["skipped"], 0)
+        self.assertEqual(summary["summary"]["valid"], len(parsed(rendered)))
+
+    def test_objects_are_valid_by_the_schemas_of_kubernetes_and_of_the_crds(self):
         for name in VALUES:
             with self.subTest(values=name):
-                rendered = rendered_text(name)
-                result = subprocess.run(
-                    [os.path.join(TOOLS, "kubeconform"), "-strict", "-summary", "-output", "json", "-schema-location",
-                     SCHEMAS + "/{{.ResourceKind}}{{.KindSuffix}}.json"],
-                    input=rendered, text=True, capture_output=True, check=False)
-                summary = json.loads(result.stdout)
-                self.assertEqual(result.returncode, 0, json.dumps(summary, indent=2))
-                self.assertEqual(summary["summary"]["skipped"], 0)
-                self.assertEqual(summary["summary"]["valid"],
-                                 len(parsed(rendered)))
+                self.assert_valid(rendered_text(name))
 
     def test_the_validation_finds_a_planted_mistake(self):
         if not os.path.isdir(SCHEMAS):
@@ -326,6 +330,8 @@ class ChartTest(unittest.TestCase):
                  "forecaster.persistence.existingClaim: one claim serves one pod"),
                 (["orchestrator.persistence.existingClaim=mine", "orchestrator.perPool=true", pools + "b.enabled=true"],
                  "orchestrator.persistence.existingClaim: one claim serves one pod"),
+                (["httpGateway.enabled=true", "httpGateway.replicaCount=2", "httpGateway.persistence.existingClaim=mine"],
+                 "httpGateway.persistence.existingClaim: one claim serves one pod"),
                 (['imagePullSecrets=[{"secret":"x"}]'], "'/imagePullSecrets/0'"),
                 (['forecaster.extraEnv=[{"value":"x"}]'], "'/forecaster/extraEnv/0': missing property 'name'"),
                 (["tls.mode=certManager"], "tls.certManager: issuerRef.name or createIssuer is needed"),
@@ -335,6 +341,22 @@ class ChartTest(unittest.TestCase):
                  "the name of a secret is needed where auth.enabled holds"),
                 (["grpc.healthPort=50051", "tls.mode=certManager", "tls.certManager.createIssuer=true"],
                  "grpc.healthPort: must differ from grpc.port"),
+                (["image.digests.worker=sha256:12"], "'/image/digests/worker': 'sha256:12' does not match pattern"),
+                (["image.digests.wroker=sha256:12"], "'/image/digests': additional properties 'wroker' not allowed"),
+                (["forecaster.updateStrategy.type=Recreate"],
+                 "'/forecaster/updateStrategy/type': value must be one of 'RollingUpdate', 'OnDelete'"),
+                (["orchestrator.probes.startup.grpc.port=1"],
+                 "'/orchestrator/probes/startup': additional properties 'grpc' not allowed"),
+                (["orchestrator.probes.startup.failureThreshold=0"], "'/orchestrator/probes/startup/failureThreshold': minimum"),
+                (["orchestrator.persistence.retention.whenDeleted=Keep"],
+                 "'/orchestrator/persistence/retention/whenDeleted': value must be one of 'Retain', 'Delete'"),
+                ([pools + "cpu.podSecurityContext.seccompProfile.type=Localhost"],
+                 "'/worker/pools/cpu/podSecurityContext/seccompProfile': missing property 'localhostProfile'"),
+                ([pools + "cpu.securityContext.privilege=true"],
+                 "'/worker/pools/cpu/securityContext': additional properties 'privilege' not allowed"),
+                ([pools + "cpu.hostUsers=never"], "'/worker/pools/cpu/hostUsers': got string, want"),
+                ([pools + 'cpu.envFrom=[{"prefix":"A_"}]'], "'/worker/pools/cpu/envFrom/0': 'oneOf' failed"),
+                ([pools + 'cpu.sidecars=[{"image":"a"}]'], "'/worker/pools/cpu/sidecars/0': missing property 'name'"),
                 ([pools + "cpu.autoscaling.mode=hpa", pools + "cpu.autoscaling.minReplicas=9"],
                  "worker.pools.cpu.autoscaling: minReplicas is larger than maxReplicas"),
         ):
@@ -544,6 +566,26 @@ class ChartTest(unittest.TestCase):
         self.assertTrue(config["orchestrator"].startswith("dns:///kc-kernelcast-orchestrator-cpu.kernelcast.svc."))
         self.assertNotIn("serve", config)
 
+    def test_replicas_of_the_gateway_keep_their_callers_and_have_an_address_outside(self):
+        objects = render("gateway-outside")
+        one = named(objects, "StatefulSet", "kc-kernelcast-gateway-pod")
+        self.assertEqual(one["spec"]["replicas"], 2)
+        self.assertEqual([claim["metadata"]["name"] for claim in one["spec"]["volumeClaimTemplates"]], ["state"])
+        spread, = one["spec"]["template"]["spec"]["topologySpreadConstraints"]
+        self.assertEqual(spread["labelSelector"]["matchLabels"], label_selector(one))
+        service = named(objects, "Service", "kc-kernelcast-gateway")
+        self.assertEqual(service["spec"]["sessionAffinity"], "ClientIP")
+        ingress = named(objects, "Ingress", "kc-kernelcast-gateway")["spec"]
+        self.assertEqual(ingress["tls"], [{"secretName": "kernels-example-com", "hosts": ["kernels.example.com"]}])
+        rule, = ingress["rules"]
+        self.assertEqual((rule["host"], rule["http"]["paths"][0]["backend"]["service"]),
+                         ("kernels.example.com", {"name": service["metadata"]["name"], "port": {"name": "http"}}))
+        self.assertEqual(service["spec"]["ports"][0]["name"], "http")
+        # One replica needs no affinity, and has no address outside unless asked.
+        alone = render("gateway")
+        self.assertNotIn("sessionAffinity", named(alone, "Service", "kc-kernelcast-gateway")["spec"])
+        self.assertEqual(of_kind(alone, "Ingress"), [])
+
     def test_tokens_come_from_secrets_and_the_health_port_is_in_no_service(self):
         objects = render("tokens")
         for one in of_kind(objects, "StatefulSet"):
@@ -681,13 +723,17 @@ class ChartTest(unittest.TestCase):
         volumes = named(objects, "StatefulSet", "kc-kernelcast-forecaster")["spec"]["template"]["spec"]["volumes"]
         self.assertIn("llm-a", [volume.get("secret", {}).get("secretName") for volume in volumes])
 
-    def test_the_installed_helm_renders_without_a_version_of_kubernetes(self):
-        for name, path in VALUES.items():
-            with self.subTest(values=name):
-                result = helm("template", "kc", CHART, *(["--values", path] if path else []))
-                self.assertEqual(result.returncode, 0, result.stderr)
+    def test_an_older_kubernetes_is_refused(self):
         old = helm("template", "kc", CHART, "--kube-version", "1.26.3")
-        self.assertIn("Kubernetes 1.27 or later is needed, this is v1.26.3", old.stderr)
+        self.assertIn("chart requires kubeVersion: >=1.27.0-0 which is incompatible with Kubernetes v1.26.3", old.stderr)
+        # Versions of distributions have suffixes.
+        for version in ("1.27.0", "1.27.16-eks-7f9249a", "1.31.4+k3s1"):
+            self.assertEqual(helm("template", "kc", CHART, "--kube-version", version).returncode, 0, version)
+
+    def test_the_chart_has_an_icon_that_needs_no_address(self):
+        kind, data = chart_data["icon"].split(",")
+        self.assertEqual(kind, "data:image/svg+xml;base64")
+        self.assertEqual(xml.dom.minidom.parseString(base64.b64decode(data)).documentElement.tagName, "svg")
 
     def test_secrets_and_registry_of_images_are_those_of_the_chart_or_of_its_parent(self):
         objects = render("defaults", 'imagePullSecrets=["own",{"name":"other"}]', "image.registry=registry.example.com",
@@ -721,6 +767,106 @@ class ChartTest(unittest.TestCase):
         # The chart's own variables stay.
         worker = named(objects, "StatefulSet", "kc-kernelcast-worker-cpu")["spec"]["template"]["spec"]["containers"][0]
         self.assertEqual([one["name"] for one in worker["env"]], ["CPU_LIMIT", "HTTPS_PROXY"])
+
+    def test_a_digest_replaces_the_tag_of_its_image(self):
+        digest = "sha256:" + "0123456789abcdef" * 4
+        objects = render("three-pools", "httpGateway.enabled=true", "httpGateway.pool=h100", "image.tag=edge",
+                         "image.registry=registry.example.com", f"image.digests.worker-cuda={digest}",
+                         f"image.digests.orchestrator={digest}")
+        images = {spec["containers"][0]["image"] for _, spec in pod_specs(objects)}
+        prefix = "registry.example.com/kernelcast/"
+        self.assertEqual(images, {f"{prefix}worker-cuda@{digest}", f"{prefix}orchestrator@{digest}", f"{prefix}forecaster:edge",
+                                  f"{prefix}gateway:edge"})
+
+    def test_what_operators_set_for_sets_and_their_pods_reaches_each_component(self):
+        container = {"name": "more", "image": "busybox:1", "securityContext": {"runAsNonRoot": True}}
+        sources = [{"configMapRef": {"name": "proxies"}}, {"prefix": "A_", "secretRef": {"name": "s", "optional": True}}]
+        values = {"envFrom": sources, "sidecars": [{**container, "name": "sidecar"}],
+                  "initContainers": [{**container, "name": "before"}, {**container, "name": "native", "restartPolicy": "Always"}],
+                  "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 1, "maxUnavailable": "50%"}},
+                  "probes": {"startup": {"failureThreshold": 1800, "initialDelaySeconds": 3},
+                             "liveness": {"periodSeconds": 20, "terminationGracePeriodSeconds": 9},
+                             "readiness": {"timeoutSeconds": 2, "successThreshold": 2}}}
+        retention = {"whenDeleted": "Delete", "whenScaled": "Delete"}
+        everywhere = {name: {**values, "persistence": {"retention": retention}}
+                      for name in ("forecaster", "orchestrator", "httpGateway")}
+        everywhere["httpGateway"]["enabled"] = True
+        def check(objects, name, inherited=values):
+            one = named(objects, "StatefulSet", f"kc-kernelcast-{name}")["spec"]
+            spec = one["template"]["spec"]
+            own = spec["containers"][0]
+            self.assertEqual((own["envFrom"], spec["containers"][1:]), (sources, values["sidecars"]))
+            self.assertEqual(spec["initContainers"], values["initContainers"])
+            self.assertEqual(one["updateStrategy"], inherited["updateStrategy"])
+            self.assertEqual(one.get("persistentVolumeClaimRetentionPolicy"), None if "-worker-" in f"-{name}" else retention)
+            # Other fields stay, and so does the question.
+            usual = named(without, "StatefulSet", f"kc-kernelcast-{name}")["spec"]["template"]["spec"]["containers"][0]
+            for probe, fields in values["probes"].items():
+                self.assertEqual(own[f"{probe}Probe"], {**usual[f"{probe}Probe"], **fields}, name)
+        without = render("defaults", "httpGateway.enabled=true", "worker.pools.other.enabled=true")
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({**everywhere, "worker": {"defaults": values, "pools": {
+                "cpu": {}, "other": {"updateStrategy": {"rollingUpdate": {"partition": 2}}}}}}, file)
+            file.flush()
+            result = template(file.name)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        objects = parsed(result.stdout)
+        for name in ("forecaster", "orchestrator-pod", "gateway-pod", "worker-cpu"):
+            check(objects, name)
+        check(objects, "worker-other", {"updateStrategy": {
+            "type": "RollingUpdate", "rollingUpdate": {"partition": 2, "maxUnavailable": "50%"}}})
+        self.assert_valid(result.stdout)
+        keep = {"whenDeleted": "Retain", "whenScaled": "Retain"}
+        self.assertEqual(named(without, "StatefulSet", "kc-kernelcast-forecaster")["spec"]["persistentVolumeClaimRetentionPolicy"],
+                         keep)
+        # A claim that exists is not of the set.
+        existing = render("defaults", "forecaster.persistence.existingClaim=mine")
+        self.assertNotIn("persistentVolumeClaimRetentionPolicy", named(existing, "StatefulSet", "kc-kernelcast-forecaster")["spec"])
+
+    def test_security_contexts_override_single_fields_of_the_charts(self):
+        def of(objects, name):
+            spec = named(objects, "StatefulSet", f"kc-kernelcast-{name}")["spec"]["template"]["spec"]
+            return spec, spec["containers"][0]["securityContext"]
+        usual, usual_container = of(render("defaults"), "worker-cpu")
+        self.assertNotIn("hostUsers", usual)
+        objects = render("isolation", "forecaster.hostUsers=true", "orchestrator.podSecurityContext.supplementalGroupsPolicy=Strict",
+                         "worker.pools.cpu.securityContext.readOnlyRootFilesystem=false",
+                         'worker.pools.cpu.securityContext.capabilities.drop=["NET_RAW"]', "podSecurity.fsGroup=null")
+        spec, container = of(objects, "worker-cpu")
+        self.assertIs(spec["hostUsers"], False)
+        profiles = {"seccompProfile": {"type": "Localhost", "localhostProfile": "kernelcast-worker.json"},
+                    "appArmorProfile": {"type": "Localhost", "localhostProfile": "kernelcast-worker"}}
+        kept = {name: value for name, value in usual["securityContext"].items() if not name.startswith("fsGroup")}
+        self.assertEqual(spec["securityContext"], {**kept, **profiles})
+        # Nothing in the container's context would hide the pod's profile.
+        self.assertEqual(container, {**usual_container, "readOnlyRootFilesystem": False, "capabilities": {"drop": ["NET_RAW"]}})
+        self.assertIs(of(objects, "forecaster")[0]["hostUsers"], True)
+        context = of(objects, "orchestrator-pod")[0]["securityContext"]
+        self.assertEqual((context["supplementalGroupsPolicy"], context["seccompProfile"]), ("Strict", {"type": "RuntimeDefault"}))
+        # The pod of `helm test` has the orchestrator's.
+        self.assertEqual([one["spec"]["securityContext"] for one in of_kind(objects, "Pod")], [context])
+        # The files that the example names are shipped.
+        folders = {"seccompProfile": "seccomp", "appArmorProfile": "apparmor"}
+        for field, profile in profiles.items():
+            self.assertTrue(os.path.isfile(os.path.join(ROOT, "deploy/kubernetes", folders[field], profile["localhostProfile"])))
+        everywhere = {"hostUsers": False, "podSecurityContext": {
+            **profiles, "runAsUser": 5, "runAsGroup": 6, "runAsNonRoot": True, "fsGroup": 7, "fsGroupChangePolicy": "Always",
+            "supplementalGroups": [8], "supplementalGroupsPolicy": "Merge", "seLinuxOptions": {"level": "s0:c1,c2"},
+            "sysctls": [{"name": "net.core.somaxconn", "value": "1024"}]},
+            "securityContext": {**profiles, "runAsUser": 5, "procMount": "Unmasked", "privileged": False,
+                                "capabilities": {"add": ["NET_BIND_SERVICE"]}}}
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"forecaster": everywhere, "orchestrator": everywhere, "httpGateway": {"enabled": True, **everywhere},
+                       "worker": {"defaults": everywhere}}, file)
+            file.flush()
+            result = template(file.name)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for name in ("forecaster", "orchestrator-pod", "gateway-pod", "worker-cpu"):
+            spec, container = of(parsed(result.stdout), name)
+            self.assertIs(spec["hostUsers"], False)
+            self.assertEqual(spec["securityContext"], everywhere["podSecurityContext"])
+            self.assertEqual(container["capabilities"], {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]})
+        self.assert_valid(result.stdout)
 
     def test_a_claim_that_is_there_takes_the_place_of_a_template(self):
         objects = render("defaults", "forecaster.persistence.existingClaim=mine", "orchestrator.persistence.existingClaim=log")
@@ -818,7 +964,7 @@ class ChartTest(unittest.TestCase):
                     self.assertTrue(rule["annotations"]["runbook_url"].startswith(base + "docs/howto/operations.md#"))
         self.assertEqual(sorted(groups, key=lambda one: one["name"]), sorted(offered, key=lambda one: one["name"]))
         paths = glob.glob(os.path.join(ROOT, "deploy/grafana/dashboards/*.json"))
-        self.assertEqual(len(paths), 4)
+        self.assertEqual(len(paths), 5)
         for path in paths:
             with open(path, encoding="utf-8") as file:
                 offered = json.load(file)

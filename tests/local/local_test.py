@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests/support"))
 from prometheus import START_SECONDS, fetch, free_port, query, wait_for  # noqa: E402
 
 LOCAL = os.path.join(ROOT, "deploy/local")
-SERVICES = ("forecaster", "worker", "orchestrator")
+SERVICES = ("forecaster", "worker", "orchestrator", "gateway")
 options = None
 
 
@@ -48,12 +48,12 @@ class UpTest(unittest.TestCase):
         self.addCleanup(end)
         return process, log
 
-    def up(self):
+    def up(self, *options_of_up):
         """Starts everything. Returns (process, its output's path, address of the orchestrator, of Prometheus)."""
         # Prometheus does not report the port it picked, so another process may take a reserved one. Then retry.
         for attempt in range(3):
             prometheus = f"127.0.0.1:{free_port()}"
-            process, log = self.start("--prometheus", prometheus, "--listen", "127.0.0.1:0")
+            process, log = self.start("--prometheus", prometheus, "--listen", "127.0.0.1:0", *options_of_up)
             def serving():
                 with open(log, encoding="utf-8") as file:
                     return re.search(r"up: orchestrator (\S+), Prometheus.*\nup: status page (\S+)", file.read())
@@ -70,7 +70,7 @@ class UpTest(unittest.TestCase):
         return None
 
     def test_prometheus_has_data_of_a_search_within_a_minute(self):
-        process, log, orchestrator, prometheus = self.up()
+        process, log, orchestrator, prometheus = self.up("--gateway=127.0.0.1:0")
         search = subprocess.run(
             [os.path.join(options.programs, "kernelcast"), "search", "row_softmax", "--orchestrator", orchestrator,
              "--budget-measurements", "4", "--no-report", "--quiet", "--json", "--state-dir",
@@ -79,6 +79,7 @@ class UpTest(unittest.TestCase):
         self.assertIn(search.returncode, (0, 1), search.stderr)
         ended = time.monotonic()
         for expression in ("up{job='orchestrator'} == 1", "up{job='worker'} == 1", "up{job='forecaster'} == 1",
+                           "up{job='gateway'} == 1", "kernelcast_gateway_tasks_pending >= 0",
                            "sum(kernelcast_orchestrator_decisions_total) > 0",
                            "sum(kernelcast_worker_measurements_total) > 0",
                            "sum(kernelcast_forecaster_labels_total) > 0",
@@ -191,6 +192,8 @@ class InstallTest(unittest.TestCase):
                     command.append(f"--lease-file={state}/lock")
                 if service == "orchestrator":
                     command.append("--status=127.0.0.1:0")
+                if service == "gateway":
+                    command.append(f"--problems={ROOT}/examples/problems")
                 process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
                 try:
                     wait_for("service", lambda file=ready: os.path.exists(file), process)
@@ -213,6 +216,7 @@ class InstallTest(unittest.TestCase):
         with open(os.path.join(LOCAL, "targets.json"), encoding="utf-8") as file:
             targets = {group["labels"]["job"]: group["targets"] for group in json.load(file)}
         self.assertEqual(targets, {service: [config(service)["metrics"]] for service in SERVICES})
+        self.assertEqual(config("gateway")["orchestrator"], config("orchestrator")["listen"])
 
     def test_prometheus_takes_the_configuration(self):
         if not shutil.which("promtool"):

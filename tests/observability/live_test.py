@@ -9,6 +9,7 @@ import argparse
 import collections
 import contextlib
 import glob
+import http.client
 import http.server
 import json
 import math
@@ -60,6 +61,9 @@ MAY_BE_ZERO = {
     ("orchestrator", "Calls by status"): WELL,
     ("forecaster", "Calls by status"): WELL,
     ("worker", "Calls by status"): WELL,
+    ("gateway", "Tasks without a verdict"): WELL,
+    ("gateway", "Repeated calls to the orchestrator"): WELL,
+    ("gateway", "Failed requests"): WELL,
 }
 
 
@@ -177,9 +181,10 @@ class Stack:
         self.services = {"forecaster": self.forecaster, "worker": self.worker, "orchestrator": self.orchestrator}
         serve = self.path("serve.yaml")
         with open(serve, "w", encoding="utf-8") as file:
-            file.write("serve: []\n")
+            file.write("serve:\n  - {name: softmax, problem: row_softmax, target: cpu}\n")
         self.services["gateway"] = self.service("gateway", "--state-dir", self.path("gateway"), "--serve", serve,
-                                                "--orchestrator", self.orchestrator["grpc"])
+                                                "--problems", os.path.join(ROOT, "examples/problems"), "--orchestrator",
+                                                self.orchestrator["grpc"])
         self.database = postgresql.PostgresqlServer()
         self.database_process = self.start_database()
         # orchestrator-b requires a token, which orchestrator-a holds.
@@ -193,6 +198,25 @@ class Stack:
                 name, "--state-dir", self.path(name), "--store", self.database.uri(), "--store-shards", str(SHARDS),
                 "--lease-seconds", "2", "--worker", self.worker["grpc"], "--forecaster", self.forecaster["grpc"],
                 "--status", "", "--client-token-file", token, *more)
+
+    def submit(self, response):
+        """The reward for a response, through the gateway, in the form of slime."""
+        connection = http.client.HTTPConnection(self.services["gateway"]["http"], timeout=SEARCH_SECONDS)
+        try:
+            connection.request("POST", "/slime/softmax", json.dumps({"response": response}), {"Content-Type": "application/json"})
+            reply = connection.getresponse()
+            return reply.status, json.loads(reply.read())
+        finally:
+            connection.close()
+
+    def submissions(self):
+        """Gives the gateway's board data: a candidate that is measured, and one that two clients submit and that does not compile."""
+        with open(os.path.join(ROOT, "examples/candidates/row_softmax/two_rows.cc"), encoding="utf-8") as file:
+            measured = file.read()
+        for _ in range(2):
+            assert self.submit("not C++") == (200, 0.0)
+        # On a busy machine it may end without a verdict, which the board shows, too.
+        self.submit(measured)
 
     def metric(self, service, name):
         return series(fetch(self.services[service]["metrics"], "/metrics"))[f"kernelcast_orchestrator_{name}"]
@@ -356,6 +380,7 @@ class LiveTest(unittest.TestCase):
         stack.scrape()
         cls.watch = Watch(stack.prometheus)
         stack.trouble()
+        stack.submissions()
         # A measurement on a busy machine may end without a label, and without labels nothing is deferred.
         for attempt in range(EVALUATIONS):
             cls.follow(stack.evaluate(f"evaluate{attempt}", 12), f"evaluate{attempt}")

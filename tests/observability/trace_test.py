@@ -10,6 +10,7 @@ into .setup/otlp; without it the test is skipped.
 import argparse
 import base64
 import collections
+import http.client
 import http.server
 import json
 import os
@@ -322,6 +323,35 @@ class TraceTest(unittest.TestCase):
         for one in (("kernelcast-orchestrator", "kernelcast.search"), ("kernelcast-worker", "kernelcast.measure"),
                     ("kernelcast-forecaster", "kernelcast.v1.Forecaster/Forecast")):
             self.assertIn(one, names)
+
+    def test_a_request_to_the_gateway_is_one_trace_with_its_evaluation(self):
+        services = self.services("--trace-ratio", "0")
+        gateway = services.start("gateway", "--orchestrator", services.orchestrator["grpc"], "--problems",
+                                 os.path.join(ROOT, "examples/problems"), "--state-dir", self.folder, "--otlp-endpoint",
+                                 self.collector.url, "--trace-ratio", "0")
+        connection = http.client.HTTPConnection(gateway["http"], timeout=SEARCH_SECONDS)
+        self.addCleanup(connection.close)
+        connection.request("POST", "/slime/row_softmax", json.dumps({"response": "```cpp\nnot C++\n```"}), {
+            "Content-Type": "application/json", "traceparent": f"00-{TRACE}-{ROOT_SPAN}-01", "tracestate": "vendor=42"})
+        reply = connection.getresponse()
+        self.assertEqual((reply.status, json.loads(reply.read())), (200, 0.0))
+        self.assertEqual(services.stop(), [0, 0, 0, 0])
+        self.assertEqual(self.collector.mistakes, [])
+        spans = {span.span_id: (service, span) for service, span in self.collector.spans}
+        for service, span in spans.values():
+            where = f"{service} {span.name}"
+            self.assertEqual((span.trace_id.hex(), span.trace_state), (TRACE, "vendor=42"), where)
+            self.assertTrue(span.parent_span_id.hex() == ROOT_SPAN or span.parent_span_id in spans, where)
+
+        def parents(span):
+            while span.parent_span_id in spans:
+                service, span = spans[span.parent_span_id]
+                yield service, span.name
+        compiled, = [span for service, span in spans.values() if (service, span.name) == ("kernelcast-worker", "kernelcast.compile")]
+        above = list(parents(compiled))
+        self.assertEqual(above[-1], ("kernelcast-gateway", "POST /slime"))
+        self.assertEqual(above[-2], ("kernelcast-gateway", "kernelcast.v1.Orchestrator/Evaluate"))
+        self.assertEqual(above[-3], ("kernelcast-orchestrator", "kernelcast.v1.Orchestrator/Evaluate"))
 
     def test_what_is_not_sampled_is_not_exported(self):
         services = self.services("--trace-ratio", "0")

@@ -161,6 +161,10 @@ class ReleaseTest(Checks):
             "](docs/", f"](https://git.example.com/k/blob/v{VERSION}/docs/"))
         names, metadata = made[0].wheel(WHEEL)
         self.assertIn("\nProject-URL: Source, https://git.example.com/k\n", metadata)
+        # Helm writes the file anew.
+        chart = made[0].packed("kernelcast-{0}.tgz")["kernelcast/Chart.yaml"].decode()
+        self.assertIn("\nhome: https://git.example.com/k\n", chart)
+        self.assertIn("\nsources:\n- https://git.example.com/k\n", chart)
         self.assertIn(f"kernelcast-{VERSION}.data/data/lib/kernelcast/bin/kernelcast-worker", names)
         zlib = made[0].components()["deb:zlib1g"]
         installed = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "zlib1g"], stdout=subprocess.PIPE, text=True,

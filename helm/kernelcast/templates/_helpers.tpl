@@ -49,7 +49,11 @@ annotations:
 {{- $image := .root.Values.image -}}
 {{- $registry := default $image.registry (.root.Values.global).imageRegistry -}}
 {{- $path := list $registry $image.repository .name | compact | join "/" -}}
+{{- with get $image.digests .name -}}
+{{- printf "%s@%s" $path . -}}
+{{- else -}}
 {{- printf "%s:%s" $path (default .root.Chart.AppVersion $image.tag) -}}
+{{- end -}}
 {{- end }}
 
 {{- define "kernelcast.pullSecrets" -}}
@@ -59,14 +63,6 @@ imagePullSecrets:
   - name: {{ if kindIs "map" . }}{{ .name }}{{ else }}{{ . }}{{ end }}
   {{- end }}
 {{- end }}
-{{- end }}
-
-{{/* gRPC probes need 1.27. A Helm that was built without a version reports v1.20.0. */}}
-{{- define "kernelcast.checkCluster" -}}
-{{- $version := .Capabilities.KubeVersion.Version -}}
-{{- if and (semverCompare "<1.27.0-0" $version) (ne $version "v1.20.0") -}}
-{{- fail (printf "Kubernetes 1.27 or later is needed, this is %s" $version) -}}
-{{- end -}}
 {{- end }}
 
 {{- define "kernelcast.serviceAccount" -}}
@@ -209,50 +205,28 @@ data:
   {{- end }}
 {{- end }}
 
-{{/* Kubelets support gRPC without TLS and tokens. With these, health has a separate port. */}}
+{{/*
+Probes of a container: root, settings with overrides, http. Kubelets support gRPC without TLS and tokens. With these, health
+has a separate port. A program that serves HTTP answers /health on both ports.
+*/}}
 {{- define "kernelcast.probes" -}}
-{{- $port := ternary .Values.grpc.port .Values.grpc.healthPort (eq (include "kernelcast.tlsMode" .) "off") -}}
+{{- $plain := eq (include "kernelcast.tlsMode" .root) "off" -}}
+{{- $port := .root.Values.grpc.healthPort -}}
+{{- if $plain }}{{ $port = ternary .root.Values.httpGateway.port .root.Values.grpc.port .http }}{{ end -}}
+{{- $port = int $port -}}
+{{- $alive := dict "grpc" (dict "port" $port "service" "liveness") -}}
+{{- $ready := dict "grpc" (dict "port" $port "service" "readiness") -}}
+{{- if .http -}}
+{{- $alive = dict "tcpSocket" (dict "port" $port) -}}
+{{- $ready = dict "httpGet" (dict "path" "/health" "port" $port) -}}
+{{- end -}}
+{{- $own := .settings.probes -}}
 startupProbe:
-  grpc:
-    port: {{ $port }}
-    service: liveness
-  periodSeconds: 2
-  failureThreshold: 150
+  {{- toYaml (merge (dict) $own.startup $alive (dict "periodSeconds" 2 "failureThreshold" 150)) | nindent 2 }}
 livenessProbe:
-  grpc:
-    port: {{ $port }}
-    service: liveness
-  periodSeconds: 10
-  timeoutSeconds: 5
-  failureThreshold: 6
+  {{- toYaml (merge (dict) $own.liveness $alive (dict "periodSeconds" 10 "timeoutSeconds" 5 "failureThreshold" 6)) | nindent 2 }}
 readinessProbe:
-  grpc:
-    port: {{ $port }}
-    service: readiness
-  periodSeconds: 5
-  timeoutSeconds: 5
-{{- end }}
-
-{{/* Of a program that serves HTTP: its /health, also on the port without TLS. */}}
-{{- define "kernelcast.httpProbes" -}}
-{{- $port := ternary .Values.httpGateway.port .Values.grpc.healthPort (eq (include "kernelcast.tlsMode" .) "off") | int -}}
-startupProbe:
-  tcpSocket:
-    port: {{ $port }}
-  periodSeconds: 2
-  failureThreshold: 150
-livenessProbe:
-  tcpSocket:
-    port: {{ $port }}
-  periodSeconds: 10
-  timeoutSeconds: 5
-  failureThreshold: 6
-readinessProbe:
-  httpGet:
-    path: /health
-    port: {{ $port }}
-  periodSeconds: 5
-  timeoutSeconds: 5
+  {{- toYaml (merge (dict) $own.readiness $ready (dict "periodSeconds" 5 "timeoutSeconds" 5)) | nindent 2 }}
 {{- end }}
 
 {{/* Of the components that run. */}}
@@ -260,29 +234,22 @@ readinessProbe:
 {{- concat (list "forecaster" "orchestrator" "worker") (ternary (list "gateway") list .Values.httpGateway.enabled) | join " " -}}
 {{- end }}
 
+{{/* Security contexts of a pod and of its containers: root, and settings with overrides. */}}
 {{- define "kernelcast.podSecurityContext" -}}
-runAsNonRoot: true
-{{- with .Values.podSecurity.runAsUser }}
-runAsUser: {{ . | int }}
-runAsGroup: {{ . | int }}
-{{- end }}
-{{- with .Values.podSecurity.fsGroup }}
-fsGroup: {{ . | int }}
-fsGroupChangePolicy: OnRootMismatch
-{{- end }}
-seccompProfile:
-  type: RuntimeDefault
+{{- $security := .root.Values.podSecurity -}}
+{{- $context := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") -}}
+{{- with $security.runAsUser -}}
+{{- $context = merge $context (dict "runAsUser" (int .) "runAsGroup" (int .)) -}}
+{{- end -}}
+{{- with $security.fsGroup -}}
+{{- $context = merge $context (dict "fsGroup" (int .) "fsGroupChangePolicy" "OnRootMismatch") -}}
+{{- end -}}
+{{- toYaml (mergeOverwrite $context (deepCopy (.settings.podSecurityContext | default dict))) -}}
 {{- end }}
 
 {{- define "kernelcast.containerSecurityContext" -}}
-allowPrivilegeEscalation: false
-capabilities:
-  drop: [ALL]
-privileged: false
-readOnlyRootFilesystem: true
-runAsNonRoot: true
-seccompProfile:
-  type: RuntimeDefault
+{{- $context := dict "allowPrivilegeEscalation" false "capabilities" (dict "drop" (list "ALL")) "privileged" false "readOnlyRootFilesystem" true "runAsNonRoot" true -}}
+{{- toYaml (mergeOverwrite $context (deepCopy (.settings.securityContext | default dict))) -}}
 {{- end }}
 
 {{/*
@@ -306,7 +273,7 @@ spec:
   # Pods are independent. A pod is deleted before its replacement starts: a pool has no spare GPU.
   podManagementPolicy: Parallel
   updateStrategy:
-    type: RollingUpdate
+    {{- toYaml $settings.updateStrategy | nindent 4 }}
   selector:
     matchLabels:
       {{- include "kernelcast.selectorLabels" .root | nindent 6 }}
@@ -335,9 +302,16 @@ spec:
       {{- with $settings.runtimeClassName }}
       runtimeClassName: {{ . }}
       {{- end }}
+      {{- if not (kindIs "invalid" $settings.hostUsers) }}
+      hostUsers: {{ $settings.hostUsers }}
+      {{- end }}
       securityContext:
-        {{- include "kernelcast.podSecurityContext" .root | nindent 8 }}
+        {{- include "kernelcast.podSecurityContext" . | nindent 8 }}
       terminationGracePeriodSeconds: {{ int $settings.terminationGracePeriodSeconds }}
+      {{- with $settings.initContainers }}
+      initContainers:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       containers:
         - name: {{ .component }}
           image: {{ include "kernelcast.image" (dict "root" .root "name" .image) }}
@@ -349,6 +323,10 @@ spec:
             {{- end }}
           {{- with concat (.env | default list) ($settings.extraEnv | default list) }}
           env:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+          {{- with $settings.envFrom }}
+          envFrom:
             {{- toYaml . | nindent 12 }}
           {{- end }}
           ports:
@@ -365,7 +343,7 @@ spec:
             - name: health
               containerPort: {{ .root.Values.grpc.healthPort }}
             {{- end }}
-          {{- include (ternary "kernelcast.httpProbes" "kernelcast.probes" (.http | default false)) .root | nindent 10 }}
+          {{- include "kernelcast.probes" (dict "root" .root "settings" $settings "http" (.http | default false)) | nindent 10 }}
           {{- if gt (int $settings.preStopSeconds) 0 }}
           lifecycle:
             preStop:
@@ -375,7 +353,7 @@ spec:
           resources:
             {{- toYaml .resources | nindent 12 }}
           securityContext:
-            {{- include "kernelcast.containerSecurityContext" .root | nindent 12 }}
+            {{- include "kernelcast.containerSecurityContext" . | nindent 12 }}
           volumeMounts:
             - name: config
               mountPath: /etc/kernelcast
@@ -402,6 +380,9 @@ spec:
             {{- with $settings.extraVolumeMounts }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
+        {{- with $settings.sidecars }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
       volumes:
         - name: config
           configMap:
@@ -458,6 +439,8 @@ spec:
       {{- end }}
   {{- if and .persistence (not .persistence.existingClaim) }}
   {{- with .persistence }}
+  persistentVolumeClaimRetentionPolicy:
+    {{- toYaml .retention | nindent 4 }}
   volumeClaimTemplates:
     - apiVersion: v1
       kind: PersistentVolumeClaim

@@ -29,6 +29,7 @@
 #include "services/cli/commands/context.h"
 #include "services/cli/core/cuda_checks.h"
 #include "services/cli/core/paths.h"
+#include "services/cli/core/protection_checks.h"
 #include "services/cli/core/table.h"
 #include "services/cli/launch/kept_addresses.h"
 #include "services/cli/rpc/channel.h"
@@ -306,8 +307,10 @@ void CheckWorker(Examination& examination, Connection& connection) {
     examination.Missing("worker", OneLine(std::string(status.message())));
     return;
   }
+  std::vector<TriedTarget> targets;
   for (const v1::TargetDescription& target : description.targets()) {
-    const std::string name = absl::StrCat("target ", OneLine(target.target()));
+    targets.push_back({OneLine(target.target()), target.can_compile(), target.can_measure()});
+    const std::string name = absl::StrCat("target ", targets.back().name);
     std::string detail = OneLine(absl::StrCat(target.device().model(), ", ", target.toolchain()));
     if (target.can_compile() && target.can_measure()) {
       examination.Good(name, detail);
@@ -321,15 +324,11 @@ void CheckWorker(Examination& examination, Connection& connection) {
       examination.Note(name + " tools", OneLine(tool));
     }
   }
-  if (description.missing_protections().empty()) {
-    examination.Good("runner", "all protections granted");
-  } else {
-    std::vector<std::string> missing(description.missing_protections().begin(),
-                                     description.missing_protections().end());
-    examination.Note("runner",
-                     absl::StrCat("the kernel does not grant: ", OneLine(Join(missing, ", ")),
-                                  "; do not run candidates that you do not trust"));
+  std::vector<std::string> missing;
+  for (const std::string& name : description.missing_protections()) {
+    missing.push_back(OneLine(name));
   }
+  for (Check& check : ProtectionChecks(targets, missing)) examination.Add(std::move(check));
 }
 
 void CheckOrchestrator(Examination& examination, const std::string& address,

@@ -20,6 +20,7 @@ using Async = v1::Orchestrator::StubInterface::async_interface;
 constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
 constexpr absl::Duration kLongestPause = absl::Seconds(3);
 constexpr char kEvaluateSpan[] = "kernelcast.v1.Orchestrator/Evaluate";
+constexpr char kPutProblemSpan[] = "kernelcast.v1.Orchestrator/PutProblem";
 
 int64_t Now() { return Clock::Real().MonotonicNs(); }
 
@@ -154,6 +155,7 @@ void OrchestratorEvaluator::Evaluate(const std::string& request_id,
   call->done = std::move(done);
   call->give_up_ns = Now() + absl::ToInt64Nanoseconds(options_.patience);
   call->pause = kFirstPause;
+  if (const TraceContext* const trace = CurrentTrace(); trace != nullptr) call->trace = *trace;
   Schedule(0, std::move(call));
 }
 
@@ -192,6 +194,7 @@ void OrchestratorEvaluator::Ask(const std::shared_ptr<Call>& call) {
   options.stop = stop_.get_token();
   options.span = kEvaluateSpan;
   options.address = options_.address;
+  options.trace = call->trace;
   StartUnaryCall(stub_->async(), &Async::Evaluate, call->request, options,
                  [this, call](const absl::Status& status, v1::EvaluateReply& reply) {
                    OnReply(call, status, reply);
@@ -202,6 +205,8 @@ void OrchestratorEvaluator::Ask(const std::shared_ptr<Call>& call) {
 void OrchestratorEvaluator::OnReply(const std::shared_ptr<Call>& call, const absl::Status& status,
                                     const v1::EvaluateReply& reply) {
   if (stopping()) return;
+  // Also of another attempt, which the caller may start.
+  const TraceScope scope(&call->trace);
   if (status.ok()) {
     Finish(call, VerdictFrom(reply.evaluation()));
   } else if (absl::IsNotFound(status) && !call->problem_put) {
@@ -226,6 +231,9 @@ void OrchestratorEvaluator::Put(const std::shared_ptr<Call>& call) {
   UnaryCallOptions options;
   options.timeout = options_.call_timeout;
   options.stop = stop_.get_token();
+  options.span = kPutProblemSpan;
+  options.address = options_.address;
+  options.trace = call->trace;
   StartUnaryCall(stub_->async(), &Async::PutProblem, ProblemRequest(*files), options,
                  [this, call](const absl::Status& status, v1::PutProblemReply&) {
                    OnPut(call, status);
@@ -235,6 +243,7 @@ void OrchestratorEvaluator::Put(const std::shared_ptr<Call>& call) {
 
 void OrchestratorEvaluator::OnPut(const std::shared_ptr<Call>& call, const absl::Status& status) {
   if (stopping()) return;
+  const TraceScope scope(&call->trace);
   if (status.ok()) {
     Schedule(0, call);
   } else if (IsPassing(status) && Now() < call->give_up_ns) {

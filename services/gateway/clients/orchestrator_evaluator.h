@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/trace_context.h"
 #include "common/rpc/channel.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "services/gateway/core/task.h"
@@ -40,7 +41,8 @@ struct OrchestratorEvaluatorOptions {
 
 // Asks the orchestrator, with mode measure. Calls that fail because the orchestrator is away, busy
 // or slow are made again with the same request id. A problem that the orchestrator does not know is
-// put, and the call is made again. Thread-safe.
+// put, and the call is made again. Calls belong to the trace of the thread that called Evaluate.
+// Thread-safe.
 class OrchestratorEvaluator final : public Evaluator {
  public:
   // INVALID_ARGUMENT: see MakeChannel.
@@ -69,6 +71,7 @@ class OrchestratorEvaluator final : public Evaluator {
     int64_t give_up_ns = 0;
     absl::Duration pause;
     bool problem_put = false;
+    TraceContext trace;  // of the request that asked
   };
 
   explicit OrchestratorEvaluator(const OrchestratorEvaluatorOptions& options);

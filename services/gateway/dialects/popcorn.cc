@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
+#include "common/base/utf8.h"
 #include "services/gateway/dialects/dialects.h"
 
 namespace kernelcast::gateway {
@@ -23,6 +24,7 @@ constexpr char kPopcorn[] = "popcorn";
 constexpr size_t kIdHexDigits = 13;  // 52 bits, which every reader of JSON numbers holds
 constexpr size_t kMaxListed = 100;
 constexpr size_t kMaxFileName = 128;
+constexpr size_t kMaxReasonBytes = 200;
 constexpr double kSecondsPerNs = 1e-9;
 
 absl::Status NoSuchSubmission() { return absl::NotFoundError("Submission not found"); }
@@ -77,13 +79,22 @@ json BenchmarksOf(const MeasuredOk& ok) {
   return result;
 }
 
+// popcorn-cli's list of a submission's runs shows their runner, and no error.
+std::string RunnerOf(const Task& task) {
+  const std::string gpu = task.submission->note["gpu"].get<std::string>();
+  if (task.verdict->passed()) return gpu;
+  const std::string text = FailureText(*task.verdict);
+  const std::string_view line = std::string_view(text).substr(0, text.find('\n'));
+  return absl::StrCat(gpu, " (", std::string(TruncateUtf8(line, kMaxReasonBytes)), ")");
+}
+
 json RunOf(const Task& task, const std::string& mode) {
   const Verdict& verdict = *task.verdict;
   json run = {{"start_time", FormatTime(verdict.accepted_ns)},
               {"end_time", FormatTime(verdict.settled_ns)},
               {"mode", mode},
               {"secret", false},
-              {"runner", task.submission->note["gpu"]},
+              {"runner", RunnerOf(task)},
               {"score", nullptr},
               {"passed", verdict.passed()}};
   if (const MeasuredOk* ok = verdict.ok(); ok != nullptr) {
@@ -93,10 +104,12 @@ json RunOf(const Task& task, const std::string& mode) {
   return run;
 }
 
-// A submission to a leaderboard is also tested and benchmarked.
+// A submission to a leaderboard is also tested and benchmarked. Without a verdict there is one run,
+// which says why.
 json RunsOf(const Task& task) {
   json runs = json::array();
-  if (task.verdict == nullptr || !task.verdict->settled()) return runs;
+  if (task.verdict == nullptr) return runs;
+  if (!task.verdict->settled()) return json::array({RunOf(task, "test")});
   const std::string mode = task.submission->note["mode"].get<std::string>();
   runs.push_back(RunOf(task, "test"));
   if (mode != "test") runs.push_back(RunOf(task, "benchmark"));
@@ -158,7 +171,9 @@ class Popcorn final : public Dialect {
     if (Matches(request, "GET", {"user", "submissions"})) return List(request);
     if (Matches(request, "GET", {"user", "submissions", "*"})) return Details(request);
     if (Matches(request, "DELETE", {"user", "submissions", "*"})) {
-      return absl::PermissionDeniedError("submissions are in the event log and are not deleted");
+      return absl::PermissionDeniedError(
+          "the submission is not deleted: its candidate and result are in the event log, which "
+          "forecasts and audits rest on; the gateway drops the oldest submissions");
     }
     if (Matches(request, "POST", {"*", "*", "*"})) {
       return absl::UnimplementedError(

@@ -7,7 +7,9 @@
 #include "absl/time/time.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
+#include "common/base/trace_context.h"
 #include "common/base/version.h"
+#include "common/tracing/tracer.h"
 
 namespace kernelcast::gateway {
 namespace {
@@ -106,7 +108,6 @@ std::optional<HttpReply> Front::Refusal(const RequestHead& head) {
 
 HttpReply Front::Handle(const RequestHead& head, std::string body) {
   if (head.target == kHealthPath) return Counted(nullptr, Health());
-  const int64_t started_ns = context_.clock->MonotonicNs();
   HttpRequest request;
   if (const absl::Status status = ParseTarget(head.target, request); !status.ok()) {
     return Refuse(head, status);
@@ -121,30 +122,49 @@ HttpReply Front::Handle(const RequestHead& head, std::string body) {
   request.method = head.method;
   request.content_type = head.content_type;
   request.body = std::move(body);
+  return Answer(*dialect, head, request);
+}
+
+HttpReply Front::Answer(Dialect& dialect, const RequestHead& head, HttpRequest& request) {
+  const int64_t started_ns = context_.clock->MonotonicNs();
+  const std::optional<TraceContext> parent = ParseTraceparent(head.traceparent, head.tracestate);
+  Span span = StartSpan(absl::StrCat(head.method, " /", std::string(dialect.name())),
+                        SpanKind::kServer, parent ? &*parent : nullptr, /*may_begin=*/true);
+  // The evaluations that the request starts, and log lines, belong to its trace.
+  const TraceContext trace = span.context();
+  const TraceScope scope(&trace);
   const std::string credentials = CredentialsOf(head);
   request.caller = CallerOf(credentials);
   RequestSubject subject;
   request.subject = &subject;
   HttpReply reply;
   try {
-    reply = dialect->Handle(request);
+    reply = dialect.Handle(request);
   } catch (const std::exception& error) {  // a fault of ours, in reading JSON
     Log(LogLevel::kError, "a request failed", {{"error", std::string_view(error.what())}});
-    reply = dialect->Refuse(absl::InternalError("internal error"));
+    reply = dialect.Refuse(absl::InternalError("internal error"));
   }
   const double seconds =
       absl::ToDoubleSeconds(absl::Nanoseconds(context_.clock->MonotonicNs() - started_ns));
-  instruments_.find(dialect->name())->second.seconds->Observe(seconds);
+  instruments_.find(dialect.name())->second.seconds->Observe(seconds);
   const std::string token = check_ == nullptr ? "" : check_->NameOf(credentials);
   Log(LogLevel::kDebug, "request",
-      {{"dialect", dialect->name()},
+      {{"dialect", dialect.name()},
        {"method", head.method},
        {"status", reply.status},
        {"token", token},
        {"request_id", subject.request_id},
        {"candidate_id", subject.candidate_id},
        {"seconds", seconds}});
-  return Counted(dialect, std::move(reply));
+  if (span.recording()) {
+    span.Set("http.request.method", head.method);
+    span.Set("http.route", absl::StrCat("/", std::string(dialect.name())));
+    span.Set("http.response.status_code", int64_t{reply.status});
+    if (!subject.request_id.empty()) span.Set("kernelcast.request_id", subject.request_id);
+    if (!subject.candidate_id.empty()) span.Set("kernelcast.candidate_id", subject.candidate_id);
+    if (reply.status >= 500) span.Fail(absl::StrCat("status ", reply.status));
+  }
+  return Counted(&dialect, std::move(reply));
 }
 
 }  // namespace kernelcast::gateway

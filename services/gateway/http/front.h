@@ -23,12 +23,15 @@ struct RequestHead {
   std::string content_type;
   std::string authorization;
   std::string popcorn_id;  // X-Popcorn-Cli-Id
+  std::string traceparent;
+  std::string tracestate;
   bool from_web_page = false;
 };
 
 // Hands requests to the dialects, after it has checked their tokens. /health answers without a
 // token: 200 while the orchestrator can be reached and submissions are accepted, else 503. Exports
-// kernelcast_gateway_requests_total and kernelcast_gateway_request_seconds. Thread-safe.
+// kernelcast_gateway_requests_total and kernelcast_gateway_request_seconds. Each other request that
+// may be answered is a span, in the trace of its client if that has one. Thread-safe.
 class Front {
  public:
   // `check` may be null: no tokens are needed. All arguments must outlive the front.
@@ -48,6 +51,7 @@ class Front {
   };
 
   Dialect* DialectOf(const HttpRequest& request) const;
+  HttpReply Answer(Dialect& dialect, const RequestHead& head, HttpRequest& request);
   HttpReply Health() const;
   // Counts the reply, and returns it.
   HttpReply Counted(const Dialect* dialect, HttpReply reply);

@@ -313,6 +313,8 @@ MHD_Result HttpServer::Impl::ReadHead(Request& request, MHD_Connection* connecti
   head.content_type = HeaderOf(connection, "Content-Type");
   head.authorization = HeaderOf(connection, "Authorization");
   head.popcorn_id = HeaderOf(connection, "X-Popcorn-Cli-Id");
+  head.traceparent = HeaderOf(connection, "traceparent");
+  head.tracestate = HeaderOf(connection, "tracestate");
   head.from_web_page =
       MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Origin") != nullptr;
   request.reply = front_->Refusal(head);

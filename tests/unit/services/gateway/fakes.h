@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/base/trace_context.h"
 #include "services/gateway/core/dialect.h"
 
 namespace kernelcast::gateway::testing {
@@ -94,6 +95,7 @@ class FakeEvaluator final : public Evaluator {
   void Evaluate(const std::string& request_id, std::shared_ptr<const Submission> submission,
                 Done done) override {
     request_ids.push_back(request_id);
+    traces.push_back(CurrentTrace() == nullptr ? TraceContext() : *CurrentTrace());
     submissions.push_back(std::move(submission));
     waiting.push_back(std::move(done));
   }
@@ -107,6 +109,7 @@ class FakeEvaluator final : public Evaluator {
   }
 
   std::vector<std::string> request_ids;
+  std::vector<TraceContext> traces;  // of the threads that asked
   std::vector<std::shared_ptr<const Submission>> submissions;
   std::vector<Done> waiting;
   bool is_healthy = true;

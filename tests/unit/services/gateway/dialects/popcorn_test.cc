@@ -159,6 +159,9 @@ TEST_CASE("popcorn: the error of a failed candidate is that of the job", "[gatew
     CHECK_FALSE(details["job"]["error"].get<std::string>().empty());
     CHECK(details["runs"][0]["passed"] == false);
     CHECK(details["runs"][0]["score"] == nullptr);
+    // popcorn-cli lists the runners of runs, and no errors.
+    const std::string error = details["job"]["error"].get<std::string>();
+    CHECK(details["runs"][0]["runner"] == "h200 (" + error.substr(0, error.find('\n')) + ")");
   }
   // popcorn-cli lists the GPUs of runs.
   for (const json& listed : world.api->Handle(Get("/user/submissions", "me")).body) {

@@ -4,10 +4,12 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/id.h"
 #include "common/rpc/token.h"
+#include "common/tracing/tracer.h"
 #include "services/gateway/dialects/dialects.h"
 #include "tests/unit/services/gateway/fakes.h"
 
@@ -86,6 +88,59 @@ TEST_CASE("Health tells whether submissions can be evaluated", "[gateway][front]
   world.evaluator.is_healthy = true;
   world.desk.Drain(absl::ZeroDuration());
   CHECK(front.Handle(HeadFor("/health"), "").body == json{{"status", "draining"}});
+}
+
+class FrontSink final : public SpanSink {
+ public:
+  explicit FrontSink(std::vector<SpanData>& spans) : spans_(spans) {}
+  absl::Status Export(const std::vector<SpanData>& spans) override {
+    spans_.insert(spans_.end(), spans.begin(), spans.end());
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<SpanData>& spans_;
+};
+
+TEST_CASE("A request is a span in the trace of its client", "[gateway][front]") {
+  std::vector<SpanData> spans;
+  testing::World world;
+  MetricsRegistry metrics;
+  Front front(world.context, MakeDialects(world.context), nullptr, &metrics);
+  RequestHead head = HeadFor("/slime/small", "POST");
+  head.traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  head.tracestate = "vendor=42";
+  {
+    TracerOptions options;
+    options.ratio = 0;
+    Tracer tracer(options, std::make_unique<FrontSink>(spans));
+    SetTracer(&tracer);
+    CHECK(front.Handle(head, R"({"response": "int s;\n"})").status < 500);
+    CHECK(front.Handle(HeadFor("/health"), "").status == 200);
+    // Without a trace of the client's, the ratio decides.
+    CHECK(front.Handle(HeadFor("/popcorn/gpus/relu"), "").status == 200);
+    head.traceparent = "nonsense";
+    CHECK(front.Handle(head, "no JSON").status == 400);
+    SetTracer(nullptr);
+  }
+  REQUIRE(spans.size() == 1);
+  const SpanData& span = spans[0];
+  CHECK(span.name == "POST /slime");
+  CHECK(span.kind == SpanKind::kServer);
+  CHECK(TraceIdHex(span.context) == "0af7651916cd43dd8448eb211c80319c");
+  CHECK(span.context.state == "vendor=42");
+  TraceContext parent;
+  parent.span_id = span.parent_span_id;
+  CHECK(SpanIdHex(parent) == "b7ad6b7169203331");
+  std::map<std::string, SpanValue> attributes(span.attributes.begin(), span.attributes.end());
+  CHECK(attributes["http.request.method"] == SpanValue("POST"));
+  CHECK(attributes["http.route"] == SpanValue("/slime"));
+  CHECK(std::get<std::string>(attributes["kernelcast.request_id"]) ==
+        world.evaluator.request_ids.at(0));
+  // The evaluation belongs to it.
+  REQUIRE(world.evaluator.traces.size() == 1);
+  CHECK(world.evaluator.traces[0] == span.context);
+  CHECK(CurrentTrace() == nullptr);
 }
 
 TEST_CASE("Web pages are refused", "[gateway][front]") {
