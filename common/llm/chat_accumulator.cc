@@ -143,8 +143,9 @@ class ChatAccumulator::Reader {
     const std::optional<element> list = Find(object, "choices");
     if (!list.has_value() || list->get_array().get(choices) != simdjson::SUCCESS) {
       const std::optional<element> message = Find(object, "message");
-      const bool is_error =
-          (message.has_value() && message->is_string()) || Find(object, "detail").has_value();
+      const bool is_error = (message.has_value() && message->is_string()) ||
+                            Find(object, "detail").has_value() ||
+                            Find(object, "errors").has_value();
       if (!list.has_value() && is_error) OnErrorObject(object);
       return;
     }
@@ -182,7 +183,7 @@ class ChatAccumulator::Reader {
       if (!AppendText(Find(message, key), answer_.reasoning, to_.reasoning_run_)) return;
       if (answer_.reasoning.size() != before) break;
     }
-    if (!AppendText(Find(message, "content"), answer_.content, to_.content_run_)) return;
+    if (!AppendContent(Find(message, "content"))) return;
     if (!AppendText(Find(message, "refusal"), answer_.refusal, to_.reasoning_run_)) return;
     // The older form of a single tool call.
     if (const std::optional<element> call = Find(message, "function_call")) {
@@ -298,6 +299,25 @@ class ChatAccumulator::Reader {
     const ChatError error = ReadErrorObject(ParseJson(simdjson::minify(object)), 0, "");
     to_.Fail(error.kind, error.message);
     to_.error_.code = error.code;
+  }
+
+  // The content, without the parts of a list that are reasoning.
+  bool AppendContent(const std::optional<element>& content) {
+    simdjson::dom::array parts;
+    if (!content.has_value() || content->get_array().get(parts) != simdjson::SUCCESS) {
+      return AppendText(content, answer_.content, to_.content_run_);
+    }
+    for (const element part : parts) {
+      const std::string_view type = TextAt(part, "type");
+      const bool is_reasoning = type == "reasoning" || type == "thinking";
+      std::optional<element> text = Find(part, "text");
+      if (!text.has_value() && is_reasoning) text = Find(part, "thinking");
+      if (!AppendText(text, is_reasoning ? answer_.reasoning : answer_.content,
+                      is_reasoning ? to_.reasoning_run_ : to_.content_run_)) {
+        return false;
+      }
+    }
+    return true;
   }
 
   // Appends a string, or the texts of a list of parts. An object is a part, or an answer that a

@@ -33,9 +33,10 @@ std::string MessageAt(const json& object, const char* key) {
   if (!object.is_object() || !object.contains(key)) return "";
   const json& value = object[key];
   if (value.is_string()) return value.get<std::string>();
-  // FastAPI lists what is wrong with a request.
-  if (value.is_array() && !value.empty()) return StringAt(value.front(), "msg");
-  return StringAt(value, "message");
+  // FastAPI and others list what is wrong with a request.
+  const json& first = value.is_array() && !value.empty() ? value.front() : value;
+  const std::string message = StringAt(first, "msg");
+  return message.empty() ? StringAt(first, "message") : message;
 }
 
 // vLLM, SGLang and others have no code for this error, which is the most frequent one of small
@@ -57,7 +58,7 @@ ChatError ReadErrorObject(const json& whole, int http_status, std::string_view t
   const bool nested = body.is_object() && body.contains("error") && body["error"].is_object();
   const json& object = nested ? body["error"] : body;
   std::string message = MessageAt(object, "message");
-  for (const char* key : {"error", "detail", "message"}) {
+  for (const char* key : {"error", "detail", "message", "errors"}) {
     if (message.empty()) message = MessageAt(body, key);
   }
   if (message.empty()) message = text;

@@ -11,7 +11,8 @@ namespace kernelcast::llm {
 // Reads the error in an endpoint's response, whichever server it comes from:
 //
 //   {"error": {"message": ..., "code": ..., "type": ...}}   also in a list of one
-//   {"error": "message"}, {"detail": "message"}, {"detail": [{"msg": "message"}]}
+//   {"error": "message"}, {"detail": "message"}, {"detail": [{"msg": "message"}]},
+//   {"errors": [{"message": ...}]}
 //   {"message": ..., "code": ..., "type": ...}
 //
 // A code may be a number or a string. `http_status` is that of the response. If it is a success,

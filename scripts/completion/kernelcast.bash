@@ -50,6 +50,7 @@ _kernelcast() {
     "doctor --llm-model") return ;;
     "doctor --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "doctor --llm-config") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "doctor --llm-max-tokens") return ;;
     "doctor --worker") return ;;
     "doctor --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "doctor --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -65,6 +66,7 @@ _kernelcast() {
     "eval --llm-model") return ;;
     "eval --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "eval --llm-config") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "eval --llm-max-tokens") return ;;
     "eval --predictions") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "eval --prompt") return ;;
     "eval --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
@@ -87,6 +89,7 @@ _kernelcast() {
     "evaluate --llm-model") return ;;
     "evaluate --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "evaluate --llm-config") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "evaluate --llm-max-tokens") return ;;
     "evaluate --prompt") return ;;
     "evaluate --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "evaluate --llm-samples") return ;;
@@ -139,6 +142,7 @@ _kernelcast() {
     "forecast --llm-model") return ;;
     "forecast --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "forecast --llm-config") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "forecast --llm-max-tokens") return ;;
     "forecast --prompt") return ;;
     "forecast --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "forecast --llm-samples") return ;;
@@ -217,6 +221,7 @@ _kernelcast() {
     "search --llm-model") return ;;
     "search --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --llm-config") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "search --llm-max-tokens") return ;;
     "search --prompt") return ;;
     "search --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "search --llm-samples") return ;;
@@ -302,6 +307,7 @@ _kernelcast() {
     "up --llm-model") return ;;
     "up --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "up --llm-config") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "up --llm-max-tokens") return ;;
     "up --prompt") return ;;
     "up --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "up --llm-samples") return ;;
@@ -362,19 +368,19 @@ _kernelcast() {
       ;;
     doctor)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --orchestrator --llm --llm-model --llm-key-file --llm-config --worker --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --orchestrator --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --worker --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
     eval)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --format --bin-scheme --llm --llm-model --llm-key-file --llm-config --predictions --prompt --prompt-directory --llm-samples --service-dir --by --unweighted --confidence --report --resamples --seed' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --format --bin-scheme --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --predictions --prompt --prompt-directory --llm-samples --service-dir --by --unweighted --confidence --report --resamples --seed' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
       fi
       ;;
     evaluate)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --baseline --task-rules-only --mode --device-model --search-id --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --baseline --task-rules-only --mode --device-model --search-id --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
@@ -388,7 +394,7 @@ _kernelcast() {
       ;;
     forecast)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --forecaster --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --show-prompt' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --forecaster --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --show-prompt' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
@@ -428,7 +434,7 @@ _kernelcast() {
       ;;
     search)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --baseline --task-rules-only --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --strategy --strategy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --critic --forecast-tokens --measure-everything --time-in-full --gate --lessons --learn --search-id --device-model --tree --archive --device-price --input-token-price --cached-token-price --output-token-price --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --baseline --task-rules-only --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --strategy --strategy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --critic --forecast-tokens --measure-everything --time-in-full --gate --lessons --learn --search-id --device-model --tree --archive --device-price --input-token-price --cached-token-price --output-token-price --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
@@ -466,7 +472,7 @@ _kernelcast() {
       ;;
     up)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --listen --log-level --gpus --drain-seconds --otlp-endpoint --trace-ratio --accept-loss --gateway --gateway-serve --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --listen --log-level --gpus --drain-seconds --otlp-endpoint --trace-ratio --accept-loss --gateway --gateway-serve --forecaster --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
     watch)

@@ -275,6 +275,11 @@ std::optional<std::string> Decoded(std::string_view text) {
   return value.get<std::string>();
 }
 
+// The name of a tool without a namespace, such as "functions.".
+std::string_view BareName(std::string_view tool) {
+  return tool.substr(std::min(tool.rfind('.') + 1, tool.size()));
+}
+
 // The tool call or answer in an object; unwraps {"name": ..., "arguments": {...}}. Null if it is
 // neither. Sets `tool` if a tool is named.
 const json* AnswerIn(const BinScheme& scheme, json& object, std::string& tool,
@@ -337,7 +342,7 @@ ParsedAnswer ParseText(const BinScheme& scheme, std::string_view text, int encod
           result.repairs.merge(repairs);
           return result;
         };
-        if (tool == kDeferToolName) return parsed(Deferral(TextOf(*answer, "reason")));
+        if (BareName(tool) == kDeferToolName) return parsed(Deferral(TextOf(*answer, "reason")));
         if (!IsLoneReason(*answer)) return parsed(ParseObject(scheme, *answer));
         if (!declined.has_value()) {
           declined = parsed(ParseObject(scheme, *answer));
@@ -368,14 +373,14 @@ ParsedAnswer ParseToolCalls(const BinScheme& scheme, std::span<const ModelReply:
                         absl::StrCat(calls.size(), " different calls of tools"));
     }
   }
-  if (call.name == kDeferToolName) {
+  if (BareName(call.name) == kDeferToolName) {
     const std::string_view written = std::string_view(call.arguments).substr(0, kMaxAnswerBytes);
     const std::string arguments = Decoded(written).value_or(std::string(written));
     const json object = ParseJson(arguments);
     const std::string reason = object.is_object() ? TextOf(object, "reason") : "";
     return Deferral(reason.empty() ? arguments : reason);
   }
-  if (call.name != kSubmitToolName) {
+  if (BareName(call.name) != kSubmitToolName) {
     return Unparsable(AnswerFault::kWrongTool,
                       absl::StrCat("the tool ", Quoted(call.name), " does not exist"));
   }

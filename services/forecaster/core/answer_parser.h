@@ -116,7 +116,8 @@ struct ModelReply {
 //   "arguments": {...}}. A text may be encoded twice, as JSON in a JSON string.
 // - JSON may have the faults that Repair names. A probability may be a percentage, with the sign,
 //   or without it if all of them are and they sum to about 100.
-// - Exactly one tool must be called. Identical repeated calls count once.
+// - Exactly one tool must be called, with or without a namespace in front of its name. Identical
+//   repeated calls count once.
 // - A call of the deferral tool defers, regardless of its arguments. An object with only a
 //   "reason", or one with "defer": true, also defers.
 // - Missing bins are zero if at least one is given. Numbers may be numeric strings. Unknown keys

@@ -38,6 +38,9 @@ std::string ExcerptOf(const llm::ChatAnswer& answer) {
 
 std::string CutOffText(const llm::ChatAnswer& answer, int max_tokens) {
   const int64_t tokens = answer.usage.known ? answer.usage.completion_tokens : 0;
+  if (answer.usage.known && tokens == 0) {
+    return "cut off before it began: the prompt fills the endpoint's context";
+  }
   const std::string after = tokens > 0 ? absl::StrCat(" after ", tokens, " tokens") : "";
   if (max_tokens > 0 && tokens > 0 && tokens < max_tokens) {
     return absl::StrCat("cut off", after, ", before its limit of ", max_tokens,

@@ -159,6 +159,10 @@ TEST_CASE("A forecast is read from every form in which servers give it, at the f
       {"content", Streamed({{{"content", half}}, {{"content", rest}}})},
       {"whole content", Whole({{"content", kForecast}})},
       {"a list of parts", Whole({{"content", {{{"type", "text"}, {"text", kForecast}}}}})},
+      {"reasoning among the parts",
+       Whole({{"content",
+               {{{"type", "reasoning"}, {"text", "{\"p_extreme_speedup\": 1}"}},
+                {{"type", "text"}, {"text", kForecast}}}}})},
       {"content that the server has parsed", Whole({{"content", json::parse(kForecast)}})},
       {"reasoning_content with content null",
        Streamed({{{"content", nullptr}, {"reasoning_content", half}},
@@ -178,6 +182,8 @@ TEST_CASE("A forecast is read from every form in which servers give it, at the f
        Whole({{"content", "<think>So: " + kForecast + "</think>"}}), "in_reasoning"},
       {"a tool call",
        Streamed({Call("a", submit, half), Call(nullptr, nullptr, rest)}, "tool_calls")},
+      {"a tool call with a namespace",
+       Whole(Call("a", "functions." + submit, kForecast), "tool_calls")},
       {"a tool call with a new id in every piece",
        Streamed({Call("a", submit, ""), Call("b", nullptr, half), Call("c", nullptr, rest)},
                 "tool_calls")},
@@ -281,6 +287,11 @@ TEST_CASE("An answer that the endpoint stopped is not asked for again, and says 
     CHECK(asked.Metric(absl::StrCat(R"(kernelcast_forecaster_llm_faults_total{fault=")", one.fault,
                                     "\"}")) == 1);
   }
+  // The prompt alone fills the context.
+  json filled = limited_body;
+  filled["usage"]["completion_tokens"] = 0;
+  CHECK_THAT(Ask(Body(filled.dump())).abstention().reason,
+             Contains("the prompt fills the endpoint's context"));
   // Less than what was asked for: the context is full.
   json full = limited_body;
   full["usage"]["completion_tokens"] = 20;
@@ -347,6 +358,8 @@ TEST_CASE("Errors that come with status 200 have their kind", "[llm]") {
        kTries},
       {"an error in a list", Body(R"([{"error": {"code": 400, "message": "bad", "status": "X"}}])"),
        "refused: bad", Cause::kNotCovered, 4},
+      {"a list of errors", Body(R"({"success": false, "errors": [{"message": "no route"}]})"),
+       "server_error: no route", Cause::kEndpointUnavailable, kTries},
       {"an error field of the stream", Body("error: {\"code\":500,\"message\":\"slot lost\"}\n\n"),
        "server_error: slot lost", Cause::kEndpointUnavailable, kTries},
       {"a content filter",

@@ -400,11 +400,11 @@ TEST_CASE("A search does not wait for a slow model, and uses its answer when it 
   // Not asked twice.
   CHECK(fixture.Ask(SlowFixture::Again()).components.size() == 1);
   CHECK(fixture.costly.open.size() == 1);
-  fixture.costly.Answer(0, SlowFixture::Said({100, 0, 10, 0.5}));
+  fixture.costly.Answer(0, SlowFixture::Said({100, 0, 10, 0}));
   CHECK(fixture.Ask(SlowFixture::Again()).components.size() == 2);
   // Its tokens are charged to the search's next forecast, once.
   Forecast next = fixture.Ask(SlowFixture::Impatient(), 1);
-  CHECK(next.model->token_usage == TokenUsage{100, 0, 10, 0.5});
+  CHECK(next.model->token_usage == TokenUsage{100, 0, 10, 0});
   next = fixture.Ask(SlowFixture::Impatient(), 2);
   CHECK(next.model->token_usage == TokenUsage());
   CHECK_THAT(fixture.registry.Text(),
