@@ -46,7 +46,7 @@ TEST_CASE("A wall clock set back delays neither worker loss detection nor waitin
   int requests = 0;
   const auto measure = [&] {
     (*pool)->Measure("r" + std::to_string(++requests), problem, recorded.candidates[0], "some CPU",
-                     MeasureLevel::kScreen,
+                     MeasureLevel::kScreen, /*profile=*/false,
                      [&](const absl::StatusOr<MeasureResult>& result) { measured += result.ok(); });
   };
   worker.Stop();
