@@ -18,8 +18,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/file.h"
-#include "tests/e2e/doubling_problem.h"
 #include "tests/e2e/program.h"
+#include "tests/support/doubling_problem.h"
 
 namespace kernelcast::testing::cli_suite_services_test {
 namespace {

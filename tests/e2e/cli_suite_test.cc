@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "common/base/file.h"
-#include "tests/e2e/doubling_problem.h"
 #include "tests/e2e/program.h"
 #include "tests/fakes/fake_orchestrator.h"
+#include "tests/support/doubling_problem.h"
 
 namespace kernelcast::testing::cli_suite_test {
 namespace {
