@@ -104,11 +104,12 @@ TEST_CASE("A genuine model takes part in every command", "[e2e][llama][long]") {
     const std::vector<std::string> budget = {"--budget-measurements", "8"};
     const Outcome alone = Program(site.home, site.Search("alone", budget)).Wait(600);
     INFO(alone.err);
-    REQUIRE(alone.exit_code == 0);
+    // 1: no kernel is faster than the reference.
+    REQUIRE((alone.exit_code == 0 || alone.exit_code == 1));
     std::vector<std::string> with_model = site.Short(budget);
     const Outcome search = Program(site.home, site.Search("pool", with_model)).Wait(600);
     INFO(search.err);
-    REQUIRE(search.exit_code == 0);
+    REQUIRE((search.exit_code == 0 || search.exit_code == 1));
     const json pooled = json::parse(search.out);
     const json use = pooled["search"]["counts"]["model_use"];
     std::printf("pass %d: %s\n", pass, use.dump().c_str());
