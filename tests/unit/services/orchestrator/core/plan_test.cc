@@ -279,7 +279,7 @@ const std::vector<Case>& Cases() {
          history.Compile("r1");
          history.Abstain("r1");
        },
-       "decide reject unavailable: no forecast"},
+       "decide reject unavailable: no forecast: unavailable"},
       {"a final measurement needs no forecast",
        [](EventHistory& history, const std::string& problem) {
          history.Accept("r1", problem, "// 1\n", "", EvaluateMode::kFinal);
