@@ -581,9 +581,8 @@ TEST_CASE("The worker and doctor warn when a machine refuses protections", "[e2e
     CHECK(missing == std::vector<std::string>(expected.begin(), expected.end()));
     CHECK_THAT(printed, Catch::Contains(absl::StrCat("runner ", protection)));
     // Landlock and namespaces replace each other.
-    const bool suffices =
-        expected == std::set<std::string>{"landlock"} ||
-        expected == std::set<std::string>{"namespaces"};
+    const bool suffices = expected == std::set<std::string>{"landlock"} ||
+                          expected == std::set<std::string>{"namespaces"};
     CHECK_THAT(printed, Catch::Contains(suffices ? "still contain a candidate"
                                                  : "do not run candidates that you do not trust"));
   }

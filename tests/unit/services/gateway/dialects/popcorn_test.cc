@@ -169,6 +169,21 @@ TEST_CASE("popcorn: the error of a failed candidate is that of the job", "[gatew
   }
 }
 
+TEST_CASE("popcorn: a submission without a verdict has a run that says why", "[gateway][popcorn]") {
+  PopcornWorld world;
+  const json id =
+      world.Upload("/submission/small/h200/leaderboard", "a.cu", "int x;\n").body["details"]["id"];
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    world.evaluator.Answer(testing::NoVerdict("the machine was too noisy"));
+  }
+  const json details = world.Details(id);
+  CHECK(details["done"] == true);
+  CHECK(details["job"]["status"] == "failed");
+  REQUIRE(details["runs"].size() == 1);
+  CHECK(details["runs"][0]["passed"] == false);
+  CHECK(details["runs"][0]["runner"] == "h200 (no verdict: the machine was too noisy)");
+}
+
 TEST_CASE("popcorn: callers see their own submissions, latest first", "[gateway][popcorn]") {
   PopcornWorld world;
   const json a = world.Upload("/submission/small/h200/test", "a.cu", "int a;\n").body;

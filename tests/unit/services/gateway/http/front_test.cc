@@ -115,7 +115,8 @@ TEST_CASE("A request is a span in the trace of its client", "[gateway][front]") 
     options.ratio = 0;
     Tracer tracer(options, std::make_unique<FrontSink>(spans));
     SetTracer(&tracer);
-    CHECK(front.Handle(head, R"({"response": "int s;\n"})").status < 500);
+    // The candidate is not measured yet.
+    CHECK(front.Handle(head, R"({"response": "int s;\n"})").status == 503);
     CHECK(front.Handle(HeadFor("/health"), "").status == 200);
     // Without a trace of the client's, the ratio decides.
     CHECK(front.Handle(HeadFor("/popcorn/gpus/relu"), "").status == 200);
@@ -127,6 +128,7 @@ TEST_CASE("A request is a span in the trace of its client", "[gateway][front]") 
   const SpanData& span = spans[0];
   CHECK(span.name == "POST /slime");
   CHECK(span.kind == SpanKind::kServer);
+  CHECK(span.failed);
   CHECK(TraceIdHex(span.context) == "0af7651916cd43dd8448eb211c80319c");
   CHECK(span.context.state == "vendor=42");
   TraceContext parent;
