@@ -318,6 +318,11 @@ def orchestrator():
                   [("{{instance}}", "kernelcast_orchestrator_pending_labels")], runbook="KernelcastLabelsPending"),
             lines("Event log", "Events appended.", "cps",
                   [("{{instance}}", "deriv(kernelcast_orchestrator_log_events[5m])")]),
+            lines("Disk of the event log", "Free space, and the size of the file system. The orchestrator stops when it is full. "
+                  "No data: the log is in a database.", "bytes",
+                  [("{{instance}} free", "kernelcast_orchestrator_log_disk_free_bytes"),
+                   ("{{instance}} size", "kernelcast_orchestrator_log_disk_bytes")],
+                  width=24, runbook="KernelcastLogDiskFilling"),
             best_speedup(24),
         ]),
         ("Shared event log", [

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -41,6 +42,7 @@
 #include "services/orchestrator/rpc/metrics.h"
 #include "services/orchestrator/rpc/orchestrator_service.h"
 #include "services/orchestrator/rpc/replica_metrics.h"
+#include "services/orchestrator/status/log_disk.h"
 #include "services/orchestrator/status/status_board.h"
 #include "services/orchestrator/status/status_page.h"
 #include "services/orchestrator/status/status_server.h"
@@ -213,6 +215,37 @@ struct Parts {
   CapacityNotifier* notifier = nullptr;
 };
 
+// The folder of the event log. Nothing: it is in a database.
+std::optional<std::string> LogFolder(const Flags& flags) {
+  if (flags.store != kSqlite) return std::nullopt;
+  return flags.state_dir;
+}
+
+// Shows the space for the event log as metrics. Nothing if the log is in a database.
+class LogDiskGauges {
+ public:
+  LogDiskGauges(MetricsRegistry* metrics, std::optional<std::string> folder)
+      : folder_(std::move(folder)) {
+    if (!folder_) return;
+    total_ = &metrics->Gauge("kernelcast_orchestrator_log_disk_bytes",
+                             "Size of the file system with the event log.");
+    free_ = &metrics->Gauge("kernelcast_orchestrator_log_disk_free_bytes",
+                            "Free space on the file system with the event log.");
+    Update();
+  }
+  void Update() const {
+    const std::optional<LogDisk> disk = folder_ ? LookAtLogDisk(*folder_) : std::nullopt;
+    if (!disk) return;
+    total_->Set(static_cast<double>(disk->total_bytes));
+    free_->Set(static_cast<double>(disk->free_bytes));
+  }
+
+ private:
+  const std::optional<std::string> folder_;
+  prometheus::Gauge* total_ = nullptr;
+  prometheus::Gauge* free_ = nullptr;
+};
+
 // Starts the servers for gRPC and the status page. Returns the gRPC server.
 absl::StatusOr<std::unique_ptr<RpcServer>> StartServers(const Parts& parts,
                                                         grpc::Service* service) {
@@ -221,9 +254,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> StartServers(const Parts& parts,
                       RpcServer::Start(flags.service.server, {service}, &parts.host.metrics()));
   if (!flags.status_address.empty()) {
     const auto render = [board = parts.board, workers = parts.workers,
-                         forecasters = parts.forecasters] {
+                         forecasters = parts.forecasters, log_folder = LogFolder(flags)] {
       return RenderStatusPage(board->View(), PeersOf(*workers, *forecasters),
-                              Clock::Real().WallNs());
+                              Clock::Real().WallNs(),
+                              log_folder ? LookAtLogDisk(*log_folder) : std::nullopt);
     };
     KC_ASSIGN_OR_RETURN(parts.status, StatusServer::Start(flags.status_address, render));
   }
@@ -359,9 +393,12 @@ absl::Status Serve(const Flags& flags) {
     return pool->DeviceFor(target, device_model);
   };
   KC_ASSIGN_OR_RETURN(auto forecasters, ForecasterPool::Create(forecaster_options));
-  OrchestratorMetrics observer(&metrics, [pool = workers.get(), others = forecasters.get()] {
-    return AllPeerFigures{FiguresOf(*pool), FiguresOf(*others)};
-  });
+  const LogDiskGauges log_disk(&metrics, LogFolder(flags));
+  OrchestratorMetrics observer(&metrics,
+                               [pool = workers.get(), others = forecasters.get(), &log_disk] {
+                                 log_disk.Update();
+                                 return AllPeerFigures{FiguresOf(*pool), FiguresOf(*others)};
+                               });
   ReplicaMetrics replica_metrics(&metrics);
   StatusBoard board;
   const absl::Cleanup stop_status = [] {

@@ -141,6 +141,10 @@ class Table {
   std::string html_;
 };
 
+std::string Gibibytes(uint64_t bytes) {
+  return absl::StrFormat("%.1f GiB", std::ldexp(static_cast<double>(bytes), -30));
+}
+
 std::string Tile(const std::string& title, const std::string& value, const std::string& note = "") {
   return absl::StrCat("<div class=\"tile\"><span class=\"faint\">", title, "</span><b>", value,
                       "</b><span class=\"faint\">", note, "</span></div>\n");
@@ -291,7 +295,8 @@ std::string EscapedForPage(std::string_view text) {
   return escaped;
 }
 
-std::string RenderStatusPage(const StatusView& view, const StatusPeers& peers, int64_t now_ns) {
+std::string RenderStatusPage(const StatusView& view, const StatusPeers& peers, int64_t now_ns,
+                             const std::optional<LogDisk>& disk) {
   Routes routes;
   for (const auto& [target, decisions] : view.decisions) {
     for (const auto& [route, count] : RoutesOf(decisions)) routes[route] += count;
@@ -313,7 +318,13 @@ std::string RenderStatusPage(const StatusView& view, const StatusPeers& peers, i
       view.overview_ns == 0
           ? std::string("starting")
           : absl::StrCat("as of ", Duration(now_ns - view.overview_ns), " ago, updated every 5 s"),
-      "</p>\n<div class=\"tiles\">\n");
+      "</p>\n");
+  if (disk && disk->low()) {
+    absl::StrAppend(&html, "<p class=\"bad\">The disk with the event log is nearly full: ",
+                    Gibibytes(disk->free_bytes), " of ", Gibibytes(disk->total_bytes),
+                    " are free. When it is full, the orchestrator stops.</p>\n");
+  }
+  absl::StrAppend(&html, "<div class=\"tiles\">\n");
   absl::StrAppend(
       &html,
       Tile("Defer rate", Share(CountOf(routes, Route::kDeferred), candidates),
@@ -325,7 +336,14 @@ std::string RenderStatusPage(const StatusView& view, const StatusPeers& peers, i
            absl::StrCat("<span class=\"", ready == 0 ? "bad" : "", "\">", ready, "</span>"),
            absl::StrCat("ready of ", peers.workers.size())),
       Tile("Labels", absl::StrCat(view.figures.pending_labels), "not yet with the forecaster"),
-      Tile("Events", absl::StrCat(view.figures.events), "in the log"), "</div>\n");
+      Tile("Events", absl::StrCat(view.figures.events), "in the log"));
+  if (disk) {
+    absl::StrAppend(&html, Tile("Disk",
+                                absl::StrCat("<span class=\"", disk->low() ? "bad" : "", "\">",
+                                             Gibibytes(disk->free_bytes), "</span>"),
+                                absl::StrCat("free of ", Gibibytes(disk->total_bytes))));
+  }
+  absl::StrAppend(&html, "</div>\n");
   absl::StrAppend(&html, "<h2>Decisions since start</h2>\n", DecisionsByTarget(view));
   absl::StrAppend(
       &html, "<h2>Searches that run</h2>\n",

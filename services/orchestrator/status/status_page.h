@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "services/orchestrator/status/log_disk.h"
 #include "services/orchestrator/status/status_board.h"
 
 namespace kernelcast::orchestrator {
@@ -30,8 +32,9 @@ struct StatusPeers {
 
 // Renders the page as HTML without scripts, with no style sheet other than kStatusStylePath, and
 // without external resources. Lists are limited to kMaxPeers and to what StatusBoard keeps. Every
-// text is truncated and escaped.
-std::string RenderStatusPage(const StatusView& view, const StatusPeers& peers, int64_t now_ns);
+// text is truncated and escaped. Without `disk`, the page says nothing about it.
+std::string RenderStatusPage(const StatusView& view, const StatusPeers& peers, int64_t now_ns,
+                             const std::optional<LogDisk>& disk = std::nullopt);
 
 inline constexpr size_t kMaxPeers = 200;
 inline constexpr size_t kMaxTextBytes = 300;

@@ -116,6 +116,29 @@ TEST_CASE("An unknown risk is not shown", "[orchestrator][status]") {
   CHECK_THAT(RenderStatusPage(view, {}, 0), !Contains("of 5.0%"));
 }
 
+TEST_CASE("A disk that is nearly full is a warning", "[orchestrator][status]") {
+  constexpr uint64_t kGib = uint64_t{1} << 30;
+  const auto page = [](const LogDisk& disk) { return RenderStatusPage({}, {}, 0, disk); };
+  const std::string full = page({100 * kGib, 9 * kGib});
+  CHECK_THAT(full, Contains("nearly full: 9.0 GiB of 100.0 GiB are free"));
+  CHECK_THAT(full, Contains("<span class=\"bad\">9.0 GiB</span>"));
+  CHECK(TagsMatch(full));
+  CHECK_THAT(page({100 * kGib, 11 * kGib}), !Contains("nearly full"));
+  CHECK_THAT(page({100 * kGib, 11 * kGib}), Contains("11.0 GiB"));
+  // A small share of a large disk.
+  CHECK_THAT(page({1000 * kGib, 30 * kGib}), !Contains("nearly full"));
+  CHECK_THAT(page({1000 * kGib, 19 * kGib}), Contains("nearly full"));
+  CHECK_THAT(RenderStatusPage({}, {}, 0), !Contains("GiB"));
+}
+
+TEST_CASE("The space of a folder's file system is known", "[orchestrator][status]") {
+  const std::optional<LogDisk> disk = LookAtLogDisk("/");
+  REQUIRE(disk.has_value());
+  CHECK(disk->total_bytes > 0);
+  CHECK(disk->free_bytes <= disk->total_bytes);
+  CHECK_FALSE(LookAtLogDisk("/does/not/exist").has_value());
+}
+
 TEST_CASE("Forbidden states are prominent", "[orchestrator][status]") {
   StatusView view;
   view.running = {SomeSearch()};
