@@ -272,6 +272,7 @@ _kernelcast() {
     "suite --llm-model") return ;;
     "suite --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "suite --llm-config") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "suite --llm-max-tokens") return ;;
     "suite --prompt") return ;;
     "suite --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "suite --llm-samples") return ;;
@@ -453,7 +454,7 @@ _kernelcast() {
       ;;
     suite)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --only --list --output -o --target --baseline --task-rules-only --mode --device-model --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --only --list --output -o --target --baseline --task-rules-only --mode --device-model --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
       fi

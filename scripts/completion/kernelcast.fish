@@ -380,6 +380,7 @@ complete -c kernelcast -n '__fish_seen_subcommand_from suite' -l llm -x -d 'Base
 complete -c kernelcast -n '__fish_seen_subcommand_from suite' -l llm-model -x -d 'The model\'s name there [the only one that the endpoint lists]'
 complete -c kernelcast -n '__fish_seen_subcommand_from suite' -l llm-key-file -r -F -d 'File that holds the endpoint\'s API key, on one line'
 complete -c kernelcast -n '__fish_seen_subcommand_from suite' -l llm-config -r -F -d 'YAML file of endpoints, instead of --llm; docs/howto/llm.md describes it'
+complete -c kernelcast -n '__fish_seen_subcommand_from suite' -l llm-max-tokens -x -d 'Maximum tokens of each answer, including reasoning; 0: the endpoint\'s limit [8192 for a forecast, 32768 for a kernel]'
 complete -c kernelcast -n '__fish_seen_subcommand_from suite' -l prompt -x -d 'Prompt for the model'
 complete -c kernelcast -n '__fish_seen_subcommand_from suite' -l prompt-directory -x -a '(__fish_complete_directories)' -d 'Folder of a custom prompt, instead of --prompt'
 complete -c kernelcast -n '__fish_seen_subcommand_from suite' -l llm-samples -x -d 'Number of answers per question, which are pooled'
