@@ -269,7 +269,7 @@ def _summary(result: Evaluation, fields: Mapping[str, Any]) -> str:
     if isinstance(result, Forecast):
         lines[0] += f" (not measured: {fields['decision']})"
     if fields["best_speedup"] is not None:
-        lines.append(f"Best of this session: {fields['best_speedup']:.3g}x.")
+        lines.append(f"Best so far: {fields['best_speedup']:.3g}x.")
     lines.append(fields["feedback"])
     lines.append(_left(fields["budget"]))
     return "\n".join(lines)
@@ -389,7 +389,7 @@ def make_server(bench: Workbench) -> MCPServer[Any]:
     async def history(context: Context[Any, Any], task: TaskName = "", limit: Annotated[
                           int, Field(ge=1, le=200, description="The number of latest attempts to show")] = 20
                       ) -> Annotated[CallToolResult, _views.History]:
-        """What this session has tried on a task, with the results."""
+        """The candidates that the client has tried on a task, with their results."""
         session = bench.session(context)
         with session.calling(), _tool_errors():
             task = bench.problem(task)[0]
@@ -402,7 +402,7 @@ def make_server(bench: Workbench) -> MCPServer[Any]:
     @tool(reads)
     async def best(context: Context[Any, Any], task: TaskName = "",
                    target: Target = "") -> Annotated[CallToolResult, _views.Best]:
-        """The fastest kernel that this session has measured to be right, with its source."""
+        """The client's fastest kernel that was measured to be right, with its source."""
         session = bench.session(context)
         with session.calling(), _tool_errors():
             name = bench.problem(task)[0]
@@ -410,7 +410,7 @@ def make_server(bench: Workbench) -> MCPServer[Any]:
         if leader is None:
             nothing = _views.Best(found=False, task=name, candidate_id="", name="", speedup=None, level="", search_id="",
                                   candidate={}, budget=session.budget())
-            return _reply(f"No kernel of this session was measured to be right on {name}.", nothing)
+            return _reply(f"No kernel of the client was measured to be right on {name}.", nothing)
         result = leader.result
         view = _views.Best(
             found=True, task=name, candidate_id=result.candidate_id, name=leader.candidate.name,

@@ -131,7 +131,7 @@ class Session:
 
         in_flight = f" ({self._in_flight} evaluations in flight)" if self._in_flight else ""
         return ToolError(
-            f"budget: the {what} of this session are spent. Left: {text(left.evaluations_left, 'evaluations')}, "
+            f"budget: the client's {what} are spent. Left: {text(left.evaluations_left, 'evaluations')}, "
             f"{text(left.device_seconds_left, 'device seconds')}{in_flight}. simulate, history, best and describe_task "
             "cost nothing")
 

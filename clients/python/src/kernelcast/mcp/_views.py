@@ -24,7 +24,7 @@ _ESTIMATE = "estimated_ns"
 
 
 class Budget(BaseModel):
-    """What this session has used, and what is left. None: no limit."""
+    """What the client has used, and what is left. None: no limit."""
 
     evaluations_used: int
     evaluations_left: int | None
@@ -67,7 +67,7 @@ class Result(BaseModel):
     reused: bool = Field(description="Measured before; took no device time")
     device_seconds: float
     feedback: str
-    best_speedup: float | None = Field(description="Of this session on this task")
+    best_speedup: float | None = Field(description="Of the client on this task")
     budget: Budget
 
 
