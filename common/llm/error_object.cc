@@ -22,11 +22,9 @@ constexpr int kUnknownErrorStatus = 500;
 
 // A string, or a whole number as text.
 std::string WordAt(const json& object, const char* key) {
-  if (!object.is_object()) return "";
-  const auto found = object.find(key);
-  if (found == object.end()) return "";
-  if (found->is_number_integer()) return absl::StrCat(found->get<int64_t>());
-  return found->is_string() ? found->get<std::string>() : "";
+  const bool is_number =
+      object.is_object() && object.contains(key) && object[key].is_number_integer();
+  return is_number ? absl::StrCat(object[key].get<int64_t>()) : StringAt(object, key);
 }
 
 std::string MessageAt(const json& object, const char* key) {

@@ -177,6 +177,17 @@ TEST_CASE("Bad usage exits with code 2 and lists the allowed values", "[e2e]") {
   CHECK_THAT(mode.err, Catch::Contains("route"));
 }
 
+TEST_CASE("Without the Python package, mcp says what is missing", "[e2e]") {
+  const TemporaryFolder home("cli");
+  // Isolated from packages of the environment.
+  const std::string python = home.File("python");
+  std::ofstream(python) << "#!/bin/sh\nexec /usr/bin/python3 -I -S \"$@\"\n";
+  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  const Outcome outcome = Run(home, {"mcp", "row_softmax"}, {{"KERNELCAST_PYTHON", python}});
+  CHECK(outcome.exit_code == 3);
+  CHECK_THAT(outcome.err, Catch::Contains("does not have the Python package kernelcast"));
+}
+
 TEST_CASE("No help line exceeds 100 columns or breaks inside a word", "[e2e]") {
   const TemporaryFolder home("cli");
   const std::string script = Run(home, {"completion", "bash"}).out;
@@ -184,8 +195,7 @@ TEST_CASE("No help line exceeds 100 columns or breaks inside a word", "[e2e]") {
   std::istringstream names(script.substr(begin, script.find('\'', begin) - begin));
   int commands = 0;
   for (std::string name; names >> name;) {
-    // The help of mcp is that of a program of the Python package.
-    if (name[0] == '-' || name == "mcp") continue;
+    if (name[0] == '-') continue;
     ++commands;
     const Outcome help = Run(home, {name, "--help"});
     CHECK(help.exit_code == 0);

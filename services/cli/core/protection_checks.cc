@@ -86,8 +86,8 @@ std::vector<Check> ProtectionChecks(const std::vector<TriedTarget>& targets,
   checks.push_back(
       {"runner", Verdict::kNote,
        absl::StrCat("not all protections are granted (missing: ", absl::StrJoin(missing, ", "), ")",
-                    suffices ? "; those that are granted still contain a candidate, without a "
-                               "second barrier should one of them fail"
+                    suffices ? "; those that are granted still contain a candidate, but a fault in "
+                               "one of them is not covered by another"
                              : "; do not run candidates that you do not trust",
                     untried)});
   return checks;

@@ -99,6 +99,28 @@ bool IsSource(const fs::path& path) {
   });
 }
 
+// A source below a folder, with its path inside it. The name is that path, and nothing else is
+// known.
+struct FoundSource {
+  fs::path file;
+  fs::path inside;
+  SuiteSource source;
+};
+std::vector<FoundSource> SourcesBelow(const fs::path& folder) {
+  std::vector<fs::path> files;
+  AddFiles(folder, 0, files);
+  std::vector<FoundSource> found;
+  for (const fs::path& file : files) {
+    if (!IsSource(file)) continue;
+    const fs::path inside = file.lexically_relative(folder);
+    SuiteSource source;
+    source.path = file.string();
+    source.name = WithoutExtension(inside).string();
+    found.push_back({file, inside, std::move(source)});
+  }
+  return found;
+}
+
 // Whether a line of the text begins with one of the words.
 bool HasLine(std::string_view text, std::initializer_list<std::string_view> beginnings) {
   for (const std::string_view beginning : beginnings) {
@@ -126,13 +148,8 @@ SolutionNames NamesIn(const fs::path& path) {
   const absl::StatusOr<std::string> text = ReadFile(path.string(), kMaxSourceBytes);
   if (!text.ok()) return names;
   const Json json = ParseBoundedJson<Json>(*text);
-  if (!json.is_object()) return names;
-  const auto field = [&](const char* name) {
-    const auto found = json.find(name);
-    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
-  };
-  names.definition = field("definition");
-  names.author = field("author");
+  names.definition = StringAt(json, "definition");
+  names.author = StringAt(json, "author");
   return names;
 }
 
@@ -192,14 +209,7 @@ class Finder {
       named[BaseNameOf(tasks_[i])].push_back(i);
       if (tasks_[i].number > 0) numbered[{tasks_[i].level, tasks_[i].number}].push_back(i);
     }
-    std::vector<fs::path> files;
-    AddFiles(folder, 0, files);
-    for (const fs::path& file : files) {
-      if (!IsSource(file)) continue;
-      const fs::path inside = file.lexically_relative(folder);
-      SuiteSource source;
-      source.path = file.string();
-      source.name = WithoutExtension(inside).string();
+    for (auto& [file, inside, source] : SourcesBelow(folder)) {
       const std::vector<size_t> owners = OwnersOf(file, inside, named, numbered, source);
       if (owners.size() == 1) {
         tasks_[owners.front()].sources.push_back(std::move(source));
@@ -275,15 +285,8 @@ class Finder {
 
   // Candidates in a folder of the task itself. Their author is the folder in it.
   static bool AddOwn(const fs::path& folder, SuiteTask& task) {
-    std::vector<fs::path> files;
-    AddFiles(folder, 0, files);
     bool any = false;
-    for (const fs::path& file : files) {
-      if (!IsSource(file)) continue;
-      const fs::path inside = file.lexically_relative(folder);
-      SuiteSource source;
-      source.path = file.string();
-      source.name = WithoutExtension(inside).string();
+    for (auto& [file, inside, source] : SourcesBelow(folder)) {
       if (file.extension() == ".json") source.author = NamesIn(file).author;
       const std::vector<std::string> parts = PartsOf(inside);
       if (source.author.empty() && parts.size() > 1) source.author = parts.front();

@@ -31,11 +31,6 @@ constexpr int kVersion = 1;
 // A guard against files that are something else: 10,000 results have about 50 MB.
 constexpr int64_t kMaxResultsBytes = int64_t{4} << 30;
 
-std::string TextOf(const Json& object, const char* field) {
-  const auto found = object.find(field);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 int64_t NumberOf(const Json& object, const char* field, int64_t fallback) {
   const auto found = object.find(field);
   return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : fallback;
@@ -48,16 +43,17 @@ Json HeaderOf(const SuiteSettings& settings) {
 }
 
 absl::Status ReadHeader(const Json& header, SuiteSettings& settings) {
-  if (TextOf(header, "format") != kFormat) {
+  if (StringAt(header, "format") != kFormat) {
     return absl::InvalidArgumentError(absl::StrCat("format: expected '", std::string(kFormat),
-                                                   "', found ", Quoted(TextOf(header, "format"))));
+                                                   "', found ",
+                                                   Quoted(StringAt(header, "format"))));
   }
   if (NumberOf(header, "version", 0) != kVersion) {
     return absl::InvalidArgumentError(
         absl::StrCat("version: expected ", kVersion, ", found ", NumberOf(header, "version", 0)));
   }
-  settings = {TextOf(header, "suite"), TextOf(header, "title"), TextOf(header, "mode"),
-              TextOf(header, "baseline"), TextOf(header, "rules")};
+  settings = {StringAt(header, "suite"), StringAt(header, "title"), StringAt(header, "mode"),
+              StringAt(header, "baseline"), StringAt(header, "rules")};
   if (settings.suite_id.empty()) return absl::InvalidArgumentError("suite: an id is required");
   return absl::OkStatus();
 }
@@ -66,8 +62,8 @@ std::vector<SuiteTaskInfo> ReadTasks(const Json& array) {
   std::vector<SuiteTaskInfo> tasks;
   for (const Json& one : array) {
     SuiteTaskInfo& task = tasks.emplace_back(
-        SuiteTaskInfo{TextOf(one, "task"), TextOf(one, "level"), TextOf(one, "category"),
-                      NumberOf(one, "number", 0), TextOf(one, "file")});
+        SuiteTaskInfo{StringAt(one, "task"), StringAt(one, "level"), StringAt(one, "category"),
+                      NumberOf(one, "number", 0), StringAt(one, "file")});
     const auto candidates = one.find("candidates");
     if (candidates == one.end() || !candidates->is_object()) continue;
     for (const auto& [name, content] : candidates->items()) {
@@ -79,12 +75,12 @@ std::vector<SuiteTaskInfo> ReadTasks(const Json& array) {
 
 absl::StatusOr<SuiteRow> ReadRow(const Json& line) {
   SuiteRow row;
-  row.task = TextOf(line, "task");
-  row.name = TextOf(line, "name");
-  row.author = TextOf(line, "author");
+  row.task = StringAt(line, "task");
+  row.name = StringAt(line, "name");
+  row.author = StringAt(line, "author");
   row.sample = NumberOf(line, "sample", -1);
-  row.content = TextOf(line, "content");
-  row.target = TextOf(line, "target");
+  row.content = StringAt(line, "content");
+  row.target = StringAt(line, "target");
   if (row.task.empty() || row.name.empty()) {
     return absl::InvalidArgumentError("task and name: both are required");
   }
@@ -93,7 +89,7 @@ absl::StatusOr<SuiteRow> ReadRow(const Json& line) {
     KC_RETURN_IF_ERROR(RecordFromJson(found->dump(), &evaluation));
     KC_RETURN_IF_ERROR(TakeEvaluation(evaluation, row));
   } else if (const auto error = line.find("error"); error != line.end() && error->is_object()) {
-    row.error = absl::UnknownError(TextOf(*error, "message"));
+    row.error = absl::UnknownError(StringAt(*error, "message"));
   } else {
     return absl::InvalidArgumentError("expected evaluation or error");
   }

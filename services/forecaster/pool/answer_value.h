@@ -50,7 +50,7 @@ class AnswerValue {
   explicit AnswerValue(AnswerValueOptions options)
       : options_(options), interval_ns_(static_cast<double>(options.first_interval_ns)) {}
 
-  // A question was sent or ended. `is_forecast`: with a readable forecast. `since_ns`: since it was
+  // A question was sent or ended. `is_forecast`: with a readable forecast. `sent_ns`: when it was
   // sent.
   void Sent(int64_t now_ns);
   void Ended(bool is_forecast, int64_t sent_ns, int64_t now_ns, double cost_dollars);
