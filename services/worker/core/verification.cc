@@ -403,6 +403,10 @@ TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std:
   return verdict;
 }
 
+bool ExceedsOnlyNormwise(const TensorVerdict& verdict) {
+  return !verdict.ok && verdict.mismatches == 0 && verdict.cause == WrongResult::Cause::kNormwise;
+}
+
 std::string OwnErrorText(uint64_t mismatches, uint64_t elements, const std::string& output) {
   return absl::StrCat(
       "; decided by the latter: the former refuses ",

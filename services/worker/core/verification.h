@@ -41,6 +41,8 @@ class ExpectedTensor {
 
   // For outputs in which the reference itself does not follow the expected values.
   void ForgetNoise() { noise_.reset(); }
+  // For outputs in which the reference itself exceeds Tolerance::normwise; see ExceedsOnlyNormwise.
+  void ForgetNormwise() { tolerance_.normwise = 0; }
   std::optional<double> noise() const { return noise_; }
 
   // Whether the float value `got` agrees at position i, by the element rule.
@@ -109,6 +111,11 @@ double NormwiseLimit(const Tolerance& tolerance, DataType dtype, int64_t element
 // output held before the call; it distinguishes "not written" from "wrong".
 TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std::byte> output,
                             std::optional<Poison> poison);
+
+// Whether the output misses Tolerance::normwise and nothing else. In an adversarial draw, all
+// elements may be the same sum, which nearly cancels. Then the reference exceeds it too, and it
+// decides nothing about candidates.
+bool ExceedsOnlyNormwise(const TensorVerdict& verdict);
 
 // For the rule of a result: an output agreed by Tolerance::own_error only. `mismatches`: elements
 // that the other rules refuse; 0 where they refuse the output as a whole.

@@ -86,6 +86,7 @@ absl::StatusOr<CasePlan> Plan(const Problem& problem, const PythonTaskPrograms* 
     if (saves_memory && is_bench) continue;
     CasePlan::CheckCase check;
     KC_ASSIGN_OR_RETURN(check.index, add_case(spec.axes, spec.distribution(), plan.outputs_bytes));
+    plan.cases[check.index].adversarial = spec.adversarial.has_value();
     plan.check_cases.push_back(std::move(check));
     plan.check_specs.push_back(std::move(spec));
   }

@@ -46,6 +46,7 @@ struct CasePlan {
   struct Case {
     AxisValues axes;
     std::string distribution;
+    bool adversarial = false;
     size_t task_case = 0;  // of a Python task
     std::vector<Place> inputs;
     std::vector<Place> outputs;

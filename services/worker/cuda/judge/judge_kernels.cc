@@ -132,7 +132,7 @@ __device__ void CompareReal(const T* got, const void* expected, bool wide, long 
     } else {
       agrees = (g == e && (rule.infinities == 0 || (rule.infinities == 1 && e < 0))) ||
                (rule.nan_agrees && isnan(g) && isnan(e));
-      intolerable += !agrees && (!g_finite || rule.max_error > 0);
+      intolerable += !agrees && (!g_finite || (rule.max_error > 0 && fabs(g - e) > rule.max_error));
     }
     nonzero += g != 0;
     if (!agrees) Report(i, IsPoison(held, i, poison), !g_finite, result);

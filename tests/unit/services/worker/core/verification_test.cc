@@ -129,6 +129,10 @@ TEST_CASE("Errors too small per element add up in the norm") {
   CHECK_FALSE(verdict.ok);
   CHECK(verdict.cause == WrongResult::Cause::kNormwise);
   CHECK(verdict.normwise_error == Approx(9e-6).epsilon(0.05));
+  CHECK(ExceedsOnlyNormwise(verdict));
+  got[1] = 2;
+  CHECK_FALSE(ExceedsOnlyNormwise(Compare(Expect(want, strict), got)));
+  got[1] = got[0];
   const Tolerance loose{.atol = 0, .rtol = 1e-5, .normwise = 1e-4};
   CHECK(Compare(Expect(want, loose), got).ok);
 }

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/domain/problem.h"
 #include "tests/fakes/cuda/fake_cuda.h"
 #include "tests/unit/services/worker/cuda/judge/judge_fixture.h"
 
@@ -89,6 +91,30 @@ TEST_CASE("A reference that disagrees with the oracle is the problem's fault") {
   const auto other = judge.StartRunner();
   const auto unwritten = judge.Prepare(MapProblem(), *other, "skip=1").status();
   CHECK(Says(unwritten, "1 not written"));
+}
+
+TEST_CASE("A reference may exceed the norm's limit in an adversarial draw") {
+  FakeJudge judge;
+  const auto small = judge.StartRunner();
+  CHECK(Says(judge.Prepare(MapProblem(), *small, "scale=2 add=1.0001").status(), "normwise error"));
+  // This reference is off by more than 1e-5 of the norm only where its inputs are enlarged.
+  const char* const kOff = "scale=2.002 add=1";
+  std::vector<ProblemFile> files = MapProblem().files;
+  for (ProblemFile& file : files) {
+    absl::StrReplaceAll({{"low: -1, high: 1", "low: 5.0e-5, high: 1.0e-4"}, {"[zeros]", "[large]"}},
+                        &file.content);
+  }
+  const auto large = judge.StartRunner();
+  const auto prepared = judge.Prepare(ParseProblem(files).value(), *large, kOff);
+  INFO(prepared.status().ToString());
+  REQUIRE(prepared.ok());
+  size_t without = 0;
+  for (const CasePlan::CheckCase& check : (*prepared)->check_cases()) {
+    const bool adversarial = (*prepared)->cases()[check.index].adversarial;
+    CHECK((check.expected[0].tolerance.normwise == 0) == adversarial);
+    without += adversarial ? 1 : 0;
+  }
+  CHECK(without > 0);
 }
 
 TEST_CASE("A reference that crashes or is refused is the problem's fault") {
