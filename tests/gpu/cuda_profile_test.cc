@@ -19,30 +19,10 @@ constexpr const char* kMapTail =
     "  for (int step = 0; step < 256; ++step) v = v * 0.99f + __fdividef(from, 2.0f + v * v);\n"
     "  y[i] = v;\n}\n";
 
-GpuFixture& Copy() {
-  static GpuFixture fixture("tests/gpu/candidates/cuda_copy", worker::CudaMeasureOptions());
-  return fixture;
-}
 GpuFixture& Map() {
   static GpuFixture fixture("tests/gpu/candidates/cuda_map", worker::CudaMeasureOptions());
   return fixture;
 }
-
-// The reason why counters cannot be tested, if any.
-std::optional<std::string> NoCounters() {
-  if (auto reason = NoGpu(); reason) {
-    return reason;
-  }
-  const worker::TargetInfo info = Copy().target().Describe();
-  return info.hardware_counters ? std::nullopt : std::optional(info.unavailable_reason);
-}
-
-#define KERNELCAST_NEEDS_COUNTERS()                \
-  if (const auto reason = NoCounters(); reason) {  \
-    std::printf("skipped: %s\n", reason->c_str()); \
-    SUCCEED("skipped: " << *reason);               \
-    return;                                        \
-  }
 
 ShapeProfile ProfileOf(GpuFixture& fixture, const Candidate& candidate) {
   const worker::Profile profile = fixture.Profile(candidate);
@@ -79,7 +59,7 @@ double SpeedupOf(GpuFixture& fixture, const Candidate& candidate) {
 TEST_CASE("A copy's profile shows the bytes it moves and a memory bound") {
   KERNELCAST_NEEDS_COUNTERS();
   const ShapeProfile profile =
-      ProfileOf(Copy(), ReferenceCandidate(Copy().problem(), kCudaTargetName).value());
+      ProfileOf(CopyFixture(), ReferenceCandidate(CopyFixture().problem(), kCudaTargetName).value());
   const double bytes = 4.0 * 16777216;
   CHECK(profile.counters.at("dram_read_bytes") == Approx(bytes).epsilon(0.1));
   CHECK(profile.counters.at("dram_written_bytes") == Approx(bytes).epsilon(0.1));
@@ -97,7 +77,7 @@ TEST_CASE("A copy's profile shows the bytes it moves and a memory bound") {
 TEST_CASE("Durations from activity records agree with those from events") {
   KERNELCAST_NEEDS_COUNTERS();
   const ShapeProfile copy =
-      ProfileOf(Copy(), ReferenceCandidate(Copy().problem(), kCudaTargetName).value());
+      ProfileOf(CopyFixture(), ReferenceCandidate(CopyFixture().problem(), kCudaTargetName).value());
   const ShapeProfile map = ProfileOf(Map(), Map().MakeCandidate(absl::StrCat(kMapHead, kMapTail)));
   for (const ShapeProfile& profile : {copy, map}) {
     // Events include the launch. Kernels that fill the memory queues are slower while traced: a
@@ -116,7 +96,7 @@ TEST_CASE("Durations from activity records agree with those from events") {
 
 TEST_CASE("Every kernel launch of a call is counted") {
   KERNELCAST_NEEDS_COUNTERS();
-  Candidate candidate = ReferenceCandidate(Copy().problem(), kCudaTargetName).value();
+  Candidate candidate = ReferenceCandidate(CopyFixture().problem(), kCudaTargetName).value();
   candidate.source =
       "extern \"C\" __global__ void touch(const float* x, float* w, long long n) {\n"
       "  __shared__ float kept[1024];\n"
@@ -138,7 +118,7 @@ TEST_CASE("Every kernel launch of a call is counted") {
   candidate.launches = {touch, touch, copy};
   candidate.workspace_bytes = "4 * n";
   candidate.candidate_id = CandidateId(candidate);
-  const ShapeProfile profile = ProfileOf(Copy(), candidate);
+  const ShapeProfile profile = ProfileOf(CopyFixture(), candidate);
   REQUIRE(profile.kernels.size() == 2);
   CHECK(profile.kernels[0].name == "touch");
   CHECK(profile.kernels[0].launches == 2);

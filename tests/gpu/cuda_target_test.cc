@@ -23,13 +23,6 @@ std::string Good() {
                       kStep, "\n  y[i] = v;\n", kTail);
 }
 
-worker::MeasureOptions ShortLimits() {
-  worker::MeasureOptions options = worker::CudaMeasureOptions();
-  options.min_call_limit_ns = 1'000'000'000;
-  options.max_call_limit_ns = 2'000'000'000;
-  return options;
-}
-
 // One target for all cases: each misbehaving candidate is followed by a well-behaved one.
 GpuFixture& Shared() {
   static GpuFixture fixture("tests/gpu/candidates/cuda_map", ShortLimits());

@@ -58,6 +58,24 @@ std::optional<std::string> NoGpu() {
   return info.can_measure ? std::nullopt : std::make_optional(info.unavailable_reason);
 }
 
+std::optional<std::string> NoCounters() {
+  if (auto reason = NoGpu(); reason) return reason;
+  const worker::TargetInfo info = CopyFixture().target().Describe();
+  return info.hardware_counters ? std::nullopt : std::optional(info.unavailable_reason);
+}
+
+GpuFixture& CopyFixture() {
+  static GpuFixture fixture("tests/gpu/candidates/cuda_copy", worker::CudaMeasureOptions());
+  return fixture;
+}
+
+worker::MeasureOptions ShortLimits() {
+  worker::MeasureOptions options = worker::CudaMeasureOptions();
+  options.min_call_limit_ns = 1'000'000'000;
+  options.max_call_limit_ns = 2'000'000'000;
+  return options;
+}
+
 std::optional<std::string> MissingTool(const std::string& what) {
   for (const std::string& missing : ThisMachine().missing_tools) {
     if (missing.starts_with(what)) return missing;

@@ -50,6 +50,15 @@ class GpuFixture {
 // REASON".
 std::optional<std::string> NoGpu();
 
+// The reason why this machine cannot read hardware counters, if any.
+std::optional<std::string> NoCounters();
+
+// A fixture of tests/gpu/candidates/cuda_copy that tests share.
+GpuFixture& CopyFixture();
+
+// Limits for candidates that hang.
+worker::MeasureOptions ShortLimits();
+
 // The reason why this machine's worker lacks a tool, as it says it, starting with `what`.
 std::optional<std::string> MissingTool(const std::string& what);
 
@@ -58,6 +67,13 @@ std::optional<std::string> MissingTool(const std::string& what);
     std::printf("skipped: %s\n", reason->c_str());                  \
     SUCCEED("skipped: " << *reason);                                \
     return;                                                         \
+  }
+
+#define KERNELCAST_NEEDS_COUNTERS()                                      \
+  if (const auto reason = ::kernelcast::testing::NoCounters(); reason) { \
+    std::printf("skipped: %s\n", reason->c_str());                       \
+    SUCCEED("skipped: " << *reason);                                     \
+    return;                                                              \
   }
 
 }  // namespace kernelcast::testing

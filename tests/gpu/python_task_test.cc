@@ -357,7 +357,7 @@ TEST_CASE("Inputs with a structure keep it on a GPU") {
 
 // In Python alone: finds the request that its runner works on by the words on the stack, never
 // returns from it, serves the judge's requests itself and reports short calls.
-constexpr const char* kServing = R"(
+constexpr const char* kPythonServing = R"(
 import array, ctypes, socket, struct, sys, time
 import torch
 import torch.nn as nn
@@ -470,7 +470,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 )"));
-  const Measurement measurement = fixture.Measure(kServing);
+  const Measurement measurement = fixture.Measure(kPythonServing);
   const std::string feedback = MeasurementFeedback(measurement);
   std::printf("serving: %s\n", feedback.c_str());
   INFO(feedback);

@@ -14,7 +14,7 @@
 namespace kernelcast::testing {
 namespace {
 
-constexpr const char* kHead = "import torch\nimport torch.nn as nn\n";
+constexpr const char* kImports = "import torch\nimport torch.nn as nn\n";
 
 std::string Module(const std::string& name, const std::string& body) {
   return absl::StrCat("class ", name, "(nn.Module):\n    def forward(self, x):\n", body, "\n");
@@ -27,7 +27,7 @@ std::string Copies(int copies) {
 }
 
 Problem Task(int64_t elements, int copies) {
-  return MakeTask(absl::StrCat(kHead, Module("Model", Copies(copies)),
+  return MakeTask(absl::StrCat(kImports, Module("Model", Copies(copies)),
                                "def get_inputs():\n    return [torch.randn(", elements,
                                ")]\n\ndef get_init_inputs():\n    return []\n"));
 }
@@ -54,7 +54,7 @@ TEST_CASE("A stream of tasks that take up to 20 GB each ends without a lack of m
     // Every other candidate takes as much memory as its reference.
     const std::string body = i % 2 == 0 ? "        return torch.relu(x)\n" : Copies(copies);
     fixture.CheckOutcome(absl::StrCat("task ", i, ", ", bytes >> 20, " MiB"),
-                         absl::StrCat(kHead, Module("ModelNew", body)), {"ok"});
+                         absl::StrCat(kImports, Module("ModelNew", body)), {"ok"});
   }
   std::printf("%d tasks in %.0f s\n", tasks,
               1e-9 * static_cast<double>(Clock::Real().MonotonicNs() - start_ns));
@@ -67,12 +67,12 @@ TEST_CASE("A candidate lacks memory only if it does with the device to itself") 
   // Problems that are kept take most of the device.
   for (int copies = 2; copies < 6; ++copies) {
     fixture.Take(Task(kElements, copies));
-    fixture.CheckOutcome("kept", absl::StrCat(kHead, Module("ModelNew", Copies(copies))), {"ok"});
+    fixture.CheckOutcome("kept", absl::StrCat(kImports, Module("ModelNew", Copies(copies))), {"ok"});
   }
   fixture.Take(Task(1 << 20, 3));
   const auto taking = [](int64_t share_of_256, const std::string& raises) {
     return absl::StrCat(
-        kHead,
+        kImports,
         Module("ModelNew", absl::StrCat("        try:\n"
                                         "            total = torch.cuda.get_device_properties(0)."
                                         "total_memory\n"
@@ -88,14 +88,14 @@ TEST_CASE("A candidate lacks memory only if it does with the device to itself") 
   fixture.CheckOutcome("half", taking(128, "raise"), {"ok"});
   for (int copies = 2; copies < 6; ++copies) {
     fixture.Take(Task(kElements, copies));
-    fixture.CheckOutcome("kept", absl::StrCat(kHead, Module("ModelNew", Copies(copies))), {"ok"});
+    fixture.CheckOutcome("kept", absl::StrCat(kImports, Module("ModelNew", Copies(copies))), {"ok"});
   }
   fixture.Take(Task(1 << 20, 3));
   fixture.CheckOutcome("half, another error", taking(130, "raise RuntimeError('no handle')"),
                        {"ok"});
   const Measurement crashed = fixture.CheckOutcome("twice all", taking(512, "raise"), {"crash"});
   CHECK(std::get<Crash>(crashed.outcome).cause == Crash::Cause::kMemoryLimit);
-  fixture.CheckOutcome("after it", absl::StrCat(kHead, Module("ModelNew", Copies(3))), {"ok"});
+  fixture.CheckOutcome("after it", absl::StrCat(kImports, Module("ModelNew", Copies(3))), {"ok"});
 }
 
 }  // namespace

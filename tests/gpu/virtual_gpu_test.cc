@@ -15,28 +15,10 @@
 namespace kernelcast::testing {
 namespace {
 
-GpuFixture& Copy() {
-  static GpuFixture fixture("tests/gpu/candidates/cuda_copy", worker::CudaMeasureOptions());
-  return fixture;
-}
-
-std::optional<std::string> NoCounters() {
-  if (auto reason = NoGpu(); reason) return reason;
-  const worker::TargetInfo info = Copy().target().Describe();
-  return info.hardware_counters ? std::nullopt : std::optional(info.unavailable_reason);
-}
-
-#define KERNELCAST_NEEDS_COUNTERS()                \
-  if (const auto reason = NoCounters(); reason) {  \
-    std::printf("skipped: %s\n", reason->c_str()); \
-    SUCCEED("skipped: " << *reason);               \
-    return;                                        \
-  }
-
 class Comparison {
  public:
   Comparison(const std::string& name, const Candidate& candidate) {
-    auto compiled = Copy().target().Compile({Copy().problem(), &candidate}, worker::CancelToken());
+    auto compiled = CopyFixture().target().Compile({CopyFixture().problem(), &candidate}, worker::CancelToken());
     REQUIRE(compiled.ok());
     const auto* success = std::get_if<worker::CompileSuccess>(&compiled->result);
     REQUIRE(success != nullptr);
@@ -46,7 +28,7 @@ class Comparison {
     REQUIRE(simulation.launches[0].not_covered.empty());
     facts_ = simulation.launches[0].values;
     names_ = (*FindSimulationSchema(simulation.schema))->names;
-    const worker::Profile profile = Copy().Profile(candidate);
+    const worker::Profile profile = CopyFixture().Profile(candidate);
     INFO(profile.unavailable_reason);
     REQUIRE(profile.shapes.size() == 1);
     counters_ = profile.shapes[0].counters;
@@ -106,12 +88,12 @@ Candidate WithGrid(const std::string& body, const char* grid, const char* block)
   launch.grid = {grid};
   launch.block = {block};
   launch.arguments = {"x", "y", "n"};
-  return Copy().MakeCandidate(body, {}, {launch});
+  return CopyFixture().MakeCandidate(body, {}, {launch});
 }
 
 TEST_CASE("A coalesced copy has the sector counts of the hardware") {
   KERNELCAST_NEEDS_COUNTERS();
-  Comparison("copy", ReferenceCandidate(Copy().problem(), kCudaTargetName).value()).CheckGlobal();
+  Comparison("copy", ReferenceCandidate(CopyFixture().problem(), kCudaTargetName).value()).CheckGlobal();
 }
 
 TEST_CASE("Vectors of four have the sector counts of the hardware") {
