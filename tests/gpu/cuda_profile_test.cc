@@ -58,8 +58,8 @@ double SpeedupOf(GpuFixture& fixture, const Candidate& candidate) {
 
 TEST_CASE("A copy's profile shows the bytes it moves and a memory bound") {
   KERNELCAST_NEEDS_COUNTERS();
-  const ShapeProfile profile =
-      ProfileOf(CopyFixture(), ReferenceCandidate(CopyFixture().problem(), kCudaTargetName).value());
+  const ShapeProfile profile = ProfileOf(
+      CopyFixture(), ReferenceCandidate(CopyFixture().problem(), kCudaTargetName).value());
   const double bytes = 4.0 * 16777216;
   CHECK(profile.counters.at("dram_read_bytes") == Approx(bytes).epsilon(0.1));
   CHECK(profile.counters.at("dram_written_bytes") == Approx(bytes).epsilon(0.1));
@@ -76,8 +76,8 @@ TEST_CASE("A copy's profile shows the bytes it moves and a memory bound") {
 
 TEST_CASE("Durations from activity records agree with those from events") {
   KERNELCAST_NEEDS_COUNTERS();
-  const ShapeProfile copy =
-      ProfileOf(CopyFixture(), ReferenceCandidate(CopyFixture().problem(), kCudaTargetName).value());
+  const ShapeProfile copy = ProfileOf(
+      CopyFixture(), ReferenceCandidate(CopyFixture().problem(), kCudaTargetName).value());
   const ShapeProfile map = ProfileOf(Map(), Map().MakeCandidate(absl::StrCat(kMapHead, kMapTail)));
   for (const ShapeProfile& profile : {copy, map}) {
     // Events include the launch. Kernels that fill the memory queues are slower while traced: a

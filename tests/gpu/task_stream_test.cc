@@ -67,7 +67,8 @@ TEST_CASE("A candidate lacks memory only if it does with the device to itself") 
   // Problems that are kept take most of the device.
   for (int copies = 2; copies < 6; ++copies) {
     fixture.Take(Task(kElements, copies));
-    fixture.CheckOutcome("kept", absl::StrCat(kImports, Module("ModelNew", Copies(copies))), {"ok"});
+    fixture.CheckOutcome("kept", absl::StrCat(kImports, Module("ModelNew", Copies(copies))),
+                         {"ok"});
   }
   fixture.Take(Task(1 << 20, 3));
   const auto taking = [](int64_t share_of_256, const std::string& raises) {
@@ -88,7 +89,8 @@ TEST_CASE("A candidate lacks memory only if it does with the device to itself") 
   fixture.CheckOutcome("half", taking(128, "raise"), {"ok"});
   for (int copies = 2; copies < 6; ++copies) {
     fixture.Take(Task(kElements, copies));
-    fixture.CheckOutcome("kept", absl::StrCat(kImports, Module("ModelNew", Copies(copies))), {"ok"});
+    fixture.CheckOutcome("kept", absl::StrCat(kImports, Module("ModelNew", Copies(copies))),
+                         {"ok"});
   }
   fixture.Take(Task(1 << 20, 3));
   fixture.CheckOutcome("half, another error", taking(130, "raise RuntimeError('no handle')"),

@@ -18,7 +18,8 @@ namespace {
 class Comparison {
  public:
   Comparison(const std::string& name, const Candidate& candidate) {
-    auto compiled = CopyFixture().target().Compile({CopyFixture().problem(), &candidate}, worker::CancelToken());
+    auto compiled = CopyFixture().target().Compile({CopyFixture().problem(), &candidate},
+                                                   worker::CancelToken());
     REQUIRE(compiled.ok());
     const auto* success = std::get_if<worker::CompileSuccess>(&compiled->result);
     REQUIRE(success != nullptr);
@@ -93,7 +94,8 @@ Candidate WithGrid(const std::string& body, const char* grid, const char* block)
 
 TEST_CASE("A coalesced copy has the sector counts of the hardware") {
   KERNELCAST_NEEDS_COUNTERS();
-  Comparison("copy", ReferenceCandidate(CopyFixture().problem(), kCudaTargetName).value()).CheckGlobal();
+  Comparison("copy", ReferenceCandidate(CopyFixture().problem(), kCudaTargetName).value())
+      .CheckGlobal();
 }
 
 TEST_CASE("Vectors of four have the sector counts of the hardware") {

@@ -72,7 +72,11 @@ class HostSubject {
   template <class Outcome>
   Outcome MeasureAs(const std::string& object) {
     INFO(object);
-    const MeasureOutcome outcome = Measure(object);
+    // The host's clock, which a busy machine holds up, has to agree with the driver's.
+    MeasureOutcome outcome = Measure(object);
+    for (int i = 1; i < 6 && std::holds_alternative<EnvironmentUnstable>(outcome); ++i) {
+      outcome = Measure(object);
+    }
     INFO(TextOf(outcome));
     REQUIRE(std::holds_alternative<Outcome>(outcome));
     // The next device code candidate is judged normally.

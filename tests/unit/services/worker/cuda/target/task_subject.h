@@ -35,7 +35,11 @@ class TaskSubject {
   MeasureOutcome Measure(const std::string& source);
   template <class Outcome>
   Outcome MeasureAs(const std::string& source) {
-    const MeasureOutcome outcome = Measure(source);
+    // The host's clock, which a busy machine holds up, has to agree with the driver's.
+    MeasureOutcome outcome = Measure(source);
+    for (int i = 1; i < kAttempts && std::holds_alternative<EnvironmentUnstable>(outcome); ++i) {
+      outcome = Measure(source);
+    }
     INFO(source << TextOf(outcome));
     REQUIRE(std::holds_alternative<Outcome>(outcome));
     return std::get<Outcome>(outcome);
@@ -69,6 +73,8 @@ class TaskSubject {
   worker::AcquireLease Acquire();
   MeasureOutcome MeasureLoaded(const std::string& source, const std::string& loaded,
                                MeasureLevel level);
+
+  static constexpr int kAttempts = 6;
 
   const int64_t load_limit_ns_;
   TickingClock clock_;
