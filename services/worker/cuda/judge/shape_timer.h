@@ -48,9 +48,9 @@ class ShapeTimer {
   // How calls on new values are made.
   enum class FreshCalls {
     kTogether,
-    // A few calls on all-new values have a request each. The values are written just before it.
-    // Otherwise host code could compute the results of later calls on another stream, while the
-    // cache is overwritten.
+    // A few calls on all-new values have a request each, and those on altered values a few
+    // requests. The values are written just before each. Otherwise host code could compute the
+    // results of later calls on another stream, while the cache is overwritten.
     kOneByOne,
     // Together. Calls on altered values are only verified: their graphs are timed.
     kBesideGraphs,
