@@ -4,8 +4,8 @@
 #   scripts/test.sh [--all | --long] [--asan | --tsan] [-- CTEST_OPTION ...]
 #
 #   --all      also runs tests with the label `slow`: images, chaos, a cluster, timing
-#   --long     runs only tests with the label `long`, which no other option runs, and adds their results to
-#              data/measured/long_tests.jsonl
+#   --long     builds the benchmarks too, runs only tests with the label `long`, which no other option does, and adds
+#              their results to data/measured/long_tests.jsonl
 #   --asan     with AddressSanitizer and UndefinedBehaviorSanitizer, without lint and timing
 #   --tsan     with ThreadSanitizer, without lint and timing
 set -euo pipefail
@@ -37,9 +37,9 @@ if ((all && long)); then
 fi
 targets=(all)
 if ((long)); then
-  targets=(all long_tests)
+  targets=(all long_tests benches)
 elif ((all)); then
-  targets+=(slow_tests gpu_tests benches)
+  targets+=(slow_tests gpu_tests)
   left_out+=(long)
 else
   left_out+=(long)
