@@ -82,6 +82,8 @@ absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions o
       const std::jthread compilers([target] {
         target->compilers_->nvrtc().StartProcesses(kCompilersAhead, target->stopping_);
       });
+      const std::jthread recorder(
+          [target] { target->compilers_->StartRecorder(target->stopping_); });
       for (const std::string& architecture : target->Architectures()) {
         (void)target->trusted_->CompileJudge(architecture, target->stopping_);
       }
@@ -336,7 +338,9 @@ absl::StatusOr<CompileResult> CudaTarget::Compile(const CompileRequest& request,
   if (request.candidate == nullptr) {
     KC_ASSIGN_OR_RETURN(const Candidate reference,
                         ReferenceCandidate(request.problem, kCudaTargetName));
-    return Compile({request.problem, &reference, request.device_model}, cancel);
+    CompileRequest whole = request;
+    whole.candidate = &reference;
+    return Compile(whole, cancel);
   }
   Device* const device = FindModel(request.device_model);
   KC_RETURN_IF_ERROR(CheckModel(info_, device != nullptr ? "" : request.device_model));
@@ -347,7 +351,7 @@ absl::StatusOr<CompileResult> CudaTarget::Compile(const CompileRequest& request,
   const CompileGpu gpu{
       .name = device == nullptr ? info_.device.model : device->facts.info.model,
       .architecture = device == nullptr ? info_.architecture : device->architecture,
-      .record_launches = devices_.empty()};
+      .record_launches = !request.artifact_only};
   if (!request.problem.task || KindInfoOf(request.candidate->kind).takes_tasks) {
     return compilers_->Compile(request.problem, *request.candidate, gpu, cancel);
   }
