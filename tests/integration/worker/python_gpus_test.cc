@@ -197,7 +197,8 @@ TEST_CASE("A worker with GPUs records what Python candidates launch while a GPU 
   // A candidate that is only measured does not wait for it.
   const worker::CompileSuccess artifact = node.Compile("        return torch.relu(x) * n", true);
   CHECK(artifact.facts.simulations.empty());
-  CHECK(artifact.artifact.content == node.Compile("        return torch.relu(x) * n").artifact.content);
+  CHECK(artifact.artifact.content ==
+        node.Compile("        return torch.relu(x) * n").artifact.content);
 }
 
 // 2 x + 1 as a real kernel, which the fake driver takes for an affine one with these options.

@@ -102,6 +102,8 @@ class CudaTarget final : public Target {
   void ProbePeaks(Device& device);
   // Determines whether hardware counters are available, as far as possible without using them.
   void ProbeCounters();
+  // FAILED_PRECONDITION: GPUs of this model have another architecture.
+  absl::Status CheckSimulates(const std::string& device_model) const;
   // Returns the first device of the model, or null.
   Device* FindModel(const std::string& device_model) const;
   std::set<std::string> Architectures() const;

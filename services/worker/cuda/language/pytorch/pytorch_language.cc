@@ -101,8 +101,7 @@ absl::StatusOr<Recording> PytorchLanguage::Record(const CompileJob& job, const s
 absl::StatusOr<MadeOnce<Recording>::Shared> PytorchLanguage::RecordReference(
     const CompileJob& job, const CancelToken& cancel) {
   const std::string& source = job.problem.task->source;
-  return references_.Get(KeyOf(job, source), cancel,
-                         [&] { return Record(job, source, cancel); });
+  return references_.Get(KeyOf(job, source), cancel, [&] { return Record(job, source, cancel); });
 }
 
 absl::Status PytorchLanguage::AddRecorded(const CompileJob& job, const CancelToken& cancel,

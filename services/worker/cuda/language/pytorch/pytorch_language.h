@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/domain/facts.h"
 #include "absl/status/statusor.h"
+#include "common/domain/facts.h"
 #include "services/worker/artifacts/compile_cache.h"
 #include "services/worker/cuda/language/language.h"
 #include "services/worker/cuda/language/pytorch/launch_recorder.h"
