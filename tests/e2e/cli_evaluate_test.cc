@@ -321,6 +321,53 @@ TEST_CASE("With --json each evaluation is printed as a line when it settles", "[
   CHECK(names == std::set<std::string>{"c0", "c1", "c2", "c3"});
 }
 
+TEST_CASE("evaluate says which candidates are not simulated, and why", "[e2e]") {
+  const TemporaryFolder home("cli");
+  const std::string candidates = MakeCandidates(home, 3);
+  FakeOrchestrator fake;
+  fake.on_evaluate = [](const v1::EvaluateRequest& request) {
+    v1::EvaluateReply reply = Measured(request, 2.5);
+    v1::CompileFacts& facts = *reply.mutable_evaluation()->mutable_facts();
+    facts.set_schema("python-source/1");
+    v1::ShapeSimulation& simulation = *facts.add_simulations();
+    v1::LaunchSimulation& launch = *simulation.add_launches();
+    launch.set_kernel("the candidate");
+    if (request.candidate().source() == "int candidate_0;\n") {
+      launch.set_not_covered("uses torch.compile");
+    } else if (request.candidate().source() == "int candidate_1;\n") {
+      // It was recorded, and the reference was not.
+      reply.mutable_evaluation()->mutable_decided_on()->set_basis(v1::FORECAST_BASIS_PRIOR_ONLY);
+    } else {
+      reply.mutable_evaluation()->mutable_decided_on()->set_basis(v1::FORECAST_BASIS_RECORDING);
+    }
+    return reply;
+  };
+  const std::vector<std::string> arguments = {"evaluate", "row_softmax",    "--candidates",
+                                              candidates, "--orchestrator", fake.address()};
+  const Outcome table = Run(home, arguments);
+  INFO(table.out);
+  CHECK(fake.evaluated().at(0).include_facts());
+  CHECK_THAT(table.out, Catch::Matches(R"([^]*c0 [^\n]* not simulated\n[^]*)"));
+  CHECK_THAT(table.out, Catch::Matches(R"([^]*c2 [^\n]*2\.5[^\n]*\n[^]*)"));
+  CHECK_THAT(table.out, Catch::Contains("\nc0: not simulated: uses torch.compile\n"));
+  CHECK_THAT(table.out,
+             Catch::Contains("\nc1: not simulated: the task's reference is not simulated"));
+  CHECK(Occurrences(table.out, "not simulated: ") == 2);
+
+  std::vector<std::string> as_json = arguments;
+  as_json.push_back("--json");
+  std::map<std::string, std::string> reasons;
+  std::istringstream lines(Run(home, as_json).out);
+  for (std::string line; std::getline(lines, line);) {
+    const json one = json::parse(line);
+    reasons[one["name"]] = one.value("not_simulated", "");
+    CHECK_FALSE(one["evaluation"].contains("facts"));
+  }
+  CHECK(reasons["c0"] == "uses torch.compile");
+  CHECK_THAT(reasons["c1"], Catch::StartsWith("the task's reference"));
+  CHECK(reasons["c2"].empty());
+}
+
 TEST_CASE("A failing or refused candidate gives a negative exit code", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;

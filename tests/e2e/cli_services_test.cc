@@ -321,10 +321,12 @@ TEST_CASE("Python candidates are forecast by their recorded launches without a G
   INFO(outcome.out << outcome.err);
   CHECK(outcome.exit_code == 0);
   std::map<std::string, json> forecasts;
+  std::map<std::string, std::string> not_simulated;
   std::istringstream lines(outcome.out);
   for (std::string line; std::getline(lines, line);) {
     const json one = json::parse(line);
     if (one.contains("forecast")) forecasts[one.at("name")] = one.at("forecast");
+    not_simulated[one.at("name")] = one.value("not_simulated", "");
   }
   REQUIRE(forecasts.size() == 3);
   const auto expected = [&](const std::string& name) {
@@ -343,6 +345,13 @@ TEST_CASE("Python candidates are forecast by their recorded launches without a G
   CHECK(slow("in_place") < slow("reads"));
   CHECK(slow("reads") < slow("twice"));
   CHECK(forecasts["in_place"].at("backend") == "embedded");
+  CHECK(not_simulated["in_place"].empty());
+  CHECK(not_simulated["reads"] == "reads values of a tensor (item)");
+
+  const Outcome doctor =
+      Run(home, {"doctor", "--python", python}, {{"CUDA_HOME", KERNELCAST_CUDA_HOME}});
+  INFO(doctor.out);
+  CHECK_THAT(doctor.out, Catch::Contains("PyTorch forecasts"));
 }
 #endif
 

@@ -107,9 +107,11 @@ void WriteRecords(const RecordedProblem& recorded, const std::string& path,
     record.set_sequence(++sequence);
     record.set_problem_name(recorded.problem.name);
     *record.mutable_candidate() = ToProto(candidate);
-    *record.mutable_facts() =
-        ToProto(Facts(TunableValue(candidate, "BLOCK"), TunableValue(candidate, "UNROLL")));
-    *record.mutable_reference_facts() = ToProto(Facts(1, 1));
+    *record.mutable_facts() = ToProto(
+        options.facts ? options.facts(&candidate)
+                      : Facts(TunableValue(candidate, "BLOCK"), TunableValue(candidate, "UNROLL")));
+    *record.mutable_reference_facts() =
+        ToProto(options.facts ? options.facts(nullptr) : Facts(1, 1));
     Measurement measurement;
     measurement.candidate_id = candidate.candidate_id;
     measurement.problem_id = candidate.problem_id;

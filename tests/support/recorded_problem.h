@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/domain/facts.h"
 #include "common/domain/problem.h"
 
 namespace kernelcast::testing {
@@ -29,6 +30,8 @@ double RecordedSpeedup(const Candidate& candidate);
 // Record fields other than the speedup.
 struct RecordOptions {
   std::function<double(const Candidate&)> speedup = RecordedSpeedup;
+  // By default those of the smooth space, for a null candidate of its reference.
+  std::function<CompileFacts(const Candidate*)> facts;
   std::string device_model;
 };
 

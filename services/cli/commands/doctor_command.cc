@@ -21,13 +21,18 @@
 #include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
+#include "common/convert/convert.h"
+#include "common/domain/candidate.h"
+#include "common/domain/problem.h"
 #include "common/domain/text.h"
 #include "common/process/child_process.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
+#include "services/cli/commands/problem_argument.h"
 #include "services/cli/core/cuda_checks.h"
+#include "services/cli/core/not_simulated.h"
 #include "services/cli/core/paths.h"
 #include "services/cli/core/protection_checks.h"
 #include "services/cli/core/table.h"
@@ -38,6 +43,8 @@ namespace kernelcast::cli {
 namespace {
 
 constexpr absl::Duration kToolTimeout = absl::Seconds(30);
+// The first recording waits until PyTorch is imported.
+constexpr absl::Duration kRecordingTimeout = absl::Minutes(2);
 constexpr absl::Duration kToolPoll = absl::Milliseconds(10);
 
 class Examination {
@@ -293,6 +300,66 @@ std::string PeaksText(const v1::TargetDescription& target) {
   return text;
 }
 
+// Whether a candidate with a Triton kernel is recorded and simulated, so that its forecast rests on
+// more than a prior.
+void CheckRecording(Examination& examination, v1::Worker::Stub& worker) {
+  constexpr const char* kName = "PyTorch forecasts";
+  constexpr const char* kTask = R"(import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.randn(1024, 1024)]
+
+def get_init_inputs():
+    return []
+)";
+  constexpr const char* kCandidate = R"(import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def relu(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.maximum(tl.load(x + at, mask=at < n), 0.0), mask=at < n)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        relu[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+        return y
+)";
+  const absl::StatusOr<std::string> why = [&]() -> absl::StatusOr<std::string> {
+    KC_ASSIGN_OR_RETURN(const Problem problem, ParseProblem({{"task.py", kTask}}));
+    v1::PutProblemReply known;
+    KC_RETURN_IF_ERROR(Call(worker, &v1::Worker::Stub::PutProblem, PutRequest(problem), &known));
+    KC_ASSIGN_OR_RETURN(Candidate candidate, ReferenceCandidate(problem, kCudaTargetName));
+    candidate.source = kCandidate;
+    candidate.candidate_id = CandidateId(candidate);
+    v1::CompileRequest request;
+    request.set_request_id("doctor");
+    request.set_problem_id(problem.problem_id);
+    request.set_target(std::string(kCudaTargetName));
+    *request.mutable_candidate() = ToProto(candidate);
+    v1::CompileReply reply;
+    KC_RETURN_IF_ERROR(
+        Call(worker, &v1::Worker::Stub::Compile, request, &reply, kRecordingTimeout));
+    if (reply.has_compile_error()) return OneLine(reply.compile_error().log());
+    const CompileFacts facts = FromProto(reply.success().facts());
+    if (facts.simulations.empty()) return "the virtual GPU does not know this GPU";
+    return WhyNotSimulated(facts);
+  }();
+  if (!why.ok() || !why->empty()) {
+    examination.Note(kName,
+                     absl::StrCat("a candidate with a Triton kernel is not simulated: ",
+                                  why.ok() ? *why : OneLine(std::string(why.status().message()))));
+  } else {
+    examination.Good(kName, "a candidate with a Triton kernel is recorded and simulated");
+  }
+}
+
 void CheckWorker(Examination& examination, Connection& connection) {
   const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = connection.Worker();
   if (!channel.ok()) {
@@ -319,6 +386,11 @@ void CheckWorker(Examination& examination, Connection& connection) {
       // The worker's reason says what it cannot do.
       examination.Note(name, absl::StrCat(target.can_compile() ? "compiles; " : "",
                                           OneLine(target.unavailable_reason())));
+    }
+    const auto& kinds = target.candidate_kinds();
+    if (target.target() == kCudaTargetName && target.can_compile() &&
+        std::ranges::find(kinds, v1::CANDIDATE_KIND_PYTHON) != kinds.end()) {
+      CheckRecording(examination, *stub);
     }
     for (const std::string& tool : target.missing_tools()) {
       examination.Note(name + " tools", OneLine(tool));

@@ -14,12 +14,14 @@
 #include "common/base/utf8.h"
 #include "common/config/number_flags.h"
 #include "common/convert/convert.h"
+#include "common/domain/facts.h"
 #include "common/domain/text.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/commands/evaluate_modes.h"
 #include "services/cli/commands/problem_argument.h"
 #include "services/cli/core/candidate_files.h"
+#include "services/cli/core/not_simulated.h"
 #include "services/cli/core/own_kernels.h"
 #include "services/cli/core/table.h"
 #include "services/cli/report/analysis.h"
@@ -64,6 +66,7 @@ struct Settled {
   bool good = false;
   bool unavailable = false;  // not evaluated, for the reason in `failure`
   bool measured = false;     // the outcome is ok
+  std::string not_simulated;
 };
 
 void AddDetail(const std::string& detail, Settled& settled) {
@@ -88,6 +91,19 @@ v1::RequestError RefusalOf(const RefusedFile& file) {
   return error;
 }
 
+// Why the forecast does not rest on a simulation of the candidate, on targets that have them. Empty
+// if it does, if there is none, or if the worker that compiled it simulates nothing.
+std::string ReasonWithoutSimulation(const v1::Evaluation& evaluation) {
+  std::string why = WhyNotSimulated(FromProto(evaluation.facts()));
+  const v1::ForecastBasis basis = evaluation.decided_on().basis();
+  if (why.empty() && evaluation.facts().schema() == kPythonSourceSchemaId &&
+      evaluation.facts().simulations_size() > 0 &&
+      (basis == v1::FORECAST_BASIS_PRIOR_ONLY || basis == v1::FORECAST_BASIS_LABELS)) {
+    why = "the task's reference is not simulated; `kernelcast forecast` says why";
+  }
+  return why;
+}
+
 Settled Describe(const std::string& name, const v1::Evaluation& evaluation, const Style& style) {
   Settled settled;
   settled.name = OneLine(name);
@@ -101,6 +117,7 @@ Settled Describe(const std::string& name, const v1::Evaluation& evaluation, cons
   if (row->forecast.has_value()) {
     settled.forecast = ExpectedText(*row->forecast);
   }
+  settled.not_simulated = ReasonWithoutSimulation(evaluation);
   const Passed* const passed =
       row->measurement ? std::get_if<Passed>(&row->measurement->outcome) : nullptr;
   if (passed != nullptr) {
@@ -144,7 +161,12 @@ Settled Describe(const std::string& name, const v1::Evaluation& evaluation, cons
 class ResultTable {
  public:
   void Add(const Settled& one) {
-    table_.AddRow({one.name, one.decision, one.forecast, one.result, one.detail});
+    std::string detail = one.detail;
+    if (!one.not_simulated.empty()) {
+      absl::StrAppend(&detail, detail.empty() ? "" : "; ", "not simulated");
+    }
+    table_.AddRow({one.name, one.decision, one.forecast, one.result, std::move(detail)});
+    not_simulated_.Add(one.name, one.not_simulated);
     all_good_ = all_good_ && one.good;
     if (one.failure.empty()) return;
     const auto same = std::ranges::find(failures_, one.failure, &Failure::text);
@@ -157,6 +179,8 @@ class ResultTable {
   std::string Render(const Style& style, int width) const {
     if (table_.empty()) return "";
     std::string text = table_.Render(style, width);
+    const std::string not_simulated = not_simulated_.Render(width);
+    absl::StrAppend(&text, not_simulated.empty() ? "" : "\n", not_simulated);
     for (const Failure& failure : failures_) {
       absl::StrAppend(&text, "\n", WrapText(CommaList(failure.names), width), ":\n", failure.text,
                       failure.text.back() == '\n' ? "" : "\n");
@@ -175,8 +199,16 @@ class ResultTable {
                         {"result"},
                         {"detail", Table::Align::kLeft, false, true}});
   std::vector<Failure> failures_;
+  NotSimulatedList not_simulated_;
   bool all_good_ = true;
 };
+
+// Facts are many numbers, which `export` and `compile` show.
+v1::Evaluation WithoutFacts(v1::Evaluation evaluation) {
+  evaluation.clear_facts();
+  evaluation.clear_fact_schemas();
+  return evaluation;
+}
 
 // One result for each device model that the candidate was evaluated on.
 std::vector<Settled> DescribeAll(const std::string& name, const v1::EvaluateReply& reply,
@@ -238,6 +270,7 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
     *request.mutable_candidate() = ToProto(candidates[i].candidate);
     request.set_search_id(search_id);
     request.set_mode(Modes().at(flags.mode));
+    request.set_include_facts(true);
     request.mutable_device_models()->Assign(flags.device_models.begin(), flags.device_models.end());
     names[request.request_id()] = candidates[i].name;
     if (OnlyCallsPyTorch(candidates[i].candidate)) {
@@ -282,9 +315,15 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
       line["error"] = ErrorJson(absl::Status(static_cast<absl::StatusCode>(reply.error().code()),
                                              reply.error().message()));
     } else {
-      line["evaluation"] = JsonOf(reply.evaluation());
+      line["evaluation"] = JsonOf(WithoutFacts(reply.evaluation()));
       for (const v1::Evaluation& further : reply.further()) {
-        line["further"].push_back(JsonOf(further));
+        line["further"].push_back(JsonOf(WithoutFacts(further)));
+      }
+      // Of the first device model that has a reason.
+      for (const Settled& one : all) {
+        if (one.not_simulated.empty()) continue;
+        line["not_simulated"] = one.not_simulated;
+        break;
       }
     }
     console.Line(line);

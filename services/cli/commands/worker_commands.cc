@@ -3,10 +3,17 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <set>
+#include <span>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -22,6 +29,7 @@
 #include "services/cli/commands/context.h"
 #include "services/cli/commands/problem_argument.h"
 #include "services/cli/core/candidate_files.h"
+#include "services/cli/core/not_simulated.h"
 #include "services/cli/core/table.h"
 #include "services/cli/report/analysis.h"
 #include "services/cli/report/search_json.h"
@@ -249,6 +257,89 @@ absl::StatusOr<v1::CompileReply> Compile(const Bench& bench, const Candidate* ca
   return reply;
 }
 
+// Compiles some candidates on the worker, several at a time, and shows how many are done.
+class Compiling {
+ public:
+  // Null: the reference.
+  using Subjects = std::vector<const Candidate*>;
+
+  Compiling(const Context& context, const Bench& bench, Subjects subjects)
+      : context_(context), bench_(bench), subjects_(std::move(subjects)) {
+    replies_.resize(subjects_.size());
+    running_ = std::min(subjects_.size(), CallsAtOnce(bench));
+    for (size_t i = running_; i > 0; --i) threads_.emplace_back([this] { Run(); });
+  }
+  ~Compiling() {
+    next_ = subjects_.size();
+    {
+      std::unique_lock lock(mutex_);
+      // Nobody wants the replies. A call may begin after the others were cancelled.
+      while (running_ > 0) {
+        CancelCalls();
+        replied_.wait_for(lock, kLook, [&] { return running_ == 0; });
+      }
+    }
+    threads_.clear();
+    context_.console.Draw({});
+  }
+  Compiling(const Compiling&) = delete;
+  Compiling& operator=(const Compiling&) = delete;
+
+  // Waits for the reply about one subject. CANCELLED: interrupted.
+  absl::StatusOr<v1::CompileReply> Await(size_t index) {
+    for (;;) {
+      KC_RETURN_IF_ERROR(CheckInterrupt(context_));
+      std::unique_lock lock(mutex_);
+      const size_t done = done_;
+      // Lines of JSON on the same terminal would be overwritten.
+      if (!context_.console.json()) {
+        context_.console.Draw({absl::StrCat("compiled ", done, " of ", subjects_.size())});
+      }
+      if (replies_[index]) return *replies_[index];
+      replied_.wait_for(lock, kLook, [&] { return done_ != done; });
+    }
+  }
+
+ private:
+  // Maximum delay until an interrupt is noticed.
+  static constexpr std::chrono::milliseconds kLook{50};
+  static constexpr uint32_t kMostCalls = 32;
+
+  // A worker has room for some calls that wait. Half of it is left to others.
+  static size_t CallsAtOnce(const Bench& bench) {
+    v1::WorkerDescription description;
+    const absl::Status described =
+        Call(*bench.worker, &v1::Worker::Stub::Describe, v1::WorkerDescribeRequest(), &description);
+    if (!described.ok()) return 1;
+    return std::clamp<uint32_t>(description.compile_credits() / 2, 1, kMostCalls);
+  }
+
+  void Run() {
+    for (size_t i = next_++; i < subjects_.size(); i = next_++) {
+      absl::StatusOr<v1::CompileReply> reply = Compile(bench_, subjects_[i]);
+      const std::lock_guard lock(mutex_);
+      replies_[i] = std::move(reply);
+      ++done_;
+      replied_.notify_one();
+    }
+    const std::lock_guard lock(mutex_);
+    --running_;
+    replied_.notify_one();
+  }
+
+  const Context& context_;
+  const Bench& bench_;
+  const Subjects subjects_;
+  std::atomic<size_t> next_ = 0;
+  std::mutex mutex_;
+  std::condition_variable replied_;
+  // Protected by mutex_.
+  std::vector<std::optional<absl::StatusOr<v1::CompileReply>>> replies_;
+  size_t done_ = 0;
+  size_t running_ = 0;                 // threads
+  std::vector<std::jthread> threads_;  // last: they use the members above
+};
+
 // Calls `visit` with each item until it fails or the user interrupts the command.
 template <class Items, class Visit>
 absl::Status ForEach(const Context& context, const Items& items, const Visit& visit) {
@@ -265,16 +356,16 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
   KC_ASSIGN_OR_RETURN(Bench bench, MakeBench(context, flags, connection));
   std::vector<Table::Column> columns = {
       {"candidate", Table::Align::kLeft, true}, {"result"}, {"time", Table::Align::kRight}};
-  const bool on_device =
-      KindInfoOf(bench.loaded.problem.targets.at(bench.target).kind).has_launches();
-  const auto& shown_facts = on_device ? kShownCudaFacts : kShownCpuFacts;
+  const auto kind = KindInfoOf(bench.loaded.problem.targets.at(bench.target).kind);
+  const bool on_device = kind.has_launches();
+  const bool simulates = on_device || bench.target == kCudaTargetName;
+  std::span<const std::string_view> shown_facts = on_device ? kShownCudaFacts : kShownCpuFacts;
+  if (kind.takes_tasks) shown_facts = {};
   for (const std::string_view name : shown_facts) {
     columns.push_back({std::string(name), Table::Align::kRight});
   }
-  if (on_device) {
-    columns.push_back({"estimated", Table::Align::kRight});
-    columns.push_back({"outputs"});
-  }
+  if (simulates) columns.push_back({"estimated", Table::Align::kRight});
+  if (on_device) columns.push_back({"outputs"});
   Table table(columns);
   Table facts_table({{"candidate"}, {"fact"}, {"value", Table::Align::kRight}, {"meaning"}});
   std::string logs;
@@ -284,9 +375,14 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
   for (const NamedCandidate& named : bench.candidates) {
     subjects.emplace_back(named.name, &named.candidate);
   }
+  Compiling::Subjects sources;
+  for (const auto& [name, candidate] : subjects) sources.push_back(candidate);
+  std::optional<Compiling> compiling(std::in_place, context, bench, std::move(sources));
+  NotSimulatedList not_simulated;
+  size_t index = 0;
   const absl::Status status = ForEach(context, subjects, [&](const auto& subject) -> absl::Status {
     const auto& [name, candidate] = subject;
-    KC_ASSIGN_OR_RETURN(const v1::CompileReply reply, Compile(bench, candidate));
+    KC_ASSIGN_OR_RETURN(const v1::CompileReply reply, compiling->Await(index++));
     Json line = {{"name", name}, {"compile", JsonOf(reply)}};
     // Where the other commands have it.
     if (reply.has_compile_error()) line["compile_error"] = JsonOf(reply.compile_error());
@@ -300,10 +396,8 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
       const CompileFacts facts = FromProto(reply.success().facts());
       std::vector<std::string> row = {OneLine(name), reply.cached() ? "ok, cached" : "ok", time};
       for (const std::string_view fact : shown_facts) row.push_back(FactText(facts, fact));
-      if (on_device) {
-        row.push_back(EstimateText(facts));
-        row.push_back(OutputsText(facts));
-      }
+      if (simulates) row.push_back(EstimateText(facts));
+      if (on_device) row.push_back(OutputsText(facts));
       table.AddRow(std::move(row));
       const absl::StatusOr<const FactSchema*> schema = FindFactSchema(facts.schema);
       if (schema.ok() && (*schema)->names.size() == facts.values.size()) {
@@ -317,6 +411,10 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
         line["facts"] = std::move(named);
       }
       line["simulations"] = SimulationsJson(facts, name, flags.facts, facts_table);
+      if (const std::string why = WhyNotSimulated(facts); !why.empty()) {
+        line["not_simulated"] = why;
+        not_simulated.Add(OneLine(name), why);
+      }
       if (const std::string findings = FindingsText(facts); !findings.empty()) {
         absl::StrAppend(&logs, "\n", OneLine(name), ", found without a GPU:\n", findings);
       }
@@ -327,7 +425,11 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
     console.Line(line);
     return absl::OkStatus();
   });
+  compiling.reset();
   if (!table.empty()) console.Out(table.Render(console.style(), console.width()));
+  if (const std::string text = not_simulated.Render(console.width()); !text.empty()) {
+    console.Out("\n" + text);
+  }
   if (!facts_table.empty()) {
     console.Out("\n" + facts_table.Render(console.style(), console.width()));
   }
@@ -538,7 +640,11 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
   v1::PutProblemReply known;
   KC_RETURN_IF_ERROR(Call(*forecaster, &v1::Forecaster::Stub::PutProblem,
                           PutRequest(bench.loaded.problem), &known));
-  KC_ASSIGN_OR_RETURN(const v1::CompileReply reference, Compile(bench, /*candidate=*/nullptr));
+  Compiling::Subjects subjects = {nullptr};
+  for (const NamedCandidate& named : bench.candidates) subjects.push_back(&named.candidate);
+  std::optional<Compiling> compiling(std::in_place, context, bench, std::move(subjects));
+  size_t index = 0;
+  KC_ASSIGN_OR_RETURN(const v1::CompileReply reference, compiling->Await(index++));
   if (reference.has_compile_error()) {
     return absl::InvalidArgumentError(absl::StrCat("the reference does not compile here: ",
                                                    OneLine(reference.compile_error().log())));
@@ -554,11 +660,15 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
                {"backend"},
                {"model"}});
   const v1::DeviceInfo device = DeviceOf(bench);
+  NotSimulatedList not_simulated;
+  // Estimates are relative to the reference.
+  const std::string no_reference = WhyNotSimulated(FromProto(reference.success().facts()));
+  not_simulated.Add("the reference", no_reference);
   std::string prompts;
   std::string notes;
   bool all_good = true;
   const auto forecast_one = [&](const NamedCandidate& named) -> absl::Status {
-    KC_ASSIGN_OR_RETURN(const v1::CompileReply compiled, Compile(bench, &named.candidate));
+    KC_ASSIGN_OR_RETURN(const v1::CompileReply compiled, compiling->Await(index++));
     if (compiled.has_compile_error()) {
       all_good = false;
       table.AddRow(
@@ -602,7 +712,12 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
               reply.abstention().reason(), console, notes);
       return absl::OkStatus();
     }
-    console.Line({{"name", named.name}, {"forecast", JsonOf(reply.forecast())}});
+    std::string why = WhyNotSimulated(FromProto(compiled.success().facts()));
+    not_simulated.Add(OneLine(named.name), why);
+    if (why.empty() && !no_reference.empty()) why = absl::StrCat("the reference: ", no_reference);
+    Json line = {{"name", named.name}, {"forecast", JsonOf(reply.forecast())}};
+    if (!why.empty()) line["not_simulated"] = why;
+    console.Line(line);
     const Forecast forecast = FromProto(reply.forecast());
     const absl::StatusOr<double> win = WinProbability(forecast, 1.0);
     const double low = forecast.expected_log2_speedup - forecast.stddev_log2_speedup;
@@ -612,7 +727,9 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
          absl::StrCat(FormatSpeedup(std::exp2(low)), " to ", FormatSpeedup(std::exp2(high))),
          absl::StrCat("[", BinBars(forecast.bin_probabilities), "]"),
          win.ok() ? FormatShare(*win) : "-", FormatShare(forecast.failure_probability),
-         OneLine(std::string(Name(forecast.basis))), FormatCount(forecast.labels_seen.value_or(0)),
+         absl::StrCat(OneLine(std::string(Name(forecast.basis))),
+                      why.empty() ? "" : ", not simulated"),
+         FormatCount(forecast.labels_seen.value_or(0)),
          OneLine(absl::StrCat(forecast.backend, " ", forecast.backend_version)),
          reply.forecast().has_model() ? ModelWord(reply.forecast().model()) : "none"});
     if (reply.forecast().has_model() &&
@@ -624,6 +741,8 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
     return absl::OkStatus();
   };
   const absl::Status status = ForEach(context, bench.candidates, forecast_one);
+  compiling.reset();
+  absl::StrAppend(&notes, not_simulated.Render(console.width()));
   console.Out(prompts);
   if (!table.empty()) console.Out(table.Render(console.style(), console.width()));
   if (!notes.empty()) console.Out("\n" + notes);

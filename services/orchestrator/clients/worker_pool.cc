@@ -6,6 +6,7 @@
 #include "common/base/id.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
+#include "common/rpc/protocol_version.h"
 #include "services/orchestrator/clients/worker_calls.h"
 #include "services/orchestrator/clients/worker_devices.h"
 #include "services/orchestrator/clients/worker_replies.h"
@@ -155,7 +156,8 @@ class WorkerPool::Impl final : public PeerKind {
                .score = static_cast<double>(unused) / static_cast<double>(credits)};
   }
 
-  // Names no device to a worker that only compiles or that describes no devices.
+  // Names no device to a worker that measures and describes no devices. One that only compiles for
+  // GPUs simulates each model of its architecture.
   void Prepare(const Peer& peer, PeerJob& some_job) const override {
     auto& job = static_cast<WorkerJob&>(some_job);
     const v1::TargetDescription* const described = FindTarget(peer, job.target);
@@ -164,7 +166,10 @@ class WorkerPool::Impl final : public PeerKind {
         std::ranges::any_of(described->devices(), [&](const v1::TargetDevice& device) {
           return device.device().model() == job.device_model;
         });
-    job.NameDevice(has_device ? job.device_model : "");
+    const bool only_compiles = described != nullptr && job.lane == kCompileLane &&
+                               job.target == kCudaTargetName && !described->can_measure() &&
+                               AsWorker(peer).description.protocol_version() == kProtocolVersion;
+    job.NameDevice(has_device || only_compiles ? job.device_model : "");
   }
 
   std::optional<absl::Duration> RetryIn(Peer& peer, PeerJob& job, CallEnd end,

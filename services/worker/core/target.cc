@@ -28,8 +28,9 @@ Measurement RecordOf(const Measurer& measurer, const MeasureRequest& request, in
 }
 
 absl::Status CheckModel(const TargetInfo& target, const std::string& device_model) {
+  const bool only_compiles = !target.can_measure && target.devices.empty();
   const bool known =
-      device_model.empty() || target.device.model == device_model ||
+      device_model.empty() || only_compiles || target.device.model == device_model ||
       std::any_of(target.devices.begin(), target.devices.end(),
                   [&](const TargetDevice& device) { return device.info.model == device_model; });
   return known ? absl::OkStatus()

@@ -77,7 +77,11 @@ struct Profile {
 struct CompileRequest {
   const Problem& problem;
   const Candidate* candidate = nullptr;  // null: the problem's own reference
-  std::string device_model = {};         // "": that of the first device
+  // "": that of the first device. A target that only compiles takes any.
+  std::string device_model = {};
+  // Only the artefact is needed. Leaves out facts that take longer than compiling: what Python
+  // candidates launch.
+  bool artifact_only = false;
 };
 
 // The candidate to measure or profile, and the device.

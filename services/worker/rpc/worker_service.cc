@@ -393,8 +393,11 @@ bool WorkerService::HandBack(MeasureJob& job) {
 
 void WorkerService::CompileThenMeasure(std::shared_ptr<MeasureJob> job) {
   const TraceScope scope(&job->trace);
-  absl::StatusOr<CompileResult> compiled =
-      job->target->Compile({*job->problem, job->candidate.get(), job->device_model}, *job->cancel);
+  absl::StatusOr<CompileResult> compiled = job->target->Compile({.problem = *job->problem,
+                                                                 .candidate = job->candidate.get(),
+                                                                 .device_model = job->device_model,
+                                                                 .artifact_only = true},
+                                                                *job->cancel);
   if (compiled.ok() && std::holds_alternative<CompileSuccess>(compiled->result)) {
     job->artifact = std::move(std::get<CompileSuccess>(compiled->result).artifact);
     job->resolved = true;

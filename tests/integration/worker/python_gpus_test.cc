@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/worker/cuda/target/cuda_target.h"
+#include "services/worker/lease/timing_lease.h"
 #include "tests/integration/worker/python_fixture.h"
 #include "tests/support/services.h"
 
@@ -37,6 +38,7 @@ class Node {
     options.cuda_home = KERNELCAST_CUDA_HOME;
     options.program_folder = ProgramFolder();
     options.cache_directory = folder_.File("cache");
+    options.lease_directory = folder_.path().string();
     options.python = kPython;
     options.python_device = "cpu";
     options.untrusted_uid = 65534;
@@ -56,6 +58,31 @@ class Node {
     candidate.target = "cuda";
     candidate.candidate_id = CandidateId(candidate);
     return candidate;
+  }
+
+  worker::CompileSuccess Compile(const std::string& body, bool artifact_only = false) const {
+    Candidate candidate = PythonCandidate(problem_, ModelNew(body));
+    candidate.target = "cuda";
+    candidate.candidate_id = CandidateId(candidate);
+    auto compiled = target_->Compile({.problem = problem_,
+                                      .candidate = &candidate,
+                                      .device_model = "Fake B",
+                                      .artifact_only = artifact_only},
+                                     worker::CancelToken());
+    INFO(compiled.status().ToString());
+    REQUIRE(compiled.ok());
+    REQUIRE(std::holds_alternative<worker::CompileSuccess>(compiled->result));
+    return std::get<worker::CompileSuccess>(std::move(compiled->result));
+  }
+
+  // Holds the timing leases of all GPUs, as measurements do.
+  std::vector<std::unique_ptr<worker::TimingLease>> Leases() const {
+    std::vector<std::unique_ptr<worker::TimingLease>> leases;
+    for (const auto& file : std::filesystem::directory_iterator(folder_.path())) {
+      if (file.path().extension() != ".lock") continue;
+      leases.push_back(worker::TimingLease::Open(file.path()).value());
+    }
+    return leases;
   }
 
   std::optional<size_t> Expect(int number, const worker::DeviceWish& wish = {},
@@ -146,6 +173,32 @@ TEST_CASE("Python candidates are loaded ahead for each GPU of a node") {
   // None waits any more.
   CHECK(node.Expect(6) == 0);
   CHECK(node.Expect(7) == 1);
+}
+
+TEST_CASE("A worker with GPUs records what Python candidates launch while a GPU measures") {
+  if (!HaveTorch()) return;
+  Node node;
+  const auto leases = node.Leases();
+  REQUIRE(leases.size() == 2);
+  std::vector<worker::TimingLease::Held> held;
+  for (const auto& lease : leases) held.push_back(lease->Acquire(worker::CancelToken()).value());
+  const auto launches = [&](const std::string& body) {
+    const worker::CompileSuccess compiled = node.Compile(body);
+    REQUIRE(compiled.facts.simulations.size() == 1);
+    return compiled.facts.simulations[0].launches;
+  };
+  const auto recorded = launches("        return torch.relu(x) * n");
+  REQUIRE(recorded.size() == 1);
+  CHECK(recorded[0].not_covered.empty());
+  CHECK_FALSE(recorded[0].values.empty());
+  const auto not_recorded = launches("        return x * x.sum().item()");
+  REQUIRE(not_recorded.size() == 1);
+  CHECK_THAT(not_recorded[0].not_covered, Catch::Contains("reads values of a tensor"));
+  // A candidate that is only measured does not wait for it.
+  const worker::CompileSuccess artifact = node.Compile("        return torch.relu(x) * n", true);
+  CHECK(artifact.facts.simulations.empty());
+  CHECK(artifact.artifact.content ==
+        node.Compile("        return torch.relu(x) * n").artifact.content);
 }
 
 // 2 x + 1 as a real kernel, which the fake driver takes for an affine one with these options.

@@ -248,8 +248,10 @@ class RecordingTarget {
   }
 
   absl::StatusOr<worker::CompileResult> TryCompile(const Problem& problem,
-                                                   const Candidate& candidate) {
-    return target_->Compile({problem, &candidate}, CancelToken());
+                                                   const Candidate& candidate,
+                                                   const std::string& device_model = "") {
+    return target_->Compile(
+        {.problem = problem, .candidate = &candidate, .device_model = device_model}, CancelToken());
   }
 
   worker::CompileSuccess Compile(const Problem& problem, const Candidate& candidate) {
@@ -378,6 +380,25 @@ TEST_CASE("A Python candidate that is not recorded is compiled as before, and sa
   const auto broken =
       target.Compile(kTask, ModelNew("        relu[(64,)](x, y, n, BLOCK=255)\n        return y"));
   CHECK_THAT(NotCovered(broken), Catch::Contains("do not compile"));
+}
+
+TEST_CASE("A worker without a GPU simulates each model of its architecture", "[slow]") {
+  RecordingTarget target;
+  if (!target.Make()) return;
+  const Problem problem = MakeTask(kTask);
+  const Candidate reference = ReferenceCandidate(problem, kCudaTargetName).value();
+  for (const char* const model : {"NVIDIA H100", "NVIDIA H200"}) {
+    const auto compiled = target.TryCompile(problem, reference, absl::StrCat(model, " of a cloud"));
+    REQUIRE(compiled.ok());
+    const auto& facts = std::get<worker::CompileSuccess>(compiled->result).facts;
+    REQUIRE(facts.simulations.size() == 1);
+    CHECK(facts.simulations[0].gpu == model);
+  }
+  const auto other = target.TryCompile(problem, reference, "NVIDIA A100-SXM4-80GB");
+  CHECK(absl::IsFailedPrecondition(other.status()));
+  CHECK_THAT(std::string(other.status().message()),
+             Catch::Contains("compiles for sm_90a") &&
+                 Catch::Contains("'NVIDIA A100-SXM4-80GB' is sm_80"));
 }
 
 TEST_CASE("A recording that touches less memory than the task needs is not believed", "[slow]") {

@@ -28,7 +28,7 @@ namespace kernelcast::worker {
 struct CompileGpu {
   std::string name;
   std::string architecture;
-  // Whether to record launches of Python candidates. Takes longer than measuring them.
+  // Whether to record launches of Python candidates, for their forecasts.
   bool record_launches = false;
 };
 

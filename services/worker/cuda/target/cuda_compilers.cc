@@ -204,6 +204,13 @@ absl::StatusOr<Language*> CudaCompilers::Find(CandidateKind kind) const {
   return row->language.get();
 }
 
+void CudaCompilers::StartRecorder(const CancelToken& cancel) const {
+  const auto pytorch = Find(CandidateKind::kPython);
+  if (!pytorch.ok()) return;
+  // The first recording tries again and reports the error.
+  (void)static_cast<PytorchLanguage*>(*pytorch)->StartRecorder(cancel);
+}
+
 absl::StatusOr<PythonTaskPrograms> CudaCompilers::DescribeTask(const Problem& problem,
                                                                const CompileGpu& gpu,
                                                                const CancelToken& cancel) const {

@@ -42,6 +42,9 @@ class CudaCompilers {
   // INVALID_ARGUMENT: candidates of this kind are not for this problem, or not for the target.
   [[nodiscard]] absl::Status CheckKind(const Problem& problem, const Candidate& candidate) const;
 
+  // Blocks until launches of Python candidates can be recorded without delay, if they can be.
+  void StartRecorder(const CancelToken& cancel) const;
+
   // What a task's tensors are, without a device and its secret cases. UNIMPLEMENTED: there is no
   // interpreter with PyTorch. Other errors are those of PytorchLanguage::Describe.
   [[nodiscard]] absl::StatusOr<PythonTaskPrograms> DescribeTask(const Problem& problem,

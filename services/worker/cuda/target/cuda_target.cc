@@ -24,6 +24,7 @@
 #include "services/worker/cuda/probe/machine.h"
 #include "services/worker/cuda/target/gpu_selection.h"
 #include "services/worker/cuda/target/runner_probe.h"
+#include "services/worker/virtual_gpu/estimate/gpu_model.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -82,6 +83,8 @@ absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions o
       const std::jthread compilers([target] {
         target->compilers_->nvrtc().StartProcesses(kCompilersAhead, target->stopping_);
       });
+      const std::jthread recorder(
+          [target] { target->compilers_->StartRecorder(target->stopping_); });
       for (const std::string& architecture : target->Architectures()) {
         (void)target->trusted_->CompileJudge(architecture, target->stopping_);
       }
@@ -331,23 +334,39 @@ CudaTarget::Device* CudaTarget::FindModel(const std::string& device_model) const
   return nullptr;
 }
 
+absl::Status CudaTarget::CheckSimulates(const std::string& device_model) const {
+  const virtual_gpu::GpuModel* const model =
+      virtual_gpu::FindGpuModel(device_model, info_.architecture);
+  if (model == nullptr || info_.architecture.starts_with(model->architecture)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat("compiles for ", info_.architecture, ", and '",
+                                                    device_model, "' is ",
+                                                    std::string(model->architecture)));
+}
+
 absl::StatusOr<CompileResult> CudaTarget::Compile(const CompileRequest& request,
                                                   const CancelToken& cancel) {
   if (request.candidate == nullptr) {
     KC_ASSIGN_OR_RETURN(const Candidate reference,
                         ReferenceCandidate(request.problem, kCudaTargetName));
-    return Compile({request.problem, &reference, request.device_model}, cancel);
+    CompileRequest whole = request;
+    whole.candidate = &reference;
+    return Compile(whole, cancel);
   }
   Device* const device = FindModel(request.device_model);
   KC_RETURN_IF_ERROR(CheckModel(info_, device != nullptr ? "" : request.device_model));
+  if (device == nullptr) KC_RETURN_IF_ERROR(CheckSimulates(request.device_model));
   if (!info_.can_compile) {
     return absl::UnimplementedError(info_.unavailable_reason);
   }
   KC_RETURN_IF_ERROR(compilers_->CheckKind(request.problem, *request.candidate));
   const CompileGpu gpu{
-      .name = device == nullptr ? info_.device.model : device->facts.info.model,
+      .name = device != nullptr              ? device->facts.info.model
+              : request.device_model.empty() ? info_.device.model
+                                             : request.device_model,
       .architecture = device == nullptr ? info_.architecture : device->architecture,
-      .record_launches = devices_.empty()};
+      .record_launches = !request.artifact_only};
   if (!request.problem.task || KindInfoOf(request.candidate->kind).takes_tasks) {
     return compilers_->Compile(request.problem, *request.candidate, gpu, cancel);
   }

@@ -32,9 +32,9 @@ namespace kernelcast::worker {
 // for host-launched ones if there is an nvcc, and for Python tasks and their candidates if there is
 // an interpreter with PyTorch for CUDA. Measures on all devices that the driver shows this process,
 // or on the chosen ones. Each device has its own timing lease and runners; if one fails, the others
-// continue. Compilers and artefacts are shared. Without a device it only compiles, and takes any
-// PyTorch to record what Python candidates launch. Without a toolkit it does nothing, and Describe
-// says why.
+// continue. Compilers and artefacts are shared. Compiling a Python candidate also records what it
+// launches, on the processor. Without a device it only compiles, and takes any PyTorch. Without a
+// toolkit it does nothing, and Describe says why.
 class CudaTarget final : public Target {
  public:
   static constexpr std::string_view kDefaultArchitecture = "sm_90a";
@@ -102,6 +102,8 @@ class CudaTarget final : public Target {
   void ProbePeaks(Device& device);
   // Determines whether hardware counters are available, as far as possible without using them.
   void ProbeCounters();
+  // FAILED_PRECONDITION: GPUs of this model have another architecture.
+  absl::Status CheckSimulates(const std::string& device_model) const;
   // Returns the first device of the model, or null.
   Device* FindModel(const std::string& device_model) const;
   std::set<std::string> Architectures() const;

@@ -444,6 +444,8 @@ absl::StatusOr<std::shared_ptr<CompileServer::Process>> CompileServer::Running(
   return process_;
 }
 
+absl::Status CompileServer::Warm(const CancelToken& cancel) { return Running(cancel).status(); }
+
 absl::StatusOr<CompileServer::Outcome> CompileServer::Compile(std::string_view fields,
                                                               const CancelToken& cancel) {
   absl::StatusOr<Outcome> outcome;

@@ -71,6 +71,10 @@ class CompileServer {
 
   const PythonInterpreter& python() const { return options_.python; }
 
+  // Blocks until the process has imported the compiler. UNAVAILABLE: it cannot be started.
+  // CANCELLED, DEADLINE_EXCEEDED: the token was stopped.
+  [[nodiscard]] absl::Status Warm(const CancelToken& cancel);
+
   // The fields that compile_request() returned, which are untrusted, or why there are none.
   using Outcome = std::variant<std::string, CompileError>;
   // Blocks. `fields` are what compile_request() reads. Several calls compile in parallel.

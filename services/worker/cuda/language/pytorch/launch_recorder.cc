@@ -39,6 +39,8 @@ CompileServerOptions RecorderOptions(PythonInterpreter python, CompilerSandbox s
   // Libraries of CUDA alone take several GiB of addresses.
   options.max_memory_bytes = int64_t{24} << 30;
   options.max_reply_bytes = kMaxRecordingBytes;
+  // A recording takes less than one second. The candidate is measured only after it.
+  options.timeout_ns = 10'000'000'000;
   return options;
 }
 

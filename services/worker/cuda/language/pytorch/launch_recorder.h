@@ -30,6 +30,10 @@ class LaunchRecorder {
   // An empty folder is made in `work_directory`.
   LaunchRecorder(PythonInterpreter python, CompilerSandbox sandbox, std::string work_directory);
 
+  // Blocks until PyTorch is imported, so that the first recording does not wait for it.
+  // UNAVAILABLE: no process can be started. Returns the token's status when it is stopped.
+  [[nodiscard]] absl::Status Start(const CancelToken& cancel) { return server_.Warm(cancel); }
+
   // Blocks. The first one waits until PyTorch is imported. Records a call of the candidate, or of
   // the task's own reference if `source` is the task, at one of the task's cases. A candidate that
   // fails or cannot be recorded is a result. UNAVAILABLE: no process can be started. Returns the

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
 #include "services/worker/cuda/language/device_code.h"
@@ -20,8 +22,6 @@ namespace {
 // Candidates that touch less than this share of what the reference needs are not believed. Some
 // need less than the reference, for example half of a triangular matrix.
 constexpr double kLeastTouchedShare = 0.5;
-// The maximum number of problems in memory.
-constexpr size_t kMaxProblems = 256;
 
 // The first case that is timed.
 size_t CaseToRecord(const Problem& problem) {
@@ -30,6 +30,13 @@ size_t CaseToRecord(const Problem& problem) {
   const auto found =
       std::ranges::find_if(cases, [&](const PythonTask::Case& of) { return of.axes == timed; });
   return found == cases.end() ? 0 : static_cast<size_t>(found - cases.begin());
+}
+
+// Covers what a simulation of the source depends on.
+std::string KeyOf(const CompileJob& job, const std::string& source) {
+  ContentHasher hasher;
+  hasher.Add(job.problem.problem_id).Add(job.gpu.name).Add(job.gpu.architecture).Add(source);
+  return hasher.Hex128();
 }
 
 // One multiprocessor if the model is not known.
@@ -62,9 +69,7 @@ absl::StatusOr<CompileResult> PytorchLanguage::Compile(const CompileJob& job,
   // The source is the same for all architectures.
   if (auto* const success = std::get_if<CompileSuccess>(&checked.result)) {
     success->artifact.architecture = gpu.architecture;
-    if (gpu.record_launches) {
-      KC_RETURN_IF_ERROR(AddRecorded(job, cancel, *success));
-    }
+    if (gpu.record_launches) KC_RETURN_IF_ERROR(AddRecorded(job, cancel, checked));
   }
   return checked;
 }
@@ -93,30 +98,40 @@ absl::StatusOr<Recording> PytorchLanguage::Record(const CompileJob& job, const s
                           RecordedGpuOf(job.gpu), cancel);
 }
 
-absl::StatusOr<double> PytorchLanguage::NeededBytes(const CompileJob& job,
-                                                    const CancelToken& cancel) {
-  const Problem& problem = job.problem;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto known = needed_bytes_.find(problem.problem_id);
-    if (known != needed_bytes_.end()) return known->second;
-  }
-  KC_ASSIGN_OR_RETURN(const Recording reference, Record(job, problem.task->source, cancel));
-  const std::lock_guard lock(mutex_);
-  if (needed_bytes_.size() >= kMaxProblems) needed_bytes_.clear();
-  return needed_bytes_.insert({problem.problem_id, reference.needed_bytes}).first->second;
+absl::StatusOr<MadeOnce<Recording>::Shared> PytorchLanguage::RecordReference(
+    const CompileJob& job, const CancelToken& cancel) {
+  const std::string& source = job.problem.task->source;
+  return references_.Get(KeyOf(job, source), cancel, [&] { return Record(job, source, cancel); });
 }
 
 absl::Status PytorchLanguage::AddRecorded(const CompileJob& job, const CancelToken& cancel,
-                                          CompileSuccess& success) {
-  const Candidate& candidate = job.candidate;
+                                          CompileResult& result) {
   const virtual_gpu::GpuModel* const gpu =
       virtual_gpu::FindGpuModel(job.gpu.name, job.gpu.architecture);
   if (gpu == nullptr) return absl::OkStatus();
-  KC_ASSIGN_OR_RETURN(const Recording recording, Record(job, candidate.source, cancel));
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  KC_ASSIGN_OR_RETURN(const MadeOnce<Simulated>::Shared simulated,
+                      simulated_.Get(KeyOf(job, job.candidate.source), cancel,
+                                     [&] { return Simulate(job, *gpu, cancel); }));
+  auto& success = std::get<CompileSuccess>(result.result);
+  success.facts.simulations = simulated->simulations;
+  if (!simulated->log.empty()) success.log = simulated->log;
+  result.compile_ns += Clock::Real().MonotonicNs() - start_ns;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PytorchLanguage::Simulated> PytorchLanguage::Simulate(
+    const CompileJob& job, const virtual_gpu::GpuModel& gpu, const CancelToken& cancel) {
+  const bool is_reference = job.candidate.source == job.problem.task->source;
+  Recording recording;
+  if (is_reference) {
+    KC_ASSIGN_OR_RETURN(const MadeOnce<Recording>::Shared shared, RecordReference(job, cancel));
+    recording = *shared;
+  } else {
+    KC_ASSIGN_OR_RETURN(recording, Record(job, job.candidate.source, cancel));
+  }
   const auto not_simulated = [&](std::string reason) {
-    success.facts.simulations = {NotSimulated(*gpu, std::move(reason))};
-    return absl::OkStatus();
+    return Simulated{{NotSimulated(gpu, std::move(reason))}, ""};
   };
   if (!recording.not_recorded.empty()) return not_simulated(recording.not_recorded);
   std::vector<ShapeSimulation> simulations;
@@ -135,13 +150,14 @@ absl::Status PytorchLanguage::AddRecorded(const CompileJob& job, const CancelTok
     }
     simulations = std::move(std::get<CompileSuccess>(compiled.result).facts.simulations);
   }
-  if (simulations.empty()) simulations.push_back(EmptySimulation(*gpu));
+  if (simulations.empty()) simulations.push_back(EmptySimulation(gpu));
   if (!recording.operations.empty()) {
-    simulations.front().launches.push_back(SimulateOperations(recording.operations, *gpu));
+    simulations.front().launches.push_back(SimulateOperations(recording.operations, gpu));
   }
-  const std::string log = DescribeShares(simulations.front(), recording.operations);
-  if (!log.empty() && candidate.source != job.problem.task->source) {
-    KC_ASSIGN_OR_RETURN(const double needed, NeededBytes(job, cancel));
+  std::string log = DescribeShares(simulations.front(), recording.operations);
+  if (!log.empty() && !is_reference) {
+    KC_ASSIGN_OR_RETURN(const MadeOnce<Recording>::Shared reference, RecordReference(job, cancel));
+    const double needed = reference->needed_bytes;
     const double touched = TouchedBytes(simulations.front());
     if (touched < kLeastTouchedShare * needed) {
       return not_simulated(absl::StrCat("it touches ", std::llround(touched),
@@ -149,9 +165,7 @@ absl::Status PytorchLanguage::AddRecorded(const CompileJob& job, const CancelTok
                                         std::llround(needed)));
     }
   }
-  success.log = log;
-  success.facts.simulations = std::move(simulations);
-  return absl::OkStatus();
+  return Simulated{std::move(simulations), std::move(log)};
 }
 
 }  // namespace kernelcast::worker

@@ -2,25 +2,27 @@
 #define KERNELCAST_SERVICES_WORKER_CUDA_LANGUAGE_PYTORCH_PYTORCH_LANGUAGE_H_
 
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/domain/facts.h"
 #include "services/worker/artifacts/compile_cache.h"
 #include "services/worker/cuda/language/language.h"
 #include "services/worker/cuda/language/pytorch/launch_recorder.h"
+#include "services/worker/cuda/language/pytorch/made_once.h"
 #include "services/worker/native/compiler_step.h"
 #include "services/worker/python/interpreter.h"
 #include "services/worker/python/python_compiler.h"
+#include "services/worker/virtual_gpu/estimate/gpu_model.h"
 
 namespace kernelcast::worker {
 
-// Candidates of PyTorch tasks. The artefact is the source. Where nothing is measured, the launches
-// of their Triton kernels are recorded and simulated.
+// Candidates of PyTorch tasks. The artefact is the source. For forecasts, the launches of their
+// Triton kernels are recorded and simulated, without a GPU.
 class PytorchLanguage final : public Language {
  public:
   static absl::StatusOr<std::unique_ptr<Language>> Open(const LanguageSetup& setup);
@@ -46,23 +48,35 @@ class PytorchLanguage final : public Language {
                                                             const CompileGpu& gpu,
                                                             const CancelToken& cancel);
 
+  // As LaunchRecorder::Start.
+  [[nodiscard]] absl::Status StartRecorder(const CancelToken& cancel) {
+    return recorder_.Start(cancel);
+  }
+
  private:
-  // Adds the simulation of what the candidate launches, or the reason why there is none.
-  absl::Status AddRecorded(const CompileJob& job, const CancelToken& cancel,
-                           CompileSuccess& success);
+  // The simulation of what a candidate launches, or the reason why there is none.
+  struct Simulated {
+    std::vector<ShapeSimulation> simulations;
+    std::string log;
+  };
+  // Adds what the candidate launches. Blocks.
+  absl::Status AddRecorded(const CompileJob& job, const CancelToken& cancel, CompileResult& result);
+  absl::StatusOr<Simulated> Simulate(const CompileJob& job, const virtual_gpu::GpuModel& gpu,
+                                     const CancelToken& cancel);
   absl::StatusOr<Recording> Record(const CompileJob& job, const std::string& source,
                                    const CancelToken& cancel);
-  // Recording::needed_bytes of the task's reference.
-  absl::StatusOr<double> NeededBytes(const CompileJob& job, const CancelToken& cancel);
+  // The recording of the task's reference.
+  absl::StatusOr<MadeOnce<Recording>::Shared> RecordReference(const CompileJob& job,
+                                                              const CancelToken& cancel);
 
   CompileCache& cache_;
   PythonCompiler compiler_;
   LaunchRecorder recorder_;
   const std::function<absl::StatusOr<Language*>(CandidateKind)> find_;
 
-  std::mutex mutex_;
-  // Protected by mutex_. By problem.
-  std::map<std::string, double> needed_bytes_;
+  // Candidates are compiled again to be measured, or as finalists.
+  MadeOnce<Simulated> simulated_{1024};
+  MadeOnce<Recording> references_{256};
 };
 
 }  // namespace kernelcast::worker

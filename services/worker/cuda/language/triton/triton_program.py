@@ -9,6 +9,9 @@ def import_compiler():
     global JITFunction, ASTSource, GPUTarget, ir, make_backend, triton
     import triton
     import triton.compiler
+
+    # Otherwise each child imports it, which takes longer than compiling a kernel.
+    import triton.compiler.code_generator
     from triton._C.libtriton import ir
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, make_backend

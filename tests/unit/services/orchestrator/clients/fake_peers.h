@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
+#include "common/domain/facts.h"
 #include "common/rpc/batch_stream.h"
 #include "common/rpc/protocol_version.h"
 #include "common/rpc/request_error.h"
@@ -143,6 +144,12 @@ class FakeWorker final : public FakePeer<v1::Worker::CallbackService> {
     return device_models_;
   }
 
+  // The same of compile requests.
+  std::map<std::string, int> compiled_models() const {
+    const std::lock_guard lock(mutex_);
+    return compiled_models_;
+  }
+
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
                                      const v1::WorkerDescribeRequest*,
                                      v1::WorkerDescription* response) override {
@@ -155,6 +162,10 @@ class FakeWorker final : public FakePeer<v1::Worker::CallbackService> {
                                        const v1::PutProblemRequest*,
                                        v1::PutProblemReply*) override {
     return FinishNow(context, absl::OkStatus());
+  }
+  grpc::ServerBidiReactor<v1::CompileStreamRequest, v1::CompileStreamReply>* CompileStream(
+      grpc::CallbackServerContext* context) override {
+    return new Stream(context, this);
   }
   grpc::ServerUnaryReactor* Measure(grpc::CallbackServerContext* context,
                                     const v1::MeasureRequest* request,
@@ -181,6 +192,30 @@ class FakeWorker final : public FakePeer<v1::Worker::CallbackService> {
   }
 
  private:
+  class Stream final : public BatchStream<CompileBatches> {
+   public:
+    Stream(grpc::CallbackServerContext* context, FakeWorker* worker)
+        : BatchStream(context, 1024), worker_(worker) {}
+
+   private:
+    void OnRequests(const v1::CompileStreamRequest& message) override {
+      for (const v1::CompileRequest& request : message.requests()) {
+        sender().Send(worker_->Compiled(request));
+      }
+    }
+    FakeWorker* const worker_;
+  };
+
+  v1::CompileReply Compiled(const v1::CompileRequest& request) {
+    const std::lock_guard lock(mutex_);
+    ++compiled_models_[request.device_model()];
+    v1::CompileReply reply;
+    reply.set_request_id(request.request_id());
+    reply.mutable_success()->mutable_facts()->set_schema(std::string(kPythonSourceSchemaId));
+    reply.mutable_success()->mutable_artifact()->set_format(v1::ARTIFACT_FORMAT_PYTHON_SOURCE);
+    return reply;
+  }
+
   v1::MeasureReply Measured(const v1::MeasureRequest& request) const {
     Measurement measurement;
     measurement.candidate_id = request.candidate().candidate_id();
@@ -204,6 +239,7 @@ class FakeWorker final : public FakePeer<v1::Worker::CallbackService> {
   bool holding_ = false;
   bool silent_ = false;
   std::map<std::string, int> device_models_;
+  std::map<std::string, int> compiled_models_;
   std::set<std::string> candidates_;
   size_t measured_ = 0;
   size_t received_ = 0;

@@ -409,6 +409,48 @@ TEST_CASE("Measurements go to their device model") {
   CHECK(world.workers[1]->measured() + world.workers[2]->measured() == 30);
 }
 
+TEST_CASE("Workers without a GPU compile for GPUs of their architecture") {
+  World world({4, 4, 4});
+  world.workers[0]->AddTarget("cuda", "NVIDIA H100 80GB HBM3", "sm_90a");
+  world.workers[0]->Change([](v1::WorkerDescription& reported) {
+    v1::TargetDevice& device = *reported.mutable_targets(1)->add_devices();
+    device.mutable_device()->set_model("NVIDIA H100 80GB HBM3");
+    device.set_can_measure(true);
+  });
+  for (const auto& [worker, architecture] :
+       std::map<size_t, std::string>{{1, "sm_90a"}, {2, "sm_80"}}) {
+    world.workers[worker]->AddTarget("cuda", "", architecture);
+    world.workers[worker]->Change([](v1::WorkerDescription& reported) {
+      reported.mutable_targets(1)->set_can_measure(false);
+    });
+  }
+  world.Create(world.Options());
+  const auto recorded = kernelcast::testing::MakeRecordedProblem(4, 4);
+  const auto problem = std::make_shared<const Problem>(recorded.problem);
+  constexpr int kCandidates = 12;
+  std::atomic<int> compiled = 0;
+  std::atomic<int> failed = 0;
+  for (int i = 0; i < kCandidates; ++i) {
+    Candidate candidate = recorded.candidates[static_cast<size_t>(i)];
+    candidate.target = "cuda";
+    world.pool->Compile(absl::StrCat("r", i), problem, std::move(candidate),
+                        "NVIDIA H100 80GB HBM3", [&](const absl::StatusOr<CompileResult>& result) {
+                          if (!result.ok()) ++failed;
+                          ++compiled;
+                        });
+  }
+  REQUIRE(Eventually([&] { return compiled == kCandidates; }));
+  CHECK(failed == 0);
+  // All simulate this model, so that their estimates compare.
+  const auto of = [&](size_t worker) { return world.workers[worker]->compiled_models(); };
+  REQUIRE(of(0).size() == 1);
+  CHECK(of(0).begin()->first == "NVIDIA H100 80GB HBM3");
+  REQUIRE(of(1).size() == 1);
+  CHECK(of(1).begin()->first == "NVIDIA H100 80GB HBM3");
+  CHECK(of(0).begin()->second + of(1).begin()->second == kCandidates);
+  CHECK(of(2).empty());
+}
+
 TEST_CASE("A request without a device model gets the preferred or the most common one") {
   World world({4, 4, 4});
   world.workers[0]->AddTarget("cuda", "NVIDIA H100 80GB HBM3", "sm_90a");
