@@ -5,7 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 struct evp_cipher_ctx_st;
 
@@ -39,6 +42,20 @@ class SecretRandom {
   }
   // In [0, 1).
   double Uniform() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }
+  // Puts values into an order of which all are equally likely.
+  template <class T>
+  void Shuffle(std::vector<T>& values) {
+    for (size_t i = 0; i + 1 < values.size(); ++i) {
+      std::swap(values[i], values[i + Below(values.size() - i)]);
+    }
+  }
+  // The numbers below `count`, shuffled.
+  std::vector<size_t> Order(size_t count) {
+    std::vector<size_t> order(count);
+    std::iota(order.begin(), order.end(), size_t{0});
+    Shuffle(order);
+    return order;
+  }
 
  private:
   struct FreeContext {

@@ -81,9 +81,9 @@ _kernelcast() {
     "evaluate --target") return ;;
     "evaluate --baseline") mapfile -t COMPREPLY < <(compgen -W 'compile eager' -- "$cur"); return ;;
     "evaluate --mode") mapfile -t COMPREPLY < <(compgen -W 'check final forecast measure route' -- "$cur"); return ;;
+    "evaluate --in-flight") return ;;
     "evaluate --device-model") return ;;
     "evaluate --search-id") mapfile -t COMPREPLY < <(compgen -W "$(kernelcast searches --ids 2>/dev/null)" -- "$cur"); return ;;
-    "evaluate --in-flight") return ;;
     "evaluate --forecaster") mapfile -t COMPREPLY < <(compgen -W 'embedded llm pool replay' -- "$cur"); return ;;
     "evaluate --llm") return ;;
     "evaluate --llm-model") return ;;
@@ -265,8 +265,8 @@ _kernelcast() {
     "suite --target") return ;;
     "suite --baseline") mapfile -t COMPREPLY < <(compgen -W 'compile eager' -- "$cur"); return ;;
     "suite --mode") mapfile -t COMPREPLY < <(compgen -W 'check final forecast measure route' -- "$cur"); return ;;
-    "suite --device-model") return ;;
     "suite --in-flight") return ;;
+    "suite --device-model") return ;;
     "suite --forecaster") mapfile -t COMPREPLY < <(compgen -W 'embedded llm pool replay' -- "$cur"); return ;;
     "suite --llm") return ;;
     "suite --llm-model") return ;;
@@ -381,7 +381,7 @@ _kernelcast() {
       ;;
     evaluate)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --baseline --task-rules-only --mode --device-model --search-id --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --baseline --task-rules-only --mode --in-flight --device-model --search-id --forecaster --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
@@ -454,7 +454,7 @@ _kernelcast() {
       ;;
     suite)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --only --list --output -o --target --baseline --task-rules-only --mode --device-model --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --only --list --output -o --target --baseline --task-rules-only --mode --in-flight --device-model --forecaster --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
       fi

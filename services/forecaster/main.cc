@@ -66,8 +66,6 @@ struct Flags {
   int64_t llm_cache_mib = 256;
 
   std::string replay_file;
-  std::string replay_backend;
-  std::string replay_version;
   std::string record_file;
 
   std::string prior = std::string(kShippedPrior);
@@ -282,8 +280,7 @@ absl::Status Serve(const Flags& flags) {
   if (!flags.replay_file.empty()) {
     KC_ASSIGN_OR_RETURN(std::vector<RecordedForecast> records,
                         ReadForecastRecords(flags.replay_file));
-    replay = std::make_unique<ReplayBackend>(
-        std::move(records), ReplayOptions{flags.replay_backend, flags.replay_version});
+    replay = std::make_unique<ReplayBackend>(std::move(records));
     backends.push_back(replay.get());
   }
   KC_ASSIGN_OR_RETURN(backends, Ordered(std::move(backends), flags.backend));
@@ -352,10 +349,6 @@ absl::StatusOr<int> Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--replay", flags.replay_file,
                  "Recorded forecasts, from --record or kernelcast export, for the backend replay");
-  app.add_option("--replay-backend", flags.replay_backend,
-                 "Use only recorded forecasts of this backend, such as embedded or llm");
-  app.add_option("--replay-version", flags.replay_version,
-                 "Use only recorded forecasts of this backend version");
   app.add_option("--record", flags.record_file,
                  "File to which the forecasts of --backend are appended, for --replay");
   app.add_option("--prior", flags.prior,

@@ -373,7 +373,7 @@ absl::StatusOr<std::unique_ptr<CrashJournal>> OpenCrashJournal(const Flags& flag
   return std::unique_ptr<CrashJournal>();
 }
 
-// What a normal orchestrator needs, and one that only reads a file cannot use.
+// Parts that a normal orchestrator needs, and one that only reads a file cannot use.
 absl::Status CheckFlags(const Flags& flags) {
   if (flags.read_only) {
     if (flags.store != kSqlite || flags.accept_loss || !flags.workers.empty() ||

@@ -65,7 +65,7 @@ std::vector<std::string> OptionsLike(const std::string& word,
   return like;
 }
 
-// What is wrong with a command line that does not parse: an option that the command does not have,
+// Explains a command line that does not parse: an option that the command does not have,
 // if there is one, or else the parser's message.
 std::string Mistake(const CLI::App& command, const std::vector<std::string>& arguments,
                     const CLI::ParseError& error) {

@@ -199,13 +199,8 @@ absl::StatusOr<std::pair<ComparedSide, ComparedSide>> SidesOfSources(Context& co
                       LoadProblem(context, flags.problem, flags.task_options));
   KC_ASSIGN_OR_RETURN(std::string target, ChooseTarget(loaded.problem, flags.target));
   Connection connection(context, flags.connection, Needs::kOrchestrator);
-  connection.PrepareFor(loaded.problem);
-  v1::PutProblemReply known;
-  KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
-    return Call(stub, &v1::Orchestrator::Stub::PutProblem, PutRequest(loaded.problem), &known);
-  }));
-  NoteTaskGpus(context.console, flags.target, known);
-  TakeDefaultTarget(flags.target, known, target);
+  KC_ASSIGN_OR_RETURN(const v1::PutProblemReply known, connection.PutProblem(loaded.problem));
+  TakeDefaultTarget(context.console, flags.target, known, target);
   KC_RETURN_IF_ERROR(connection.CheckMeasures(target));
   const std::string batch = RandomId("e_");
   std::vector<v1::EvaluateRequest> requests;

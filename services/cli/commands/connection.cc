@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/domain/text.h"
+#include "services/cli/commands/problem_argument.h"
 #include "services/cli/rpc/channel.h"
 
 namespace kernelcast::cli {
@@ -217,6 +218,15 @@ absl::Status Connection::AskOrchestrator(const OrchestratorWork& work) {
     // Another orchestrator should appear at the same address, or behind the same name, soon.
     if (!local) context_.interrupt.WaitFor(RetryAfter(status).value_or(kAskPause));
   }
+}
+
+absl::StatusOr<v1::PutProblemReply> Connection::PutProblem(const Problem& problem) {
+  PrepareFor(problem);
+  v1::PutProblemReply reply;
+  KC_RETURN_IF_ERROR(AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
+    return Call(stub, &v1::Orchestrator::Stub::PutProblem, PutRequest(problem), &reply);
+  }));
+  return reply;
 }
 
 absl::Status Connection::CheckMeasures(const std::string& target) {

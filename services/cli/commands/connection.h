@@ -74,6 +74,9 @@ class Connection {
   using OrchestratorWork = std::function<absl::Status(v1::Orchestrator::Stub& stub)>;
   [[nodiscard]] absl::Status AskOrchestrator(const OrchestratorWork& work);
 
+  // Prepares for a problem and puts it into the orchestrator.
+  [[nodiscard]] absl::StatusOr<v1::PutProblemReply> PutProblem(const Problem& problem);
+
   // UNAVAILABLE: the orchestrator runs on this machine, where nothing measures candidates of the
   // target. The message has the worker's reason. An orchestrator elsewhere may get other workers,
   // so it is not asked.

@@ -42,6 +42,19 @@ const std::map<std::string, v1::EvaluateMode>& Modes() {
   return *modes;
 }
 
+void AddEvaluateOptions(CLI::App& app, std::string& mode, size_t& max_in_flight) {
+  std::vector<std::string> modes;
+  for (const auto& [name, value] : Modes()) modes.push_back(name);
+  app.add_option("--mode", mode,
+                 "route: the policy decides; measure; final: measure at the final level; forecast: "
+                 "do not measure; check: check the outputs, time nothing")
+      ->check(CLI::IsMember(modes))
+      ->capture_default_str();
+  app.add_option("--in-flight", max_in_flight, "Maximum number of candidates in flight")
+      ->check(WholeNumberFrom(1, 10000))
+      ->capture_default_str();
+}
+
 namespace {
 
 struct EvaluateFlags {
@@ -237,17 +250,12 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
       ReadCandidates(flags.candidates, loaded.problem.problem_id, target, &refused));
 
   Connection connection(context, flags.connection, Needs::kOrchestrator);
-  connection.PrepareFor(loaded.problem);
-  v1::PutProblemReply known;
-  KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
-    return Call(stub, &v1::Orchestrator::Stub::PutProblem, PutRequest(loaded.problem), &known);
-  }));
-  NoteTaskGpus(console, flags.target, known);
+  KC_ASSIGN_OR_RETURN(const v1::PutProblemReply known, connection.PutProblem(loaded.problem));
+  const bool other_target = TakeDefaultTarget(console, flags.target, known, target);
   if (Modes().at(flags.mode) != v1::EVALUATE_MODE_FORECAST) {
-    KC_RETURN_IF_ERROR(connection.CheckMeasures(
-        !flags.target.empty() || known.default_target().empty() ? target : known.default_target()));
+    KC_RETURN_IF_ERROR(connection.CheckMeasures(target));
   }
-  if (TakeDefaultTarget(flags.target, known, target)) {
+  if (other_target) {
     KC_ASSIGN_OR_RETURN(
         candidates, ReadCandidates(flags.candidates, loaded.problem.problem_id, target, &refused));
   }
@@ -358,11 +366,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       ->type_name("PATH");
   AddTargetOption(*evaluate, flags->target);
   AddTaskOptions(*evaluate, flags->task_options);
-  std::vector<std::string> modes;
-  for (const auto& [name, mode] : Modes()) modes.push_back(name);
-  evaluate->add_option("--mode", flags->mode, std::string(kModeHelp))
-      ->check(CLI::IsMember(modes))
-      ->capture_default_str();
+  AddEvaluateOptions(*evaluate, flags->mode, flags->max_in_flight);
   evaluate
       ->add_option("--device-model", flags->device_models,
                    "Evaluate on this device model, by its name or its label in metrics; may be "
@@ -370,10 +374,6 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       ->type_name("MODEL");
   evaluate->add_option("--search-id", flags->search_id, "Search whose budget and best count")
       ->type_name("ID");
-  evaluate
-      ->add_option("--in-flight", flags->max_in_flight, "Maximum number of candidates in flight")
-      ->check(WholeNumberFrom(1, 10000))
-      ->capture_default_str();
   AddForecasterFlags(*evaluate, flags->connection.forecasts);
   AddConnectionFlags(*evaluate, flags->connection, Needs::kOrchestrator);
 }

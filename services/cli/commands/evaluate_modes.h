@@ -1,9 +1,10 @@
 #ifndef KERNELCAST_SERVICES_CLI_COMMANDS_EVALUATE_MODES_H_
 #define KERNELCAST_SERVICES_CLI_COMMANDS_EVALUATE_MODES_H_
 
+#include <CLI/CLI.hpp>
+#include <cstddef>
 #include <map>
 #include <string>
-#include <string_view>
 
 #include "kernelcast/v1/orchestrator.pb.h"
 
@@ -11,9 +12,8 @@ namespace kernelcast::cli {
 
 // The values of --mode.
 const std::map<std::string, v1::EvaluateMode>& Modes();
-inline constexpr std::string_view kModeHelp =
-    "route: the policy decides; measure; final: measure at the final level; forecast: do not "
-    "measure; check: check the outputs, time nothing";
+// Adds the options --mode and --in-flight.
+void AddEvaluateOptions(CLI::App& app, std::string& mode, size_t& max_in_flight);
 
 }  // namespace kernelcast::cli
 

@@ -102,19 +102,16 @@ v1::PutProblemRequest PutRequest(const Problem& problem) {
   return put;
 }
 
-bool TakeDefaultTarget(const std::string& asked, const v1::PutProblemReply& reply,
+bool TakeDefaultTarget(Console& console, const std::string& asked, const v1::PutProblemReply& reply,
                        std::string& target) {
   const std::string& answered = reply.default_target();
-  if (!asked.empty() || answered.empty() || answered == target) return false;
-  target = answered;
-  return true;
-}
-
-void NoteTaskGpus(Console& console, const std::string& asked, const v1::PutProblemReply& reply) {
-  if (!asked.empty() || reply.task_gpus().empty()) return;
-  console.Note(absl::StrCat("target ", OneLine(reply.default_target()), " (",
-                            OneLine(absl::StrJoin(reply.task_gpus(), ", ")),
-                            "); --target cpu judges on the processor"));
+  if (!asked.empty() || answered.empty()) return false;
+  if (!reply.task_gpus().empty()) {
+    console.Note(absl::StrCat("target ", OneLine(answered), " (",
+                              OneLine(absl::StrJoin(reply.task_gpus(), ", ")),
+                              "); --target cpu judges on the processor"));
+  }
+  return std::exchange(target, answered) != answered;
 }
 
 uint64_t SpacePoints(const Problem& problem, const std::string& target) {

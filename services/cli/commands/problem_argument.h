@@ -33,12 +33,10 @@ struct LoadedProblem {
 [[nodiscard]] absl::StatusOr<std::string> ChooseTarget(const Problem& problem,
                                                        const std::string& asked);
 v1::PutProblemRequest PutRequest(const Problem& problem);
-// If no target was `asked` for, sets `target` to the default target in the reply of a service.
-// Returns whether it changed.
-bool TakeDefaultTarget(const std::string& asked, const v1::PutProblemReply& reply,
+// If no target was `asked` for, sets `target` to the default target in the reply of a service, and
+// prints the GPUs that judge a PyTorch task. Returns whether the target changed.
+bool TakeDefaultTarget(Console& console, const std::string& asked, const v1::PutProblemReply& reply,
                        std::string& target);
-// If no target was `asked` for, prints the GPUs that judge a PyTorch task by default.
-void NoteTaskGpus(Console& console, const std::string& asked, const v1::PutProblemReply& reply);
 
 // Number of points of the target's space, or 0 if it has none.
 uint64_t SpacePoints(const Problem& problem, const std::string& target);

@@ -267,13 +267,9 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
   KC_RETURN_IF_ERROR(SetLessons(context, flags.lessons, loaded.problem, spec));
 
   Connection connection(context, flags.connection, Needs::kOrchestrator);
-  connection.PrepareFor(loaded.problem);
-  v1::PutProblemReply known;
+  KC_ASSIGN_OR_RETURN(const v1::PutProblemReply known, connection.PutProblem(loaded.problem));
   v1::StartSearchReply started;
-  KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
-    return Call(stub, &v1::Orchestrator::Stub::PutProblem, PutRequest(loaded.problem), &known);
-  }));
-  TakeDefaultTarget(flags.target, known, *spec.mutable_target());
+  TakeDefaultTarget(context.console, flags.target, known, *spec.mutable_target());
   spec.set_problem_id(known.definition().problem_id());
   KC_RETURN_IF_ERROR(connection.CheckMeasures(spec.target()));
   const auto begin = [&](v1::Orchestrator::Stub& stub) -> absl::Status {
@@ -283,7 +279,6 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
     return Call(stub, &v1::Orchestrator::Stub::StartSearch, start, &started);
   };
   KC_RETURN_IF_ERROR(connection.AskOrchestrator(begin));
-  NoteTaskGpus(context.console, flags.target, known);
   std::vector<v1::Search> searches = SearchesIn(started);
   for (v1::Search& search : searches) {
     if (search.problem_name().empty()) search.set_problem_name(loaded.problem.name);

@@ -125,7 +125,6 @@ void SearchFollower::Apply(const v1::SearchEvent& event) {
     case v1::SearchEvent::kImproved:
       progress_.best = FromProto(event.improved().speedup());
       progress_.best_name = Label(event.improved().candidate_id());
-      progress_.best_at_measured = progress_.measured;
       progress_.improvements.push_back(
           {progress_.best->value, progress_.device_seconds_spent, progress_.all_tokens});
       improved_ = true;

@@ -17,7 +17,7 @@
 
 namespace kernelcast::cli {
 
-// What else is displayed of a running search besides its figures.
+// Parts of the display of a running search besides its figures.
 struct FollowOptions {
   bool tree = false;
   bool archive = false;

@@ -117,7 +117,7 @@ class SuiteRun {
       }
     }
     KC_RETURN_IF_ERROR(file_->AddTasks(infos));
-    // What was found out before any candidate was judged.
+    // Results known before any candidate was judged.
     for (PlannedTask& planned : tasks_) {
       for (Planned& one : planned.candidates) {
         if (one.settled && !one.row.judged) Settle(one, nullptr);
@@ -332,13 +332,12 @@ class SuiteRun {
   absl::Status PutTask(const PlannedTask& planned) {
     KC_ASSIGN_OR_RETURN(current_problem_, LoadTask(planned.task, flags_.task_options));
     KC_ASSIGN_OR_RETURN(current_target_, ChooseTarget(current_problem_, flags_.target));
-    v1::PutProblemReply known;
-    KC_RETURN_IF_ERROR(connection_.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
-      return Call(stub, &v1::Orchestrator::Stub::PutProblem, PutRequest(current_problem_), &known);
-    }));
-    if (!noted_gpus_) NoteTaskGpus(context_.console, flags_.target, known);
-    noted_gpus_ = noted_gpus_ || !known.task_gpus().empty();
-    TakeDefaultTarget(flags_.target, known, current_target_);
+    KC_ASSIGN_OR_RETURN(v1::PutProblemReply known, connection_.PutProblem(current_problem_));
+    const bool has_gpus = !known.task_gpus().empty();
+    // Noted once.
+    if (noted_gpus_) known.clear_task_gpus();
+    noted_gpus_ = noted_gpus_ || has_gpus;
+    TakeDefaultTarget(context_.console, flags_.target, known, current_target_);
     KC_ASSIGN_OR_RETURN(current_device_model_, DeviceModelFor(current_target_));
     return absl::OkStatus();
   }
@@ -683,19 +682,12 @@ void AddSuiteCommand(CLI::App& app, Context& context) {
       ->type_name("DIR");
   AddTargetOption(*suite, flags->target);
   AddTaskOptions(*suite, flags->task_options);
-  std::vector<std::string> modes;
-  for (const auto& [name, mode] : Modes()) modes.push_back(name);
-  suite->add_option("--mode", flags->mode, std::string(kModeHelp))
-      ->check(CLI::IsMember(modes))
-      ->capture_default_str();
+  AddEvaluateOptions(*suite, flags->mode, flags->max_in_flight);
   suite
       ->add_option("--device-model", flags->device_model,
                    "Judge on this device model, by its name or its label in metrics [the one with "
                    "the most devices]")
       ->type_name("MODEL");
-  suite->add_option("--in-flight", flags->max_in_flight, "Maximum number of candidates in flight")
-      ->check(WholeNumberFrom(1, 10000))
-      ->capture_default_str();
   AddForecasterFlags(*suite, flags->connection.forecasts);
   AddConnectionFlags(*suite, flags->connection, Needs::kOrchestrator);
 }

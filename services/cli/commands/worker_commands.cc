@@ -235,8 +235,9 @@ absl::StatusOr<Bench> MakeBench(Context& context, const WorkerFlags& flags,
   v1::PutProblemReply known;
   KC_RETURN_IF_ERROR(
       Call(*bench.worker, &v1::Worker::Stub::PutProblem, PutRequest(bench.loaded.problem), &known));
-  NoteTaskGpus(context.console, flags.target, known);
-  if (TakeDefaultTarget(flags.target, known, bench.target)) KC_RETURN_IF_ERROR(read_candidates());
+  if (TakeDefaultTarget(context.console, flags.target, known, bench.target)) {
+    KC_RETURN_IF_ERROR(read_candidates());
+  }
   return bench;
 }
 

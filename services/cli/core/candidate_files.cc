@@ -263,17 +263,11 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadCandidates(const std::string& pa
     return absl::NotFoundError(absl::StrCat("there is no file or folder '", path, "'"));
   }
   if (IsRecordFile(file.string())) return ReadLines(file, problem_id, target);
-  if (KindOfPath(file)) {
-    KC_ASSIGN_OR_RETURN(NamedCandidate named, ReadSourceFile(file, problem_id, target));
-    std::vector<NamedCandidate> candidates;
-    candidates.push_back(std::move(named));
-    return candidates;
-  }
-  if (file.extension() == ".json") {
-    KC_ASSIGN_OR_RETURN(NamedCandidate named, ReadSolution(file, problem_id, target));
-    std::vector<NamedCandidate> candidates;
-    candidates.push_back(std::move(named));
-    return candidates;
+  if (const bool is_source = KindOfPath(file).has_value();
+      is_source || file.extension() == ".json") {
+    KC_ASSIGN_OR_RETURN(NamedCandidate named, is_source ? ReadSourceFile(file, problem_id, target)
+                                                        : ReadSolution(file, problem_id, target));
+    return std::vector<NamedCandidate>{std::move(named)};
   }
   return absl::InvalidArgumentError(
       absl::StrCat(path, ": not a folder, a source (", CommaList(SourceExtensions()),

@@ -120,11 +120,6 @@ double AvoidedShare(const SearchProgress& progress) {
 
 }  // namespace
 
-double BudgetUsed(const SearchProgress& progress) {
-  const std::optional<Limit> limit = TightestLimit(progress);
-  return limit.has_value() ? limit->used : 0;
-}
-
 double Pace::Update(const SearchProgress& progress) {
   if (progress.phase != SearchProgress::Phase::kRunning) return -1;
   const double elapsed = progress.elapsed_seconds;

@@ -69,7 +69,6 @@ struct SearchProgress {
 
   std::optional<Ratio> best;
   std::string best_name;
-  uint64_t best_at_measured = 0;
   std::vector<Improvement> improvements;  // oldest first
 
   // From the reference to the best candidate (LineageText).
@@ -80,9 +79,6 @@ struct SearchProgress {
   std::string connection;
   std::string latest;
 };
-
-// Used share of the tightest limit, in [0, 1]; 0 without a limit.
-double BudgetUsed(const SearchProgress& progress);
 
 // Estimates when the budget ends, from the times at which parts of it were used. In between the
 // estimate counts down, so that compiling or a long measurement does not increase it.

@@ -8,7 +8,7 @@
 
 namespace kernelcast::cli {
 
-// What a worker says about a target. It tries the sandbox only for targets that compile and
+// A worker's description of a target. It tries the sandbox only for targets that compile and
 // measure.
 struct TriedTarget {
   std::string name;

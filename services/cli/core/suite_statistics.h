@@ -11,7 +11,7 @@
 
 namespace kernelcast::cli {
 
-// What was found about a candidate of a suite. Stored results have the names.
+// Verdict about a candidate of a suite. Stored results have the names.
 enum class SuiteVerdict {
   kFaster,  // by its interval
   kSame,    // the interval has 1

@@ -13,7 +13,8 @@
 
 namespace kernelcast::cli {
 
-// What is compared: the results of a suite, of a search, of exported records, or of one kernel.
+// A side of a comparison: the results of a suite, of a search, of exported records, or of one
+// kernel.
 struct ComparedSide {
   std::string title;
   // Whether tasks and candidates of `rows` have the names of a suite.

@@ -64,7 +64,7 @@ class SuiteFile {
   SuiteFile(const SuiteFile&) = delete;
   SuiteFile& operator=(const SuiteFile&) = delete;
 
-  // What it held when it was opened, with its own id.
+  // Its content when it was opened, with its own id.
   const SuiteResults& results() const { return results_; }
   // Adds the tasks of this run. Later results are about them.
   [[nodiscard]] absl::Status AddTasks(const std::vector<SuiteTaskInfo>& tasks);

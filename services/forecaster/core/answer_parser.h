@@ -80,7 +80,7 @@ struct ParsedAnswer {
   Forecast forecast;
   // The answer contained "p_failure", which is then the forecast's failure probability.
   bool has_failure_probability = false;
-  // What ParseReply overlooked in a readable answer.
+  // Faults that ParseReply overlooked in a readable answer.
   std::set<Repair> repairs;
 };
 

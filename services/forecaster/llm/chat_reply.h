@@ -15,7 +15,7 @@ ModelReply ReplyOf(llm::ChatAnswer answer);
 // unreadable.
 std::string ExcerptOf(const llm::ChatAnswer& answer);
 
-// What to do about an answer that reached the limit on its tokens. `max_tokens`: as requested. 0:
+// Treatment of an answer that reached the limit on its tokens. `max_tokens`: as requested. 0:
 // none.
 std::string CutOffText(const llm::ChatAnswer& answer, int max_tokens);
 

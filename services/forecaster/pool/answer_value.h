@@ -9,7 +9,7 @@ struct AnswerValueOptions {
   // Factor by which what was learnt decays with each answer or label: about 1 / (1 - discount)
   // matter.
   double discount = 0.95;
-  // What is believed before the first answers and labels, and the number of them that it weighs.
+  // Estimate before the first answers and labels, and the number of them that it weighs.
   double first_share = 0.5;  // of questions that get a forecast
   double first_gain_nats = 0.1;
   double first_weight = 4;
@@ -31,7 +31,7 @@ struct AnswerValueOptions {
   double dollars_per_device_hour = 3;
 };
 
-// What an answer of a model is worth, and what it costs, learnt from the model's answers and from
+// Value and cost of a model's answers, learnt from the model's answers and from
 // labels.
 //
 // A measurement tells all about a candidate: it removes the entropy H of the cheap forecast. An

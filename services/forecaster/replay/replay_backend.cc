@@ -3,27 +3,8 @@
 #include "absl/strings/str_cat.h"
 
 namespace kernelcast::forecaster {
-namespace {
-
-bool Matches(const ReplayOptions& options, const ForecastResult& result) {
-  const auto* forecast = std::get_if<kernelcast::Forecast>(&result);
-  // An abstention names the backend without its model and version.
-  const std::string& backend =
-      forecast != nullptr ? forecast->backend : std::get<Abstention>(result).backend;
-  if (!options.backend.empty() && backend != options.backend &&
-      backend.substr(0, backend.find(':')) != options.backend) {
-    return false;
-  }
-  return options.backend_version.empty() || forecast == nullptr ||
-         forecast->backend_version == options.backend_version;
-}
-
-}  // namespace
-
-ReplayBackend::ReplayBackend(std::vector<RecordedForecast> records, ReplayOptions options)
-    : options_(std::move(options)) {
+ReplayBackend::ReplayBackend(std::vector<RecordedForecast> records) {
   for (RecordedForecast& record : records) {
-    if (!Matches(options_, record.result)) continue;
     if (record.bin_scheme_id.empty()) record.bin_scheme_id = BinScheme::Default().id();
     records_[{std::move(record.candidate_id), std::move(record.problem_id),
               std::move(record.target), std::move(record.baseline_candidate_id),

@@ -29,13 +29,6 @@ struct RecordedForecast {
   std::string device_model = {};
 };
 
-struct ReplayOptions {
-  // Use only forecasts of this backend and version. The backend is named as in Forecast::backend or
-  // by the part before its colon ("llm" for "llm:gpt-oss-20b"). Empty: any.
-  std::string backend;
-  std::string backend_version;
-};
-
 // Answers from records, to repeat a search exactly. The n-th request with the same candidate,
 // problem, target, baseline, bin scheme and device model gets the answer of the n-th time, or of
 // the last recorded time before it. If several records have the same time, the last one counts. A
@@ -45,7 +38,7 @@ class ReplayBackend final : public Backend {
  public:
   static constexpr std::string_view kName = "replay";
 
-  ReplayBackend(std::vector<RecordedForecast> records, ReplayOptions options);
+  explicit ReplayBackend(std::vector<RecordedForecast> records);
 
   std::string_view name() const override { return kName; }
   // A request without a record is answered with an abstention, kNotCovered.
@@ -62,7 +55,6 @@ class ReplayBackend final : public Backend {
       std::tuple<std::string, std::string, std::string, std::string, std::string, std::string>;
   using GroupKey = std::tuple<std::string, std::string, std::string>;  // problem, target, device
 
-  const ReplayOptions options_;
   // By time. Constant after construction.
   std::map<Key, std::map<uint64_t, ForecastResult>> records_;
 

@@ -187,15 +187,19 @@ void OrchestratorEvaluator::Run() {
   }
 }
 
-void OrchestratorEvaluator::Ask(const std::shared_ptr<Call>& call) {
-  CallStarts();
+UnaryCallOptions OrchestratorEvaluator::OptionsFor(const Call& call, const char* span) {
   UnaryCallOptions options;
   options.timeout = options_.call_timeout;
   options.stop = stop_.get_token();
-  options.span = kEvaluateSpan;
+  options.span = span;
   options.address = options_.address;
-  options.trace = call->trace;
-  StartUnaryCall(stub_->async(), &Async::Evaluate, call->request, options,
+  options.trace = call.trace;
+  return options;
+}
+
+void OrchestratorEvaluator::Ask(const std::shared_ptr<Call>& call) {
+  CallStarts();
+  StartUnaryCall(stub_->async(), &Async::Evaluate, call->request, OptionsFor(*call, kEvaluateSpan),
                  [this, call](const absl::Status& status, v1::EvaluateReply& reply) {
                    OnReply(call, status, reply);
                    CallEnds();
@@ -228,13 +232,8 @@ void OrchestratorEvaluator::Put(const std::shared_ptr<Call>& call) {
     return;
   }
   CallStarts();
-  UnaryCallOptions options;
-  options.timeout = options_.call_timeout;
-  options.stop = stop_.get_token();
-  options.span = kPutProblemSpan;
-  options.address = options_.address;
-  options.trace = call->trace;
-  StartUnaryCall(stub_->async(), &Async::PutProblem, ProblemRequest(*files), options,
+  StartUnaryCall(stub_->async(), &Async::PutProblem, ProblemRequest(*files),
+                 OptionsFor(*call, kPutProblemSpan),
                  [this, call](const absl::Status& status, v1::PutProblemReply&) {
                    OnPut(call, status);
                    CallEnds();
@@ -272,9 +271,7 @@ void OrchestratorEvaluator::Finish(const std::shared_ptr<Call>& call, Verdict ve
       {{"request_id", call->request.request_id()},
        {"task_id", call->submission->task_id},
        {"dialect", call->submission->dialect},
-       {"outcome", verdict.measurement.has_value()     ? OutcomeName(verdict.measurement->outcome)
-                   : verdict.compile_error.has_value() ? std::string_view("compile_error")
-                                                       : std::string_view("no_verdict")},
+       {"outcome", verdict.outcome()},
        {"reason", verdict.no_verdict}});
   call->done(std::move(verdict));
 }

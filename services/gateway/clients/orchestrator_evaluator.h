@@ -21,6 +21,7 @@
 #include "absl/time/time.h"
 #include "common/base/trace_context.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/unary_call.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "services/gateway/core/task.h"
 
@@ -78,6 +79,7 @@ class OrchestratorEvaluator final : public Evaluator {
   // Makes a call at a time of the monotonic clock.
   void Schedule(int64_t at_ns, std::shared_ptr<Call> call);
   void Run();
+  UnaryCallOptions OptionsFor(const Call& call, const char* span);
   void Ask(const std::shared_ptr<Call>& call);
   void Put(const std::shared_ptr<Call>& call);
   void OnReply(const std::shared_ptr<Call>& call, const absl::Status& status,

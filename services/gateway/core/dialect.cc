@@ -28,6 +28,8 @@ void NoteSubject(const HttpRequest& request, const Task& task) {
   *request.subject = {task.request_id, task.submission->candidate.candidate_id};
 }
 
+HttpReply JsonDialect::Refuse(const absl::Status& error) const { return DetailReply(error); }
+
 HttpReply DetailReply(const absl::Status& error) {
   return ErrorReply(error, {{"detail", std::string(error.message())}});
 }

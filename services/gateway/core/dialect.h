@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "services/gateway/core/catalogue.h"
 #include "services/gateway/core/http_message.h"
 #include "services/gateway/core/task_desk.h"
@@ -32,6 +33,20 @@ class Dialect {
   virtual HttpReply Handle(const HttpRequest& request) = 0;
   // An error in the API's own form, with the status code of `error`.
   virtual HttpReply Refuse(const absl::Status& error) const = 0;
+};
+
+// A dialect whose answers are JSON with status 200.
+class JsonDialect : public Dialect {
+ public:
+  HttpReply Handle(const HttpRequest& request) override {
+    absl::StatusOr<nlohmann::json> body = Answer(request);
+    if (!body.ok()) return Refuse(body.status());
+    return {200, *std::move(body)};
+  }
+  HttpReply Refuse(const absl::Status& error) const override;
+
+ protected:
+  virtual absl::StatusOr<nlohmann::json> Answer(const HttpRequest& request) = 0;
 };
 
 // Whether the path has `words.size()` segments that equal `words`, where "*" stands for any.

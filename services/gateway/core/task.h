@@ -52,6 +52,12 @@ struct Verdict {
     return ok() != nullptr ||
            (measurement.has_value() && std::holds_alternative<Passed>(measurement->outcome));
   }
+  // The label `outcome` of metrics and logs.
+  std::string_view outcome() const {
+    return compile_error ? "compile_error"
+           : measurement ? OutcomeName(measurement->outcome)
+                         : std::string_view("no_verdict");
+  }
   // Null: the candidate was not measured successfully.
   const MeasuredOk* ok() const {
     return measurement.has_value() ? std::get_if<MeasuredOk>(&measurement->outcome) : nullptr;

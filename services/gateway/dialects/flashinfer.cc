@@ -45,7 +45,6 @@ struct Solution {
 // A solution for a problem whose candidates are one source.
 struct SingleSource {
   Language language = Language::kPython;
-  std::string entry_symbol;
   std::string source;
 };
 
@@ -345,22 +344,19 @@ HttpReply DocsPage() {
   return reply;
 }
 
-class Flashinfer final : public Dialect {
+class Flashinfer final : public JsonDialect {
  public:
   explicit Flashinfer(const DialectContext& context) : context_(context) {}
 
   std::string_view name() const override { return kFlashinfer; }
-  HttpReply Refuse(const absl::Status& error) const override { return DetailReply(error); }
 
   HttpReply Handle(const HttpRequest& request) override {
     if (Matches(request, "GET", {"docs"})) return DocsPage();
-    absl::StatusOr<json> body = Answer(request);
-    if (!body.ok()) return Refuse(body.status());
-    return {200, *std::move(body)};
+    return JsonDialect::Handle(request);
   }
 
  private:
-  absl::StatusOr<json> Answer(const HttpRequest& request) {
+  absl::StatusOr<json> Answer(const HttpRequest& request) override {
     if (Matches(request, "GET", {})) {
       return json{{"name", "FlashInfer-Bench Server"},
                   {"version", std::string(Version())},

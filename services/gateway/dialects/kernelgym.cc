@@ -124,7 +124,7 @@ json ResultOf(const Task& task) {
   return result;
 }
 
-class Kernelgym final : public Dialect {
+class Kernelgym final : public JsonDialect {
  public:
   explicit Kernelgym(const DialectContext& context)
       : context_(context), started_ns_(context.clock->MonotonicNs()) {}
@@ -139,14 +139,8 @@ class Kernelgym final : public Dialect {
                               {"timestamp", FormatTime(context_.clock->WallNs())}});
   }
 
-  HttpReply Handle(const HttpRequest& request) override {
-    absl::StatusOr<json> body = Answer(request);
-    if (!body.ok()) return Refuse(body.status());
-    return {200, *std::move(body)};
-  }
-
  private:
-  absl::StatusOr<json> Answer(const HttpRequest& request) {
+  absl::StatusOr<json> Answer(const HttpRequest& request) override {
     if (Matches(request, "GET", {})) return json{{"name", "KernelGym"}};
     if (Matches(request, "GET", {"health"})) return Health();
     if (Matches(request, "POST", {"evaluate"})) {

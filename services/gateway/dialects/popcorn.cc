@@ -138,12 +138,11 @@ int64_t SubmissionIdOf(const Submission& submission) {
   return submission.note["id"].get<int64_t>();
 }
 
-class Popcorn final : public Dialect {
+class Popcorn final : public JsonDialect {
  public:
   explicit Popcorn(const DialectContext& context) : context_(context) {}
 
   std::string_view name() const override { return kPopcorn; }
-  HttpReply Refuse(const absl::Status& error) const override { return DetailReply(error); }
 
   HttpReply Handle(const HttpRequest& request) override {
     if (Matches(request, "POST", {"submission", "*", "*", "*"})) {
@@ -151,13 +150,11 @@ class Popcorn final : public Dialect {
       if (!accepted.ok()) return Refuse(accepted.status());
       return {202, *std::move(accepted)};
     }
-    absl::StatusOr<json> body = Answer(request);
-    if (!body.ok()) return Refuse(body.status());
-    return {200, *std::move(body)};
+    return JsonDialect::Handle(request);
   }
 
  private:
-  absl::StatusOr<json> Answer(const HttpRequest& request) {
+  absl::StatusOr<json> Answer(const HttpRequest& request) override {
     if (Matches(request, "GET", {"health"})) {
       return json{{"status", context_.evaluator->healthy() ? "healthy" : "unavailable"},
                   {"service", "kernelbot-api"}};

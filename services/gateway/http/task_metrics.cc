@@ -6,12 +6,6 @@ namespace {
 constexpr const char* kOutcomes[] = {"ok",      "passed",  "wrong_result",  "crash",
                                      "timeout", "exploit", "compile_error", "no_verdict"};
 
-std::string OutcomeOf(const Verdict& verdict) {
-  if (verdict.compile_error.has_value()) return "compile_error";
-  if (!verdict.measurement.has_value()) return "no_verdict";
-  return std::string(OutcomeName(verdict.measurement->outcome));
-}
-
 }  // namespace
 
 TaskMetrics::TaskMetrics(MetricsRegistry* metrics, const std::vector<std::string>& dialects) {
@@ -42,7 +36,7 @@ void TaskMetrics::OnJoined(const Submission& submission) {
 
 void TaskMetrics::OnFinished(const Submission& submission, const Verdict& verdict, size_t pending) {
   pending_->Set(static_cast<double>(pending));
-  if (const auto found = tasks_.find({submission.dialect, OutcomeOf(verdict)});
+  if (const auto found = tasks_.find({submission.dialect, std::string(verdict.outcome())});
       found != tasks_.end()) {
     found->second->Increment();
   }

@@ -6,7 +6,7 @@
 
 namespace kernelcast::orchestrator {
 
-// What the end of a call means for the peer.
+// Meaning of the end of a call for the peer.
 enum class CallEnd {
   kAnswered,        // OK, or an error that any peer would answer: the peer works
   kContentUnknown,  // it does not know the problem or a candidate of the request

@@ -43,12 +43,7 @@ class ForecasterPool::Impl final : public PeerKind {
         pool_(options.peers, this) {}
   ~Impl() override { labels_.Stop(); }
 
-  absl::Status Start() {
-    for (const std::string& address : options_.discovery.addresses) {
-      KC_RETURN_IF_ERROR(MakeChannel(address, options_.channel).status());
-    }
-    return pool_.Start(options_.discovery);
-  }
+  absl::Status Start() { return pool_.Start(options_.discovery); }
 
   void Submit(std::shared_ptr<ForecastJob> job) {
     if (const TraceContext* trace = CurrentTrace()) job->trace = *trace;

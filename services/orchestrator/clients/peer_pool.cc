@@ -31,6 +31,10 @@ PeerPool::PeerPool(PeerPoolOptions options, PeerKind* kind)
     : options_(std::move(options)), kind_(kind) {}
 
 absl::Status PeerPool::Start(const AddressWatchOptions& discovery) {
+  // An invalid address or TLS file must be reported to the operator at once.
+  for (const std::string& address : discovery.addresses) {
+    KC_RETURN_IF_ERROR(kind_->Connect({address, ""}).status());
+  }
   KC_ASSIGN_OR_RETURN(discovery_, AddressWatch::Start(discovery, [this](const auto& addresses) {
                         SetPeers(addresses);
                       }));

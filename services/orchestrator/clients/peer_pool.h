@@ -121,7 +121,7 @@ class PeerPool {
   void Send(Call* call);
   void Finish(Call* call, const absl::Status& status);
 
-  // What the end of a call means for the job, and for the peer. `changed`: so has the capacity.
+  // Applies the end of a call to the job and the peer. `changed`: so has the capacity.
   bool Repeat(const Call& call, CallEnd end, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Learn(const Call& call, CallEnd end, const absl::Status& status, bool& changed)

@@ -28,6 +28,20 @@ uint32_t CreditsOf(const v1::WorkerDescription& description, int lane) {
   return lane == kCompileLane ? description.compile_credits() : description.measure_credits();
 }
 
+std::shared_ptr<CompileJob> NewCompile(std::shared_ptr<const Problem> problem,
+                                       const std::string& target, const std::string& device_model,
+                                       Workers::CompileDone done) {
+  auto job = std::make_shared<CompileJob>();
+  job->target = target;
+  job->device_model = device_model;
+  job->request.set_request_id(RandomId("r_"));
+  job->request.set_problem_id(problem->problem_id);
+  job->request.set_target(target);
+  job->problem = std::move(problem);
+  job->done = std::move(done);
+  return job;
+}
+
 size_t SlotsIn(const v1::WorkerDescription& description) {
   size_t slots = 0;
   for (const auto& target : description.targets()) slots += CountDevices(target, "");
@@ -44,13 +58,7 @@ class WorkerPool::Impl final : public PeerKind {
         devices_(options.gpu_model),
         pool_(options.peers, this) {}
 
-  absl::Status Start() {
-    // An invalid address or TLS file must be reported to the operator at once.
-    for (const std::string& address : options_.discovery.addresses) {
-      KC_RETURN_IF_ERROR(MakeChannel(address, options_.channel).status());
-    }
-    return pool_.Start(options_.discovery);
-  }
+  absl::Status Start() { return pool_.Start(options_.discovery); }
 
   void Submit(std::shared_ptr<WorkerJob> job) {
     if (const TraceContext* trace = CurrentTrace()) {
@@ -264,30 +272,16 @@ absl::StatusOr<std::unique_ptr<WorkerPool>> WorkerPool::Create(WorkerPoolOptions
 
 void WorkerPool::Compile(const std::string& request_id, std::shared_ptr<const Problem> problem,
                          Candidate candidate, const std::string& device_model, CompileDone done) {
-  auto job = std::make_shared<CompileJob>();
+  auto job = NewCompile(std::move(problem), candidate.target, device_model, std::move(done));
   job->request_id = request_id;
-  job->target = candidate.target;
-  job->device_model = device_model;
-  job->request.set_request_id(RandomId("r_"));
-  job->request.set_problem_id(problem->problem_id);
-  job->request.set_target(candidate.target);
   job->candidate = std::move(candidate);
-  job->problem = std::move(problem);
-  job->done = std::move(done);
   impl_->Submit(std::move(job));
 }
 
 void WorkerPool::CompileReference(std::shared_ptr<const Problem> problem, const std::string& target,
                                   const std::string& device_model, CompileDone done) {
-  auto job = std::make_shared<CompileJob>();
-  job->target = target;
-  job->device_model = device_model;
-  job->request.set_request_id(RandomId("r_"));
-  job->request.set_problem_id(problem->problem_id);
-  job->request.set_target(target);
+  auto job = NewCompile(std::move(problem), target, device_model, std::move(done));
   job->request.set_reference(true);
-  job->problem = std::move(problem);
-  job->done = std::move(done);
   impl_->Submit(std::move(job));
 }
 

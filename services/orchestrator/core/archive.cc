@@ -121,8 +121,8 @@ std::string Archive::Digest() const {
                     node.has_children ? node.best_child : -99, "\n");
   }
   for (const Attempt& setback : setbacks_) {
-    absl::StrAppend(&text, "   setback ", setback.candidate.candidate_id, " ", setback.outcome,
-                    "\n");
+    absl::StrAppend(&text, "   setback ", setback.candidate.candidate_id, " ",
+                    setback.failure ? static_cast<int>(*setback.failure) : 0, "\n");
   }
   return text;
 }

@@ -2,12 +2,14 @@
 #define KERNELCAST_SERVICES_ORCHESTRATOR_CORE_ATTEMPT_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/domain/anchor.h"
 #include "common/domain/candidate.h"
 #include "common/domain/facts.h"
+#include "common/domain/label.h"
 #include "common/domain/measurement.h"
 
 namespace kernelcast::orchestrator {
@@ -22,8 +24,8 @@ struct Attempt {
   std::vector<AnchorKernel::ShapeTime> times = {};
   // The measurement, if it was correct. Shared by the copies that prompts need.
   std::shared_ptr<const MeasuredOk> measured = nullptr;
-  // "ok", "compile_error", "pruned", or another measurement outcome such as "wrong_result".
-  std::string outcome;
+  // Why it was not found to be correct. Nothing if it was, or if it was pruned.
+  std::optional<FailureKind> failure = {};
   // Output of the compiler or the judge, cut to a few thousand bytes.
   std::string feedback;
 };

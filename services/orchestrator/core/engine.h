@@ -354,6 +354,11 @@ class Engine {
   // The input of a writer or critic for a request that is in the log.
   GenerationQuery QueryFor(const Search& search, uint64_t number);
   // Send a request that is in the log, to the writer or to the critic.
+  // Calls `ask` when the request is durable, and `answered` with its reply.
+  template <class Reply>
+  void AskWriter(const Search& search, uint64_t number,
+                 void (KernelWriter::*ask)(GenerationQuery, std::function<void(Reply)>),
+                 void (Engine::*answered)(const std::string&, uint64_t, Reply));
   void StartGeneration(const Search& search, uint64_t number);
   void StartAdvice(const Search& search, uint64_t number);
   void OnAdvised(const std::string& search_id, uint64_t number, AdviceReply reply);

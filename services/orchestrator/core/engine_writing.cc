@@ -77,31 +77,29 @@ GenerationQuery Engine::QueryFor(const Search& search, uint64_t number) {
   return query;
 }
 
-void Engine::StartGeneration(const Search& search, uint64_t number) {
+template <class Reply>
+void Engine::AskWriter(const Search& search, uint64_t number,
+                       void (KernelWriter::*ask)(GenerationQuery, std::function<void(Reply)>),
+                       void (Engine::*answered)(const std::string&, uint64_t, Reply)) {
   writing_.emplace(search.search_id, number);
-  AfterCommit([this, query = QueryFor(search, number), search_id = search.search_id, number,
-               trace = traces_.OfSearch(search.search_id)]() mutable {
+  AfterCommit([this, query = QueryFor(search, number), search_id = search.search_id, number, ask,
+               answered, trace = traces_.OfSearch(search.search_id)]() mutable {
     const TraceScope scope(&trace);
-    writer_->Write(std::move(query),
-                   [this, inbox = inbox_, search_id, number](GenerationReply reply) {
-                     inbox->Post([this, search_id, number, reply = std::move(reply)]() mutable {
-                       OnGenerated(search_id, number, std::move(reply));
-                     });
-                   });
+    (writer_->*ask)(std::move(query),
+                    [this, inbox = inbox_, search_id, number, answered](Reply reply) {
+                      inbox->Post([=, this, reply = std::move(reply)]() mutable {
+                        (this->*answered)(search_id, number, std::move(reply));
+                      });
+                    });
   });
 }
 
+void Engine::StartGeneration(const Search& search, uint64_t number) {
+  AskWriter(search, number, &KernelWriter::Write, &Engine::OnGenerated);
+}
+
 void Engine::StartAdvice(const Search& search, uint64_t number) {
-  writing_.emplace(search.search_id, number);
-  AfterCommit([this, query = QueryFor(search, number), search_id = search.search_id, number,
-               trace = traces_.OfSearch(search.search_id)]() mutable {
-    const TraceScope scope(&trace);
-    writer_->Advise(std::move(query), [this, inbox = inbox_, search_id, number](AdviceReply reply) {
-      inbox->Post([this, search_id, number, reply = std::move(reply)]() mutable {
-        OnAdvised(search_id, number, std::move(reply));
-      });
-    });
-  });
+  AskWriter(search, number, &KernelWriter::Advise, &Engine::OnAdvised);
 }
 
 void Engine::OnAdvised(const std::string& search_id, uint64_t number, AdviceReply reply) {

@@ -206,7 +206,7 @@ class BasePolicy : public Policy {
 // Measures likely winners, prunes candidates that are confidently not better than the incumbent,
 // and defers the others while the budget's pace allows. A search that selects first prunes
 // everything except its start set, then measures the best of the pruned candidates one at a time.
-class ThresholdPolicy final : public BasePolicy {
+class ThresholdPolicy : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
   std::string_view name() const override { return "threshold"; }
@@ -218,7 +218,7 @@ class ThresholdPolicy final : public BasePolicy {
       decision.threshold = p_.promote_above;
       return Finished(std::move(decision), DecisionReason::kPromising);
     }
-    decision.threshold = input.reconsidered ? p_.stop_below : p_.prune_below;
+    decision.threshold = PruneThreshold(input);
     if (decision.win_probability < decision.threshold) {
       return PrunedOrAudited(std::move(decision), input, DecisionReason::kUnpromising);
     }
@@ -228,9 +228,13 @@ class ThresholdPolicy final : public BasePolicy {
     return Finished(std::move(decision), DecisionReason::kLowConfidence);
   }
 
+  virtual double PruneThreshold(const PolicyInput& input) const {
+    return input.reconsidered ? p_.stop_below : p_.prune_below;
+  }
+
   // The budget left after the bootstrap is spent in proportion to the candidates seen, up to
   // `pace`. The rest goes to the best of the pruned candidates, when all are known.
-  bool PaceAllows(const PolicyInput& input) const {
+  virtual bool PaceAllows(const PolicyInput& input) const {
     if (input.max_measurements == 0 || input.expected_decisions == 0) {
       return true;
     }
@@ -275,9 +279,9 @@ class TopKPolicy final : public BasePolicy {
 // winners, for forecasts that were observed to separate faster from slower (RiskMonitor). Defers
 // everything else. Certificates are based on deferred and audited candidates, so a wrong forecaster
 // costs measurements, not winners.
-class RiskPolicy final : public BasePolicy {
+class RiskPolicy final : public ThresholdPolicy {
  public:
-  using BasePolicy::BasePolicy;
+  using ThresholdPolicy::ThresholdPolicy;
   std::string_view name() const override { return "risk"; }
   std::string_view version() const override { return "risk/4"; }
   RiskOptions risk_options() const override { return {p_.alpha, p_.delta, true}; }
@@ -286,20 +290,10 @@ class RiskPolicy final : public BasePolicy {
   // Forecasts of failures are not certified.
   bool PrunesFailures() const override { return false; }
 
-  Decision Weigh(Decision decision, const PolicyInput& input) const override {
-    if (decision.win_probability >= p_.promote_above && !Waits(input)) {
-      decision.threshold = p_.promote_above;
-      return Finished(std::move(decision), DecisionReason::kPromising);
-    }
-    decision.threshold = input.history == nullptr ? 0 : input.history->risk().threshold();
-    if (decision.win_probability < decision.threshold) {
-      return PrunedOrAudited(std::move(decision), input, DecisionReason::kUnpromising);
-    }
-    if (Waits(input)) {
-      return PrunedOrAudited(std::move(decision), input, DecisionReason::kBudgetPace);
-    }
-    return Finished(std::move(decision), DecisionReason::kLowConfidence);
+  double PruneThreshold(const PolicyInput& input) const override {
+    return input.history == nullptr ? 0 : input.history->risk().threshold();
   }
+  bool PaceAllows(const PolicyInput&) const override { return true; }
 };
 
 absl::StatusOr<Parameters> Parse(std::string_view policy, std::span<const ParameterSpec> own,

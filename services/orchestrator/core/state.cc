@@ -61,6 +61,13 @@ void CountUnpriced(const TokenUsage& usage, SearchCounts& counts) {
   if (usage.cost_dollars == 0) counts.unpriced_tokens += usage;
 }
 
+void CountUsage(const GenerationUsage& usage, SearchCounts& counts) {
+  counts.generation.input_tokens += usage.input_tokens;
+  counts.generation.output_tokens += usage.output_tokens;
+  counts.generation.cost += usage.cost;
+  CountUnpriced(ToTokens(usage), counts);
+}
+
 // The turn of a new candidate of the search, which it has taken before or takes now. Nothing: the
 // candidate is not derived.
 std::optional<uint64_t> TakeTurn(Search& search, const EvaluationAccepted& event) {
@@ -450,10 +457,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const GenerationAdvise
   request->second.advice = event.advice;
   GenerationCounts& counts = search.counts.generation;
   counts.advised += event.advice.empty() ? 0 : 1;
-  counts.input_tokens += event.usage.input_tokens;
-  counts.output_tokens += event.usage.output_tokens;
-  counts.cost += event.usage.cost;
-  CountUnpriced(ToTokens(event.usage), search.counts);
+  CountUsage(event.usage, search.counts);
   search.last_sequence = sequence;
   return absl::OkStatus();
 }
@@ -474,10 +478,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Generati
     search.batches.Drop(request.turn);
   }
   GenerationCounts& counts = search.counts.generation;
-  counts.input_tokens += event.usage.input_tokens;
-  counts.output_tokens += event.usage.output_tokens;
-  counts.cost += event.usage.cost;
-  CountUnpriced(ToTokens(event.usage), search.counts);
+  CountUsage(event.usage, search.counts);
   CountRepairs(event.repairs, counts.repairs);
   if (event.outcome == GenerationOutcome::kUnusable) {
     CountUnreadable(event.fault, event.detail, counts.unusable_kinds);

@@ -83,15 +83,14 @@ std::optional<Attempt> AttemptOf(const Evaluation& evaluation, const EvaluationS
   Attempt attempt;
   if (const auto* measurement = std::get_if<Measurement>(&settled.result)) {
     if (!IsVerdict(*measurement)) return std::nullopt;
-    attempt.outcome = OutcomeName(measurement->outcome);
+    const std::optional<Truth> truth = TruthOf(measurement->outcome);
+    if (!truth) return std::nullopt;
+    if (const auto* failure = std::get_if<FailureKind>(&*truth)) attempt.failure = *failure;
     if (const Ratio* speedup = MeasuredSpeedup(*measurement)) attempt.speedup = speedup->value;
     attempt.times = MedianTimes(*measurement);
-  } else if (std::holds_alternative<Pruned>(settled.result)) {
-    attempt.outcome = "pruned";
-  } else if (std::get<Rejection>(settled.result).cause == Rejection::Cause::kCompileError) {
-    attempt.outcome = "compile_error";
-  } else {
-    return std::nullopt;
+  } else if (const auto* rejected = std::get_if<Rejection>(&settled.result)) {
+    if (rejected->cause != Rejection::Cause::kCompileError) return std::nullopt;
+    attempt.failure = FailureKind::kCompileError;
   }
   attempt.candidate = evaluation.candidate;
   attempt.facts = evaluation.facts;

@@ -46,7 +46,7 @@ struct ReadKernel {
   std::string reason;
   // Kind, source, flags, tunables, launches and workspace.
   Candidate candidate;
-  // What was overlooked in the description.
+  // Faults of the description that were overlooked.
   std::set<Repair> repairs;
 };
 

@@ -124,13 +124,15 @@ std::string FlagsText(const std::vector<std::string>& flags) {
                       "\n");
 }
 
-std::string_view OutcomeText(const std::string& outcome) {
-  if (outcome == "compile_error") return "Does not compile";
-  if (outcome == "wrong_result") return "Wrong result";
-  if (outcome == "crash") return "Crashed";
-  if (outcome == "timeout") return "Took too long";
-  if (outcome == "exploit") return "Disqualified";
-  if (outcome == "pruned") return "Not measured: it was forecast to be no faster than the fastest";
+std::string_view OutcomeText(const std::optional<FailureKind>& failure) {
+  if (!failure) return "Not measured: it was forecast to be no faster than the fastest";
+  switch (*failure) {
+    case FailureKind::kCompileError: return "Does not compile";
+    case FailureKind::kWrongResult: return "Wrong result";
+    case FailureKind::kCrash: return "Crashed";
+    case FailureKind::kTimeout: return "Took too long";
+    case FailureKind::kExploit: return "Disqualified";
+  }
   return "Failed";
 }
 
@@ -140,7 +142,7 @@ std::string SetbacksText(const GenerationQuery& query, const std::string& parent
   std::string text;
   size_t sources = 0;
   for (const Attempt& setback : query.setbacks) {
-    absl::StrAppend(&text, "- ", std::string(OutcomeText(setback.outcome)),
+    absl::StrAppend(&text, "- ", std::string(OutcomeText(setback.failure)),
                     setback.candidate.parent_candidate_id == parent_id
                         ? ", made from the kernel to improve on"
                         : "",

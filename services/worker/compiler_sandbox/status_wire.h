@@ -1,7 +1,7 @@
 #ifndef KERNELCAST_SERVICES_WORKER_COMPILER_SANDBOX_STATUS_WIRE_H_
 #define KERNELCAST_SERVICES_WORKER_COMPILER_SANDBOX_STATUS_WIRE_H_
 
-// What kernelcast-compiler-sandbox tells the worker through a pipe: nothing if it could not enter
+// Messages of kernelcast-compiler-sandbox to the worker in a pipe: nothing if it could not enter
 // the sandbox, kRunning if the compiler ran, kRunning and kNotRun if the compiler could not be run.
 namespace kernelcast::worker::sandbox_status {
 

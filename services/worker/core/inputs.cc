@@ -173,9 +173,7 @@ std::vector<SizeKind> DrawKinds(int shapes, SecretRandom& random) {
   for (int i = 0; i < shapes; ++i) {
     kinds.push_back(static_cast<SizeKind>(i % kSizeKinds));
   }
-  for (size_t i = 0; i + 1 < kinds.size(); ++i) {
-    std::swap(kinds[i], kinds[i + random.Below(kinds.size() - i)]);
-  }
+  random.Shuffle(kinds);
   return kinds;
 }
 

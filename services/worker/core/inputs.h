@@ -54,7 +54,7 @@ void AlterInputs(const std::vector<TensorSpec>& tensors, const std::vector<std::
 // A factor between 0.5 and 1 for one draw of a problem whose inputs are constants and files only,
 // so that its draws differ where that keeps masks, counts and positions. 1 for other problems.
 double InputFactor(const Problem& problem, SecretRandom& random);
-// What the declared inputs of the bench shapes imply for a result.
+// Notes on results that follow from the declared inputs of the bench shapes.
 std::vector<MeasurementNote> InputNotes(const Problem& problem, const ProblemTarget& target);
 
 // Returns the correctness cases of one sitting: every check shape with the declared distribution

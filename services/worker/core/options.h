@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CORE_OPTIONS_H_
 #define KERNELCAST_SERVICES_WORKER_CORE_OPTIONS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -143,6 +144,16 @@ struct MeasureOptions {
 
   const PrecisionOptions& Precision(MeasureLevel level) const {
     return level == MeasureLevel::kFinal ? final : screen;
+  }
+  // Limit for one call of a candidate, given the reference's time.
+  int64_t CallLimitNs(int64_t reference_ns) const {
+    const double limit = call_limit_factor * static_cast<double>(reference_ns);
+    return static_cast<int64_t>(std::clamp(limit, static_cast<double>(min_call_limit_ns),
+                                           static_cast<double>(max_call_limit_ns)));
+  }
+  // The same on a GPU, where a reference may take longer than the largest limit.
+  int64_t DeviceCallLimitNs(int64_t reference_ns) const {
+    return std::max(CallLimitNs(reference_ns), 4 * reference_ns);
   }
 };
 

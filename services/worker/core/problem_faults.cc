@@ -5,6 +5,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/strings.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -40,6 +41,21 @@ absl::Status PreparationPace(const MeasureOptions& options, int64_t took_ns) {
   return absl::FailedPreconditionError(absl::StrCat(
       "preparing the problem took longer than ", options.max_preparation_ns / 1'000'000'000,
       " s: drawing its inputs and calling its reference is too slow"));
+}
+
+absl::Status ReferenceDisagrees(const Problem& problem, std::string_view output,
+                                std::string_view where, std::string_view how) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      problem.task ? "the task's reference gave other results when it was called again, beyond its "
+                     "own tolerance, in output "
+                   : "the problem's reference disagrees with its oracle in output ",
+      AbslView(output), " (", AbslView(where), "): ", AbslView(how)));
+}
+
+absl::Status ReferenceRefused(std::string_view where, std::string_view reason) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("the task's check_implementation refuses its own reference (", AbslView(where),
+                   "): ", AbslView(reason)));
 }
 
 absl::Status ReferenceFailed(const std::string& how) {

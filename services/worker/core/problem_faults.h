@@ -6,11 +6,13 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/domain/measurement.h"
+#include "common/domain/problem.h"
 #include "services/worker/core/options.h"
 
 namespace kernelcast::worker {
@@ -43,6 +45,13 @@ class ProblemFaults {
 
 // FAILED_PRECONDITION: preparing a problem has taken too long.
 [[nodiscard]] absl::Status PreparationPace(const MeasureOptions& options, int64_t took_ns);
+
+// FAILED_PRECONDITION: the problem's reference has other outputs than its oracle. `where` names the
+// case, and `how` says what differs.
+[[nodiscard]] absl::Status ReferenceDisagrees(const Problem& problem, std::string_view output,
+                                              std::string_view where, std::string_view how);
+// FAILED_PRECONDITION: a task's own code refuses the outputs of its reference.
+[[nodiscard]] absl::Status ReferenceRefused(std::string_view where, std::string_view reason);
 
 // UNAVAILABLE: the reference failed while a candidate was judged. The machine may be the reason, so
 // the candidate is judged once more.

@@ -87,4 +87,10 @@ absl::Status CheckSent(const TargetInfo& target, const std::string& artifact_id,
   return absl::OkStatus();
 }
 
+CompileResult RefusedCompile(CompileStage stage, std::string log) {
+  CompileResult result;
+  result.result = CompileError{stage, std::move(log)};
+  return result;
+}
+
 }  // namespace kernelcast::worker

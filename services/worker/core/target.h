@@ -64,6 +64,9 @@ struct CompileResult {
   int64_t compile_ns = 0;
 };
 
+// The result of a candidate that does not compile.
+CompileResult RefusedCompile(CompileStage stage, std::string log);
+
 // Profiler results of a candidate.
 struct Profile {
   // One per bench shape, in their order, or empty.

@@ -63,6 +63,17 @@ class TimingSession {
   };
   // Adds the times of the block that Next returned.
   void Add(const BlockTimes& block);
+  // Calls `run_block` with each block and the times to fill in, until it returns false or nothing
+  // more is to be run. Returns what it returned last.
+  template <class RunBlock>
+  bool Run(const RunBlock& run_block) {
+    for (Block block = Next(); !block.finished; block = Next()) {
+      BlockTimes times;
+      if (!run_block(block, times)) return false;
+      Add(times);
+    }
+    return true;
+  }
 
   // One ratio per clean group. If the cap came before there were enough of them: one per pair of
   // clean neighbours in a group, or, if even these are too few, one per group, clean or not.

@@ -138,6 +138,12 @@ Exploit MakeExploit(Exploit::Kind kind, std::string evidence) {
   return exploit;
 }
 
+std::string OutcomeFeedback(MeasureOutcome outcome) {
+  Measurement measurement;
+  measurement.outcome = std::move(outcome);
+  return MeasurementFeedback(measurement);
+}
+
 void NameCase(const AxisValues& shape, const std::string& distribution, MeasureOutcome& outcome) {
   std::visit(
       [&](auto& held) {

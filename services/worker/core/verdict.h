@@ -10,7 +10,9 @@
 
 #include "absl/status/status.h"
 #include "common/domain/measurement.h"
+#include "common/domain/problem.h"
 #include "services/worker/core/options.h"
+#include "services/worker/core/roofline.h"
 #include "services/worker/core/speedup_interval.h"
 #include "services/worker/core/timing_session.h"
 
@@ -41,6 +43,23 @@ struct TimedShape {
   void Add(const TimingSession& session, double charge = 1, double doubt = 0);
 };
 
+// Returns what is known of bench shapes before they are timed. `shapes` are those of a prepared
+// problem.
+template <class BenchShapes>
+std::vector<TimedShape> ShapesToTime(const Problem& problem, std::string_view target,
+                                     const BenchShapes& shapes) {
+  const std::vector<double> weights = BenchWeights(problem.targets.find(target)->second);
+  std::vector<TimedShape> timed;
+  for (const auto& shape : shapes) {
+    timed.push_back({.axes = shape.axes,
+                     .weight = weights[timed.size()],
+                     .bytes = shape.bytes,
+                     .flops = shape.flops,
+                     .compute = std::string(ComputePeak(problem))});
+  }
+  return timed;
+}
+
 Exploit MakeExploit(Exploit::Kind kind, std::string evidence);
 // A Python candidate returned a result in the judge's memory, which no argument gave to it.
 Exploit TookOutputMemory();
@@ -58,10 +77,13 @@ absl::Status NotCompiled(std::string_view output);
 // The error in such a status; nullopt for all others.
 std::optional<CompileError> NotCompiledError(const absl::Status& status);
 
+// MeasurementFeedback of a measurement with this outcome.
+std::string OutcomeFeedback(MeasureOutcome outcome);
+
 // Records the case in which something was seen, in outcomes that have fields for it and name none.
 void NameCase(const AxisValues& shape, const std::string& distribution, MeasureOutcome& outcome);
 
-// What is known of a candidate's determinism after a process whose outputs have this hash. `first`
+// Returns what is known of determinism after a process whose outputs have this hash. `first`
 // is that of its first process, and is set by it.
 Determinism CompareOutputs(uint64_t outputs, std::optional<uint64_t>& first, Determinism known);
 

@@ -469,9 +469,7 @@ Sentinels::Check Sentinels::Look(const ExpectedTensor& expected,
       if (expected.AgreesAt(planted.index, output)) {
         continue;
       }
-      if (check.wrong++ == 0) {
-        check.first_wrong = planted.index;
-      }
+      ++check.wrong;
       check.untouched += Bits(Load<T>(output, planted.index)) == planted.bits ? 1 : 0;
     }
   });

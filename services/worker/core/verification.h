@@ -62,7 +62,7 @@ class ExpectedTensor {
   bool has_nan_ = false;
 };
 
-// What outputs hold before a call.
+// Content of outputs before a call.
 enum class PoisonKind {
   // NaN with random payloads; random bits in integers.
   kNonFinite,
@@ -97,7 +97,7 @@ struct Poison {
 // The relative error of rounding to the nearest value is at most this. 0 for integers.
 double UnitRoundoff(DataType dtype);
 
-// What an output's error may be, relative to its norm; 0: unlimited. Errors of rounding average out
+// Largest error of an output, relative to its norm; 0: unlimited. Errors of rounding average out
 // over many elements only, so fewer than 64 may also be off by the unit roundoff of their type.
 double NormwiseLimit(const Tolerance& tolerance, DataType dtype, int64_t elements);
 
@@ -133,7 +133,6 @@ class Sentinels {
     int wrong = 0;
     // Wrong elements that still hold the planted value.
     int untouched = 0;
-    int64_t first_wrong = -1;
   };
   Check Look(const ExpectedTensor& expected, std::span<const std::byte> output) const;
 

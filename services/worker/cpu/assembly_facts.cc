@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "common/base/strings.h"
 #include "services/worker/core/control_flow.h"
 #include "services/worker/cpu/x86_instruction.h"
 #include "services/worker/native/assembly_text.h"
@@ -46,7 +48,7 @@ class Listing {
  private:
   void AddLine(std::string_view line) {
     const size_t comment = line.find('#');
-    line = x86::Trim(line.substr(0, comment));
+    line = Trim(line.substr(0, comment));
     if (line.empty()) {
       return;
     }
@@ -68,11 +70,11 @@ class Listing {
       return;
     }
     size_t space = 0;
-    while (space < line.size() && !x86::IsSpace(line[space])) {
+    while (space < line.size() && !absl::ascii_isspace(static_cast<unsigned char>(line[space]))) {
       ++space;
     }
     const std::string_view mnemonic = line.substr(0, space);
-    const std::string_view rest = x86::Trim(line.substr(space));
+    const std::string_view rest = Trim(line.substr(space));
     if (mnemonic == "rep" || mnemonic == "lock" || mnemonic == "notrack" || mnemonic == "bnd" ||
         (IsInstructionPrefix(mnemonic) && !rest.empty())) {
       AddLine(rest);

@@ -29,12 +29,6 @@ constexpr const char* kControlSource =
     "#include <kernelcast/candidate.h>\n#include <cmath>\n"
     "extern \"C\" double control(double x) { return std::sqrt(x); }\n";
 
-CompileResult Refused(CompileStage stage, std::string log) {
-  CompileResult result;
-  result.result = CompileError{stage, std::move(log)};
-  return result;
-}
-
 }  // namespace
 
 CpuCompiler::CpuCompiler(Toolchain toolchain, CompilerOptions options)
@@ -91,10 +85,10 @@ absl::StatusOr<CompileResult> CpuCompiler::Compile(const std::string& source,
                                                    const CancelToken& cancel) const {
   KC_RETURN_IF_ERROR(cancel.Check());
   if (auto problem = CheckFlags(flags)) {
-    return Refused(CompileStage::kAdmission, *problem);
+    return RefusedCompile(CompileStage::kAdmission, *problem);
   }
   if (auto problem = CheckIncludeDirectives(source, kAllowedHeaders)) {
-    return Refused(CompileStage::kAdmission, *problem);
+    return RefusedCompile(CompileStage::kAdmission, *problem);
   }
   const int64_t start_ns = Clock::Real().MonotonicNs();
   KC_ASSIGN_OR_RETURN(const WorkFolder folder,
@@ -129,15 +123,15 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const WorkFolder& folder,
       const CompilerStep compiled,
       Run(toolchain_.compiler, arguments, folder.path(), Evidence::kDiagnostic, cancel));
   // The output of a stopped compiler is incomplete and says nothing.
-  if (compiled.limit) return Refused(CompileStage::kLimit, compiled.LastLine());
+  if (compiled.limit) return RefusedCompile(CompileStage::kLimit, compiled.LastLine());
   const auto dependencies = folder.Read(kDependencyName);
   if (auto problem = CheckDependencies(dependencies.value_or(""), kSourceName, allowed)) {
-    return Refused(CompileStage::kAdmission, *problem);
+    return RefusedCompile(CompileStage::kAdmission, *problem);
   }
   if (!compiled.ok) {
-    return Refused(CompileStage::kCompiler,
-                   std::string(TruncateUtf8(compiled.log,
-                                            static_cast<size_t>(options_.limits.max_log_bytes))));
+    return RefusedCompile(CompileStage::kCompiler,
+                          std::string(TruncateUtf8(
+                              compiled.log, static_cast<size_t>(options_.limits.max_log_bytes))));
   }
   const auto assembly = folder.Read(kAssemblyName);
   if (!assembly) {
@@ -145,7 +139,7 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const WorkFolder& folder,
   }
   const auto text = CanonicalAssembly(*assembly);
   if (!text.ok()) {
-    return Refused(CompileStage::kAdmission, std::string(text.status().message()));
+    return RefusedCompile(CompileStage::kAdmission, std::string(text.status().message()));
   }
   const std::string& assembler = toolchain_.assembler;
   std::vector<std::string> assemble = {kAssemblyName, "-o", kRelocatableName};
@@ -159,7 +153,8 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const WorkFolder& folder,
       Run(assembler.empty() ? toolchain_.compiler : assembler, assemble, folder.path(),
           assembler.empty() ? Evidence::kDiagnostic : Evidence::kExitCode, cancel));
   if (!assembled.ok) {
-    return Refused(assembled.limit ? CompileStage::kLimit : CompileStage::kCompiler, assembled.log);
+    return RefusedCompile(assembled.limit ? CompileStage::kLimit : CompileStage::kCompiler,
+                          assembled.log);
   }
   const auto assembled_object = folder.Read(kRelocatableName);
   if (!assembled_object) {
@@ -167,7 +162,7 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const WorkFolder& folder,
   }
   const auto relocatable = ReadRelocatable(*assembled_object);
   if (!relocatable.ok()) {
-    return Refused(CompileStage::kAdmission, std::string(relocatable.status().message()));
+    return RefusedCompile(CompileStage::kAdmission, std::string(relocatable.status().message()));
   }
 
   // The candidate's flags are not passed here: with -ffast-math the driver would link code that
@@ -179,7 +174,7 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const WorkFolder& folder,
   KC_ASSIGN_OR_RETURN(const CompilerStep linked,
                       Run(toolchain_.compiler, link, folder.path(), Evidence::kExitCode, cancel));
   if (!linked.ok) {
-    return Refused(linked.limit ? CompileStage::kLimit : CompileStage::kLinker, linked.log);
+    return RefusedCompile(linked.limit ? CompileStage::kLimit : CompileStage::kLinker, linked.log);
   }
   const auto content = folder.Read(kObjectName);
   if (!content) {
@@ -187,7 +182,7 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const WorkFolder& folder,
   }
   const auto object = PrepareObject(*content);
   if (!object.ok()) {
-    return Refused(CompileStage::kAdmission, std::string(object.status().message()));
+    return RefusedCompile(CompileStage::kAdmission, std::string(object.status().message()));
   }
 
   CompileSuccess success;

@@ -16,6 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "services/worker/core/verdict.h"
 #include "services/worker/cpu/admission.h"
 #include "services/worker/cpu/judge.h"
 #include "services/worker/cpu/peaks.h"
@@ -145,9 +146,8 @@ void CpuTarget::ProbeRunner() {
       end = process->Call(runner::kRun, 0, false, kProbeLimitNs, cancel).end;
     }
     if (end != RunnerProcess::End::kDone) {
-      Measurement trial;
-      KC_ASSIGN_OR_RETURN(trial.outcome, process->Failure(end, "trial", kProbeLimitNs));
-      return absl::UnavailableError(MeasurementFeedback(trial));
+      KC_ASSIGN_OR_RETURN(auto outcome, process->Failure(end, "trial", kProbeLimitNs));
+      return absl::UnavailableError(OutcomeFeedback(std::move(outcome)));
     }
     info_.missing_protections = process->missing_protections();
     KC_ASSIGN_OR_RETURN(const auto of_compilers, compiler_->MissingProtections());

@@ -81,8 +81,6 @@ class Judgement {
   bool RunBursts(const PreparedProblem::BenchShape& shape, const TimingSession::Block& block,
                  double call_ns, TimingSession::BlockTimes& times);
   bool ShareWorkEvenly();
-  // Returns distinct slots that a candidate cannot predict.
-  std::vector<size_t> SecretSlots(size_t slots, size_t count);
 
   // A timed call that was not disturbed.
   struct SlotTime {
@@ -118,15 +116,7 @@ class Judgement {
 };
 
 absl::StatusOr<MeasureOutcome> Judgement::Run() {
-  const std::vector<double> weights =
-      BenchWeights(prepared_.problem().targets.find(kCpuTargetName)->second);
-  for (const PreparedProblem::BenchShape& shape : prepared_.bench_shapes()) {
-    results_.push_back({.axes = shape.axes,
-                        .weight = weights[results_.size()],
-                        .bytes = shape.bytes,
-                        .flops = shape.flops,
-                        .compute = std::string(ComputePeak(prepared_.problem()))});
-  }
+  results_ = ShapesToTime(prepared_.problem(), kCpuTargetName, prepared_.bench_shapes());
   bool going = true;
   for (int round = 0; round < precision_.runners && going; ++round) {
     if (spec_.level == MeasureLevel::kFinal) {
@@ -207,18 +197,15 @@ bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
       kind == PoisonKind::kPlausible ? runner::kRunOnNan : runner::kRunOnFinite;
   RunnerProcess::Result result;
   if (!calls_.Call(Side::kCandidate, command, check.index, true,
-                   prepared_.CallLimitNs(check.reference_ns), "check", result)) {
+                   options_.CallLimitNs(check.reference_ns), "check", result)) {
     return false;
   }
   if (!prepared_.GuardsHold(check.index)) {
     return calls_.Settle(MakeExploit(Exploit::Kind::kWriteOutOfBounds,
                                      "wrote beyond the end or before the start of an output"));
   }
-  if (result.status != 0) {
-    WrongResult wrong;
-    wrong.cause = WrongResult::Cause::kEntryStatus;
-    wrong.entry_status = result.status;
-    return calls_.Settle(wrong);
+  if (!calls_.EntrySucceeded(result)) {
+    return false;
   }
   std::optional<std::string> refusal;
   if (!calls_.AskChecker(check.index, refusal)) {
@@ -300,17 +287,6 @@ bool Judgement::WarmUp(const PreparedProblem::BenchShape& shape, double& candida
   return true;
 }
 
-std::vector<size_t> Judgement::SecretSlots(size_t slots, size_t count) {
-  std::vector<size_t> order(slots);
-  for (size_t i = 0; i < slots; ++i) order[i] = i;
-  count = std::min(count, slots);
-  for (size_t i = 0; i < count && i + 1 < slots; ++i) {
-    std::swap(order[i], order[i + plan_random_.Below(slots - i)]);
-  }
-  order.resize(count);
-  return order;
-}
-
 bool Judgement::RunBlock(const PreparedProblem::BenchShape& shape,
                          const TimingSession::Block& block, double call_ns,
                          TimingSession::BlockTimes& times) {
@@ -335,7 +311,8 @@ bool Judgement::RunBursts(const PreparedProblem::BenchShape& shape,
         times.elapsed_ns >= (times.calls_ns.empty() ? block.give_up_ns : block.max_ns)) {
       break;
     }
-    slots = SecretSlots(shape.slots.size(), std::min(static_cast<size_t>(wanted), most));
+    slots = plan_random_.Order(shape.slots.size());
+    slots.resize(std::min({slots.size(), static_cast<size_t>(wanted), most}));
     calls_.Plant(shape, side, slots, shape.current());
     const bool last = std::ssize(slots) == wanted;
     RunnerCalls::Burst burst;
@@ -411,12 +388,10 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result
   calls_.ForgetIdle();
   for (std::vector<SlotTimes>& blocks : slot_times_) blocks.clear();
   TimingSession session(options_, precision_, candidate_ns, reference_ns, behind_);
-  for (TimingSession::Block block = session.Next(); !block.finished; block = session.Next()) {
-    TimingSession::BlockTimes times;
-    if (!RunBlock(shape, block, session.call_ns(block.side), times)) {
-      return false;
-    }
-    session.Add(times);
+  if (!session.Run([&](const TimingSession::Block& block, auto& times) {
+        return RunBlock(shape, block, session.call_ns(block.side), times);
+      })) {
+    return false;
   }
   const int64_t timed_ns = NowNs();
   times_.timing_ns += timed_ns - start_ns;

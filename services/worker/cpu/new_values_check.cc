@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -78,15 +77,6 @@ EnvironmentUnstable Unstable(std::string reason) {
 
 }  // namespace
 
-std::vector<size_t> NewValuesCheck::SecretOrder(size_t count) {
-  std::vector<size_t> order(count);
-  std::iota(order.begin(), order.end(), size_t{0});
-  for (size_t i = 0; i + 1 < count; ++i) {
-    std::swap(order[i], order[i + plan_random_.Below(count - i)]);
-  }
-  return order;
-}
-
 size_t NewValuesCheck::SlotsOfRound(const PreparedProblem::BenchShape& shape) const {
   if (brief_) return 1;
   const double calls = kCheckBurstNs / std::max(1.0, static_cast<double>(shape.reference_ns));
@@ -94,14 +84,14 @@ size_t NewValuesCheck::SlotsOfRound(const PreparedProblem::BenchShape& shape) co
 }
 
 std::vector<size_t> NewValuesCheck::SecretSlots(const PreparedProblem::BenchShape& shape) {
-  std::vector<size_t> slots = SecretOrder(shape.slots.size());
+  std::vector<size_t> slots = plan_random_.Order(shape.slots.size());
   slots.resize(SlotsOfRound(shape));
   return slots;
 }
 
 bool NewValuesCheck::CallCandidate(const PreparedProblem::BenchShape& shape,
                                    std::span<const size_t> slots) {
-  const int64_t limit_ns = prepared_.CallLimitNs(shape.reference_ns);
+  const int64_t limit_ns = prepared_.options().CallLimitNs(shape.reference_ns);
   for (size_t i = 0; i < slots.size(); ++i) {
     RunnerProcess::Result result;
     if (!calls_.Call(Side::kCandidate, runner::kRun, shape.slots[slots[i]],
@@ -312,7 +302,7 @@ bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingS
       break;
     }
     // In any order, so that nothing that comes again and again hits one kind alone.
-    for (const size_t which : SecretOrder(kinds.size() + 1)) {
+    for (const size_t which : plan_random_.Order(kinds.size() + 1)) {
       const bool going = which == kinds.size()
                              ? KnownRound(shape)
                              : !wanted[which] || FreshRound(shape, kinds[which], result);

@@ -93,7 +93,6 @@ class NewValuesCheck {
   void Touch(const PreparedProblem::BenchShape& shape, std::span<const size_t> slots, Side side);
   // Calls the candidate once on each slot, untimed.
   bool CallCandidate(const PreparedProblem::BenchShape& shape, std::span<const size_t> slots);
-  std::vector<size_t> SecretOrder(size_t count);
   size_t SlotsOfRound(const PreparedProblem::BenchShape& shape) const;
   // The slots of a round, in the order of their calls.
   std::vector<size_t> SecretSlots(const PreparedProblem::BenchShape& shape);

@@ -16,7 +16,8 @@
 #include "services/worker/core/problem_faults.h"
 #include "services/worker/core/random.h"
 #include "services/worker/core/tensor.h"
-#include "services/worker/native/dlpack_type.h"
+#include "services/worker/core/verdict.h"
+#include "services/worker/cpu/python_task_process.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -43,15 +44,8 @@ class Arranger {
   explicit Arranger(int64_t start) : end_(start) {}
 
   runner::TensorRecord Place(const TensorLayout& layout, DataType dtype) {
-    runner::TensorRecord record{};
-    const int64_t bytes = layout.elements() * SizeBytes(dtype);
-    record.offset = static_cast<uint64_t>(AlignUp(end_ + kGuardBytes));
-    record.bytes = static_cast<uint64_t>(bytes);
-    record.dlpack_code = DlpackCode(dtype);
-    record.dlpack_bits = static_cast<uint8_t>(8 * SizeBytes(dtype));
-    record.dimensions = static_cast<uint16_t>(layout.shape.size());
-    std::copy(layout.shape.begin(), layout.shape.end(), record.shape);
-    end_ = static_cast<int64_t>(record.offset) + bytes + kGuardBytes;
+    const runner::TensorRecord record = RecordAt(AlignUp(end_ + kGuardBytes), layout, dtype);
+    end_ = static_cast<int64_t>(record.offset + record.bytes) + kGuardBytes;
     return record;
   }
   int64_t end() const { return end_; }
@@ -61,12 +55,6 @@ class Arranger {
 };
 
 DataType OracleType(DataType dtype) { return IsFloat(dtype) ? DataType::kFloat64 : dtype; }
-
-std::string Describe(const MeasureOutcome& outcome) {
-  Measurement measurement;
-  measurement.outcome = outcome;
-  return MeasurementFeedback(measurement);
-}
 
 // Status for a trusted process that did not finish a call.
 absl::Status TrustedFailure(RunnerProcess& process, RunnerProcess::End end, const std::string& who,
@@ -83,7 +71,7 @@ absl::Status TrustedFailure(RunnerProcess& process, RunnerProcess::End end, cons
                                                      what, ")"));
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("the problem's ", who, " failed (", what, "): ", Describe(outcome)));
+      absl::StrCat("the problem's ", who, " failed (", what, "): ", OutcomeFeedback(outcome)));
 }
 
 }  // namespace
@@ -407,13 +395,11 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
       if (spec.adversarial && ExceedsOnlyNormwise(verdict)) {
         expected[i].ForgetNormwise();
       } else if (!verdict.ok) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            task_ != nullptr ? "the task's reference gave other results when it was called again, "
-                               "beyond its own tolerance, in output "
-                             : "the problem's reference disagrees with its oracle in output ",
-            OutputName(i, spec.axes), " (", what, "): ", verdict.mismatches,
-            " mismatches, the first at ", verdict.index, ": ", verdict.got, " instead of ",
-            verdict.expected, "; normwise error ", verdict.normwise_error));
+        return ReferenceDisagrees(
+            problem_, OutputName(i, spec.axes), what,
+            absl::StrCat(verdict.mismatches, " mismatches, the first at ", verdict.index, ": ",
+                         verdict.got, " instead of ", verdict.expected, "; normwise error ",
+                         verdict.normwise_error));
       }
       if (Unexplained(verdict.variation, expected[i].layout().dtype, expected[i].noise(),
                       VariationRule::kFollow)) {
@@ -422,10 +408,7 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
     }
     if (has_checker()) {
       KC_ASSIGN_OR_RETURN(const auto reason, AskChecker(Owner::kReference, index, cancel));
-      if (reason) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            "the task's check_implementation refuses its own reference (", what, "): ", *reason));
-      }
+      if (reason) return ReferenceRefused(what, *reason);
     }
     return absl::OkStatus();
   };
@@ -558,12 +541,6 @@ void PreparedProblem::ResetGuards(uint32_t case_index) {
       std::fill(guard.begin(), guard.end(), kGuardPattern);
     }
   }
-}
-
-int64_t PreparedProblem::CallLimitNs(int64_t reference_ns) const {
-  const double limit = options_.call_limit_factor * static_cast<double>(reference_ns);
-  return static_cast<int64_t>(std::clamp(limit, static_cast<double>(options_.min_call_limit_ns),
-                                         static_cast<double>(options_.max_call_limit_ns)));
 }
 
 }  // namespace kernelcast::worker

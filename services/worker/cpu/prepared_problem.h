@@ -98,7 +98,7 @@ class PreparedProblem {
   RunnerProcess& reference() { return *reference_; }
   const std::vector<std::string>& missing_protections() const { return missing_protections_; }
 
-  // What slots of a bench shape may hold instead of their current bank.
+  // Values that slots of a bench shape may hold instead of their current bank.
   enum class NewValues {
     // The current bank with a few values replaced. Branches are as predictable as on the current
     // bank, but a kernel that looks up what it has seen has not seen this.
@@ -152,14 +152,12 @@ class PreparedProblem {
   [[nodiscard]] absl::StatusOr<std::optional<std::string>> AskChecker(Owner owner,
                                                                       uint32_t case_index,
                                                                       const CancelToken& cancel);
-  // What its inputs mean for results.
+  // Notes on results that follow from its inputs.
   std::vector<MeasurementNote> Notes() const;
   // Time limit for the start of a process.
   int64_t start_limit_ns() const {
     return task_ != nullptr ? kPythonStartLimitNs : options_.load_limit_ns;
   }
-  // Time limit for one call of a candidate.
-  int64_t CallLimitNs(int64_t reference_ns) const;
 
   const MeasureOptions& options() const { return options_; }
   const Placement& placement() const { return placement_; }

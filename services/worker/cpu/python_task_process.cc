@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "services/worker/core/verdict.h"
 #include "services/worker/cpu/python_task.h"
 #include "services/worker/native/dlpack_type.h"
 
@@ -30,9 +31,9 @@ int64_t AlignTensor(int64_t value) {
 absl::Status TaskFailure(RunnerProcess& process, RunnerProcess::End end, const std::string& stage,
                          int64_t limit_ns, const CancelToken& cancel) {
   if (end == RunnerProcess::End::kStopped) return cancel.Check();
-  Measurement measurement;
-  KC_ASSIGN_OR_RETURN(measurement.outcome, process.Failure(end, stage, limit_ns));
-  return UnsupportedTask(absl::StrCat("failed (", stage, "): ", MeasurementFeedback(measurement)));
+  KC_ASSIGN_OR_RETURN(MeasureOutcome outcome, process.Failure(end, stage, limit_ns));
+  return UnsupportedTask(
+      absl::StrCat("failed (", stage, "): ", OutcomeFeedback(std::move(outcome))));
 }
 
 }  // namespace
@@ -55,18 +56,24 @@ absl::StatusOr<int32_t> CallTask(RunnerProcess& process, uint32_t index, const s
   return result.status;
 }
 
+runner::TensorRecord RecordAt(int64_t offset, const TensorLayout& layout, DataType dtype) {
+  runner::TensorRecord record{};
+  record.offset = static_cast<uint64_t>(offset);
+  record.bytes = static_cast<uint64_t>(layout.elements() * SizeBytes(dtype));
+  record.dlpack_code = DlpackCode(dtype);
+  record.dlpack_bits = static_cast<uint8_t>(8 * SizeBytes(dtype));
+  record.dimensions = static_cast<uint16_t>(layout.shape.size());
+  std::copy(layout.shape.begin(), layout.shape.end(), record.shape);
+  return record;
+}
+
 std::vector<runner::TensorRecord> ArrangeTensors(const std::vector<TensorLayout>& layouts,
                                                  int64_t& end) {
   std::vector<runner::TensorRecord> records;
   int64_t at = 0;
   for (const TensorLayout& layout : layouts) {
-    runner::TensorRecord& record = records.emplace_back();
-    record.offset = static_cast<uint64_t>(AlignTensor(at));
-    record.bytes = static_cast<uint64_t>(layout.bytes());
-    record.dlpack_code = DlpackCode(layout.dtype);
-    record.dlpack_bits = static_cast<uint8_t>(8 * SizeBytes(layout.dtype));
-    record.dimensions = static_cast<uint16_t>(layout.shape.size());
-    std::copy(layout.shape.begin(), layout.shape.end(), record.shape);
+    const runner::TensorRecord& record =
+        records.emplace_back(RecordAt(AlignTensor(at), layout, layout.dtype));
     at = static_cast<int64_t>(record.offset + record.bytes);
   }
   end = std::max(end, at);
@@ -74,13 +81,7 @@ std::vector<runner::TensorRecord> ArrangeTensors(const std::vector<TensorLayout>
 }
 
 runner::TensorRecord BytesRecord(int64_t offset, int64_t bytes) {
-  return {.offset = static_cast<uint64_t>(offset),
-          .bytes = static_cast<uint64_t>(bytes),
-          .dlpack_code = DlpackCode(DataType::kUint8),
-          .dlpack_bits = 8,
-          .dimensions = 1,
-          .reserved = 0,
-          .shape = {bytes}};
+  return RecordAt(offset, {.dtype = DataType::kUint8, .shape = {bytes}}, DataType::kUint8);
 }
 
 absl::StatusOr<std::unique_ptr<PythonInputs>> PythonInputs::Start(const PythonTaskPrograms& task,

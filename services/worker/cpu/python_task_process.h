@@ -23,6 +23,8 @@ namespace kernelcast::worker {
 [[nodiscard]] absl::StatusOr<int32_t> CallTask(RunnerProcess& process, uint32_t index,
                                                const std::string& stage, const CancelToken& cancel);
 
+// A tensor at an offset of a file, with elements of a type.
+runner::TensorRecord RecordAt(int64_t offset, const TensorLayout& layout, DataType dtype);
 // Places tensors one after the other from the start of a file. `end`: raised to their end.
 std::vector<runner::TensorRecord> ArrangeTensors(const std::vector<TensorLayout>& layouts,
                                                  int64_t& end);

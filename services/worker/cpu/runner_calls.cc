@@ -79,9 +79,7 @@ bool RunnerCalls::Call(Side side, runner::Command command, uint32_t index, bool 
   auto outcome = process.Failure(result.end, stage, limit_ns);
   if (side == Side::kReference) {
     if (!outcome.ok()) return Fail(outcome.status());
-    Measurement failed;
-    failed.outcome = *std::move(outcome);
-    return Fail(ReferenceFailed(MeasurementFeedback(failed)));
+    return Fail(ReferenceFailed(OutcomeFeedback(*std::move(outcome))));
   }
   if (outcome.ok()) {
     if (auto* const crash = std::get_if<Crash>(&*outcome)) crash->stage = stage;
@@ -159,7 +157,7 @@ void RunnerCalls::Plant(const BenchShape& shape, Side side, std::span<const size
 
 bool RunnerCalls::RunBurst(const BenchShape& shape, Side side, std::span<const size_t> slots,
                            bool linger, Burst& burst) {
-  const int64_t limit_ns = prepared_.CallLimitNs(shape.reference_ns);
+  const int64_t limit_ns = prepared_.options().CallLimitNs(shape.reference_ns);
   burst.calls_ns.clear();
   WaitedNow(side);
   int64_t before_ns = 0;

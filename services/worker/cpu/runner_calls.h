@@ -74,6 +74,8 @@ class RunnerCalls {
     double least_ns = 0;
     double most_ns = 0;
   };
+  // Settles as wrong if the entry returned an error.
+  bool EntrySucceeded(const RunnerProcess::Result& result);
   // Plants wrong values in the outputs of these slots, which must be gone after the burst.
   void Plant(const BenchShape& shape, Side side, std::span<const size_t> slots,
              std::span<const Set> sets);
@@ -157,7 +159,6 @@ class RunnerCalls {
     return prepared_.has_checker() || expected.tolerance().matched_ratio < 1 ||
            expected.tolerance().own_error.has_value();
   }
-  bool EntrySucceeded(const RunnerProcess::Result& result);
 
   PreparedProblem& prepared_;
   JudgementBudget& budget_;

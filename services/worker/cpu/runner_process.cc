@@ -173,16 +173,17 @@ RunnerProcess::End RunnerProcess::Await(uint32_t sequence, int64_t start_ns, int
       end_ns = MonotonicNowNs();
       return done.load() == sequence ? End::kDone : End::kDied;
     }
-    if (limit.Exceeded()) {
-      child_->Kill();
-      return End::kLate;
-    }
-    if (cancel.stopped()) {
-      child_->Kill();
-      return End::kStopped;
-    }
+    if (const std::optional<End> end = KillIfOver(limit, cancel)) return *end;
     asleep = asleep || now_ns - start_ns > kSpinNs;
   }
+}
+
+std::optional<RunnerProcess::End> RunnerProcess::KillIfOver(ProcessLimit& limit,
+                                                            const CancelToken& cancel) {
+  const bool late = limit.Exceeded();
+  if (!late && !cancel.stopped()) return std::nullopt;
+  child_->Kill();
+  return late ? End::kLate : End::kStopped;
 }
 
 RunnerProcess::End RunnerProcess::WaitReady(int64_t limit_ns, const CancelToken& cancel) {
@@ -194,14 +195,7 @@ RunnerProcess::End RunnerProcess::WaitReady(int64_t limit_ns, const CancelToken&
     if (child_->Poll()) {
       return End::kDied;
     }
-    if (limit.Exceeded()) {
-      child_->Kill();
-      return End::kLate;
-    }
-    if (cancel.stopped()) {
-      child_->Kill();
-      return End::kStopped;
-    }
+    if (const std::optional<End> end = KillIfOver(limit, cancel)) return *end;
     FutexWait(&block().ready, 0, kSleepNs);
   }
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -14,6 +15,7 @@
 #include "common/process/child_process.h"
 #include "common/process/memory_file.h"
 #include "common/process/process_clock.h"
+#include "common/process/process_limit.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/options.h"
 #include "services/worker/cpu/placement.h"
@@ -92,6 +94,8 @@ class RunnerProcess {
   runner::ControlBlock& block() const {
     return *reinterpret_cast<runner::ControlBlock*>(control_.data());
   }
+  // Ends it where the caller waits no longer. Nothing: the caller waits on.
+  std::optional<End> KillIfOver(ProcessLimit& limit, const CancelToken& cancel);
   End Await(uint32_t sequence, int64_t start_ns, int64_t limit_ns, const CancelToken& cancel,
             int64_t& end_ns);
 

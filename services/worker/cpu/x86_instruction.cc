@@ -4,6 +4,8 @@
 #include <set>
 #include <vector>
 
+#include "common/base/strings.h"
+
 namespace kernelcast::worker::x86 {
 namespace {
 
@@ -288,18 +290,6 @@ double Instruction::flops() const {
     return 0;
   }
   return static_cast<double>(lanes()) * (kind == Kind::kFloatFma ? 2 : 1);
-}
-
-bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
-std::string_view Trim(std::string_view text) {
-  while (!text.empty() && IsSpace(text.front())) {
-    text.remove_prefix(1);
-  }
-  while (!text.empty() && IsSpace(text.back())) {
-    text.remove_suffix(1);
-  }
-  return text;
 }
 
 int VectorRegister(std::string_view operand) {

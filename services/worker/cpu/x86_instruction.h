@@ -32,7 +32,7 @@ enum class Kind {
 
 enum class CallKind { kMath, kMemory, kAllocation, kOther };
 
-// What one instruction does. Views point into the text.
+// Effects of one instruction. Views point into the text.
 struct Instruction {
   Kind kind = Kind::kOther;
   CallKind call = CallKind::kOther;
@@ -66,9 +66,6 @@ Instruction ParseInstruction(std::string_view mnemonic, std::string_view operand
 
 // Returns the number of the vector register that the operand starts with, or -1.
 int VectorRegister(std::string_view operand);
-
-bool IsSpace(char c);
-std::string_view Trim(std::string_view text);
 
 }  // namespace kernelcast::worker::x86
 

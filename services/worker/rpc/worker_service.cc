@@ -305,20 +305,26 @@ void WorkerService::Announce(Target* target, const std::shared_ptr<const Problem
   });
 }
 
-grpc::ServerUnaryReactor* WorkerService::Compile(grpc::CallbackServerContext* context,
-                                                 const v1::CompileRequest* request,
-                                                 v1::CompileReply* response) {
-  auto* call = new AsyncUnary<v1::CompileReply>(context, response);
+template <class Request, class Reply>
+grpc::ServerUnaryReactor* WorkerService::Start(grpc::CallbackServerContext* context,
+                                               const Request& request, Reply* response) {
+  auto* call = new AsyncUnary<Reply>(context, response);
   const auto reply = call->reply();
   const auto started =
-      StartJob(*request, MakeToken(*context), IncomingTrace(*context),
-               [reply](absl::StatusOr<v1::CompileReply> end) { reply.Finish(std::move(end)); });
+      StartJob(request, MakeToken(*context), IncomingTrace(*context),
+               [reply](absl::StatusOr<Reply> end) { reply.Finish(std::move(end)); });
   if (started.ok()) {
     call->set_on_cancel([this, job = *started] { Cancel(*job); });
   } else {
     reply.Fail(started.status());
   }
   return call;
+}
+
+grpc::ServerUnaryReactor* WorkerService::Compile(grpc::CallbackServerContext* context,
+                                                 const v1::CompileRequest* request,
+                                                 v1::CompileReply* response) {
+  return Start(context, *request, response);
 }
 
 // Stops a running job; a waiting job returns its credit.
@@ -498,17 +504,7 @@ absl::StatusOr<Measurement> WorkerService::RunMeasure(MeasureJob& job, size_t de
 grpc::ServerUnaryReactor* WorkerService::Measure(grpc::CallbackServerContext* context,
                                                  const v1::MeasureRequest* request,
                                                  v1::MeasureReply* response) {
-  auto* call = new AsyncUnary<v1::MeasureReply>(context, response);
-  const auto reply = call->reply();
-  const auto started =
-      StartJob(*request, MakeToken(*context), IncomingTrace(*context),
-               [reply](absl::StatusOr<v1::MeasureReply> end) { reply.Finish(std::move(end)); });
-  if (started.ok()) {
-    call->set_on_cancel([this, job = *started] { Cancel(*job); });
-  } else {
-    reply.Fail(started.status());
-  }
-  return call;
+  return Start(context, *request, response);
 }
 
 // A stream of compiles. Its requests are dropped together when the client leaves.

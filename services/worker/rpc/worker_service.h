@@ -97,6 +97,10 @@ class WorkerService final : public v1::Worker::CallbackService {
   absl::StatusOr<std::shared_ptr<MeasureJob>> StartJob(const v1::MeasureRequest& request,
                                                        const std::shared_ptr<CancelToken>& cancel,
                                                        const TraceContext& trace, MeasureDone done);
+  // The call of a client, which starts one job.
+  template <class Request, class Reply>
+  grpc::ServerUnaryReactor* Start(grpc::CallbackServerContext* context, const Request& request,
+                                  Reply* response);
   void Cancel(Job& job);
   void Release(Job& job);
   // If the worker drains, returns the job to its caller and returns true.

@@ -131,7 +131,7 @@ nlohmann::ordered_json SimulationJson(const virtual_gpu::GpuModel& gpu, const Po
     }
     launches.push_back(std::move(launch));
   }
-  return {{"schema", std::string(virtual_gpu::kLaunchFactsSchema)},
+  return {{"schema", std::string(kCudaSimulationSchemaId)},
           {"gpu", std::string(gpu.name)},
           {"launches", std::move(launches)}};
 }

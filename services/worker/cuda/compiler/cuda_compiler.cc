@@ -142,12 +142,6 @@ void AddMismatches(const compiler_wire::SimulateRequest& request,
   }
 }
 
-CompileResult Refused(CompileStage stage, std::string log) {
-  CompileResult result;
-  result.result = CompileError{stage, std::move(log)};
-  return result;
-}
-
 std::string QuotedNames(const std::vector<CubinKernel>& kernels) {
   std::string names;
   for (const CubinKernel& kernel : kernels) {
@@ -347,12 +341,13 @@ absl::StatusOr<CompileResult> CudaCompiler::Compile(const std::string& source,
                                                     const CancelToken& cancel) {
   KC_RETURN_IF_ERROR(cancel.Check());
   if (auto problem = CheckCudaFlags(flags)) {
-    return Refused(CompileStage::kAdmission, *problem);
+    return RefusedCompile(CompileStage::kAdmission, *problem);
   }
   if (std::find(toolchain_.architectures.begin(), toolchain_.architectures.end(), architecture) ==
       toolchain_.architectures.end()) {
-    return Refused(CompileStage::kAdmission, absl::StrCat("NVRTC ", toolchain_.nvrtc_version,
-                                                          " does not compile for ", architecture));
+    return RefusedCompile(
+        CompileStage::kAdmission,
+        absl::StrCat("NVRTC ", toolchain_.nvrtc_version, " does not compile for ", architecture));
   }
   KC_ASSIGN_OR_RETURN(CompileResult result,
                       cache_.GetOrCompile(ArtifactId(source, flags, architecture), cancel, [&] {
@@ -369,7 +364,7 @@ absl::StatusOr<CompileResult> CudaCompiler::Compile(const std::string& source,
         std::any_of(cubin.kernels.begin(), cubin.kernels.end(),
                     [&](const auto& kernel) { return kernel.name == launch.kernel; });
     if (!found) {
-      return Refused(
+      return RefusedCompile(
           CompileStage::kAdmission,
           absl::StrCat("no kernel '", launch.kernel.substr(0, 200), "' in the source; there ",
                        cubin.kernels.empty() ? "is none" : "are ", QuotedNames(cubin.kernels),
@@ -403,18 +398,18 @@ absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& sour
                                                          const std::string& architecture,
                                                          const CancelToken& cancel) {
   if (auto problem = CheckIncludeDirectives(source, kAllowedHeaders)) {
-    return Refused(CompileStage::kAdmission, *problem);
+    return RefusedCompile(CompileStage::kAdmission, *problem);
   }
   if (auto problem = CheckNoDirective(source, kForbiddenDirectives)) {
-    return Refused(CompileStage::kAdmission, *problem);
+    return RefusedCompile(CompileStage::kAdmission, *problem);
   }
   if (source.find('\0') != std::string::npos) {
-    return Refused(CompileStage::kAdmission, "the source holds a NUL");
+    return RefusedCompile(CompileStage::kAdmission, "the source holds a NUL");
   }
   const std::vector<IncludedFile> included = IncludedFiles(source);
   for (const auto check : {CheckHeaders, CheckStandardHeaders}) {
     if (auto problem = check(*headers_, included, toolchain_.nvrtc_version)) {
-      return Refused(CompileStage::kAdmission, *problem);
+      return RefusedCompile(CompileStage::kAdmission, *problem);
     }
   }
 
@@ -448,13 +443,15 @@ absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& sour
     case CompilerProcess::End::kAnswered: break;
     case CompilerProcess::End::kStopped: return cancel.Check();
     case CompilerProcess::End::kLate:
-      return Refused(CompileStage::kLimit,
-                     absl::StrCat("stopped: the compiler used more than ",
-                                  options_.timeout_ns / 1'000'000'000, " s of processor time"));
+      return RefusedCompile(
+          CompileStage::kLimit,
+          absl::StrCat("stopped: the compiler used more than ", options_.timeout_ns / 1'000'000'000,
+                       " s of processor time"));
     case CompilerProcess::End::kTooMuch:
-      return Refused(CompileStage::kLimit, "stopped: the compiler's output is too large");
+      return RefusedCompile(CompileStage::kLimit, "stopped: the compiler's output is too large");
     case CompilerProcess::End::kTooLarge:
-      return Refused(CompileStage::kLimit, "stopped: the compiler exceeded its memory limit");
+      return RefusedCompile(CompileStage::kLimit,
+                            "stopped: the compiler exceeded its memory limit");
     case CompilerProcess::End::kStuck:
       return absl::UnavailableError("the CUDA compiler does not answer");
     case CompilerProcess::End::kDied:
@@ -462,7 +459,7 @@ absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& sour
       if (signal == SIGKILL || signal == 0) {
         return absl::UnavailableError("the CUDA compiler ended without an answer, twice");
       }
-      return Refused(
+      return RefusedCompile(
           CompileStage::kLimit,
           absl::StrCat("the compiler crashed or exceeded its memory or time limit (signal ", signal,
                        ")"));
@@ -477,14 +474,15 @@ absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& sour
   switch (reply.code) {
     case compiler_wire::ReplyCode::kCompiled: break;
     case compiler_wire::ReplyCode::kRefused:
-      return Refused(CompileStage::kCompiler, truncated(options_.max_log_bytes));
+      return RefusedCompile(CompileStage::kCompiler, truncated(options_.max_log_bytes));
     case compiler_wire::ReplyCode::kOutOfMemory:
-      return Refused(CompileStage::kLimit, "stopped: the compiler exceeded its memory limit");
+      return RefusedCompile(CompileStage::kLimit,
+                            "stopped: the compiler exceeded its memory limit");
     case compiler_wire::ReplyCode::kBroken:
       return absl::UnavailableError(absl::StrCat("the CUDA compiler: ", reply.log));
   }
   if (auto problem = CheckPtx(reply.ptx)) {
-    return Refused(CompileStage::kAdmission, *problem);
+    return RefusedCompile(CompileStage::kAdmission, *problem);
   }
   const auto cubin = ReadCubin(reply.cubin);
   if (!cubin.ok()) {

@@ -110,7 +110,7 @@ bool CorrectnessCheck::CallAndVerify(Checks checks, uint32_t pattern, bool finit
     }
   }
   // A kernel as slow as the reference must not be stopped, however long it takes.
-  const int64_t limit_ns = judgement_.prepared().CallLimitNs(reference_ns);
+  const int64_t limit_ns = judgement_.options().DeviceCallLimitNs(reference_ns);
   if (!judgement_.Must(judgement_.prepared().memory().FillWorkspace(
           judgement_.ProgramsOf(Side::kCandidate).max_workspace_bytes, pattern)) ||
       !CallCases(checks, finite_first, limit_ns) || !judgement_.CheckInputs()) {
@@ -139,8 +139,8 @@ bool CorrectnessCheck::CallCases(Checks checks, bool finite_first, int64_t limit
     // Host code can fail before the device has begun a call, so run the cases one by one.
     for (size_t i = 0; i < indices.size(); ++i) {
       judgement_.set_running(indices[i]);
-      const int64_t call_ns =
-          judgement_.prepared().CallLimitNs(judgement_.prepared().cases()[indices[i]].reference_ns);
+      const int64_t call_ns = judgement_.options().DeviceCallLimitNs(
+          judgement_.prepared().cases()[indices[i]].reference_ns);
       if (!judgement_.Accept(
               runner.Run(std::span(runs).subspan(2 * i, 2), call_ns, judgement_.cancel()),
               Side::kCandidate, "check", call_ns)) {
@@ -182,11 +182,8 @@ bool CorrectnessCheck::CheckGuards() {
       }
     }
   }
-  if (!judgement_.Must(
-          judgement_.device().Check(api.MemcpyDtoHAsync(counts.data(), guard_counts_.address(),
-                                                        bytes, judgement_.device().stream()),
-                                    "reading counters")) ||
-      !judgement_.Must(judgement_.device().Synchronize())) {
+  if (!judgement_.Must(judgement_.device().Read(counts.data(), guard_counts_.address(), bytes,
+                                                "reading counters"))) {
     return false;
   }
   for (size_t i = 0; i < counts.size(); ++i) {

@@ -107,6 +107,21 @@ absl::Status CudaDevice::Synchronize() {
   return Check(api_.StreamSynchronize(stream_), "the judge's own kernels");
 }
 
+absl::Status CudaDevice::Write(CUdeviceptr to, const void* from, size_t bytes,
+                               std::string_view what) const {
+  return Check(api_.MemcpyHtoDAsync(to, from, bytes, stream_), what);
+}
+
+absl::Status CudaDevice::Copy(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                              std::string_view what) const {
+  return Check(api_.MemcpyDtoDAsync(to, from, bytes, stream_), what);
+}
+
+absl::Status CudaDevice::Read(void* to, CUdeviceptr from, size_t bytes, std::string_view what) {
+  KC_RETURN_IF_ERROR(Check(api_.MemcpyDtoHAsync(to, from, bytes, stream_), what));
+  return Synchronize();
+}
+
 absl::StatusOr<DeviceMemory> CudaDevice::Memory() const {
   size_t free_bytes = 0;
   size_t total_bytes = 0;
@@ -127,9 +142,8 @@ absl::StatusOr<DeviceBuffer> DeviceBuffer::Allocate(CudaDevice& device, size_t b
 absl::StatusOr<DeviceBuffer> DeviceBuffer::Copy(CudaDevice& device,
                                                 std::span<const std::byte> content) {
   KC_ASSIGN_OR_RETURN(DeviceBuffer buffer, Allocate(device, content.size()));
-  KC_RETURN_IF_ERROR(device.Check(device.api().MemcpyHtoDAsync(buffer.address_, content.data(),
-                                                               content.size(), device.stream()),
-                                  "copying to the device"));
+  KC_RETURN_IF_ERROR(
+      device.Write(buffer.address_, content.data(), content.size(), "copying to the device"));
   return buffer;
 }
 

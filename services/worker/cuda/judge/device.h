@@ -49,6 +49,12 @@ class CudaDevice {
   [[nodiscard]] absl::Status Bind();
   // Waits for all work in the stream.
   [[nodiscard]] absl::Status Synchronize();
+  // Enqueue copies on the stream: to the device, within it, and from it, for which it waits.
+  [[nodiscard]] absl::Status Write(CUdeviceptr to, const void* from, size_t bytes,
+                                   std::string_view what) const;
+  [[nodiscard]] absl::Status Copy(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                  std::string_view what) const;
+  [[nodiscard]] absl::Status Read(void* to, CUdeviceptr from, size_t bytes, std::string_view what);
   [[nodiscard]] absl::StatusOr<DeviceMemory> Memory() const;
   absl::Status Check(CUresult result, std::string_view what) const {
     return CudaStatus(api_, result, what);

@@ -131,9 +131,8 @@ absl::StatusOr<DevicePeak> MeasureCopy(CudaDevice& device, TimingLease& lease,
   }
   for (size_t i = 0; i < made.events.size(); ++i) {
     if (i > 0) {
-      KC_RETURN_IF_ERROR(device.Check(
-          api.MemcpyDtoDAsync(to.address(), from.address(), kCopyBytes, device.stream()),
-          "copying on the device"));
+      KC_RETURN_IF_ERROR(
+          device.Copy(to.address(), from.address(), kCopyBytes, "copying on the device"));
     }
     KC_RETURN_IF_ERROR(
         device.Check(api.EventRecord(made.events[i], device.stream()), "recording an event"));

@@ -125,10 +125,7 @@ absl::Status HostileMemory::ResetCount() {
 
 absl::StatusOr<uint32_t> HostileMemory::Count() {
   uint32_t count = 0;
-  KC_RETURN_IF_ERROR(device_.Check(
-      device_.api().MemcpyDtoHAsync(&count, count_.address(), sizeof(count), device_.stream()),
-      "reading a counter"));
-  KC_RETURN_IF_ERROR(device_.Synchronize());
+  KC_RETURN_IF_ERROR(device_.Read(&count, count_.address(), sizeof(count), "reading a counter"));
   return count;
 }
 

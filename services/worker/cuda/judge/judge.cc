@@ -93,15 +93,8 @@ class CudaJudge {
 
 absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
   KC_RETURN_IF_ERROR(judgement_.MakePrograms());
-  const std::vector<double> weights =
-      BenchWeights(judgement_.prepared().problem().targets.find(kCudaTargetName)->second);
-  for (const CudaPreparedProblem::BenchShape& shape : judgement_.prepared().bench_shapes()) {
-    results_.push_back({.axes = shape.axes,
-                        .weight = weights[results_.size()],
-                        .bytes = shape.bytes,
-                        .flops = shape.flops,
-                        .compute = std::string(ComputePeak(judgement_.prepared().problem()))});
-  }
+  results_ = ShapesToTime(judgement_.prepared().problem(), kCudaTargetName,
+                          judgement_.prepared().bench_shapes());
   if (judgement_.prepared().task() != nullptr) graphs_ = results_;
   // Graphs keep the memory of their calls, in addition to that of eager calls.
   no_graphs_.resize(graphs_.size(), judgement_.prepared().saves_memory()

@@ -30,7 +30,7 @@ struct DrawPlan {
   unsigned long long range;
   long long row;
 };
-// What is large is compiled once.
+// Large functions are compiled once.
 #define KERNELCAST_DRAW_FUNCTION static __device__ __noinline__
 __device__ inline double DrawCosine(double turns) { return cospi(2 * turns); }
 __device__ inline unsigned long long DrawHighProduct(unsigned long long a, unsigned long long b) {

@@ -345,8 +345,7 @@ absl::Status JudgeKernels::Launch(const std::string& name, int64_t elements, voi
 }
 
 absl::Status JudgeKernels::Fill(CUdeviceptr at, const void* content, size_t bytes) {
-  return device_.Check(device_.api().MemcpyHtoDAsync(at, content, bytes, device_.stream()),
-                       "copying to the device");
+  return device_.Write(at, content, bytes, "copying to the device");
 }
 
 absl::Status JudgeKernels::Describe(DataType dtype, DataType kept, CUdeviceptr values,

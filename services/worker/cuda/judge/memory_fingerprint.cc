@@ -17,10 +17,8 @@ absl::StatusOr<uint64_t> MemoryFingerprint::Of(std::span<const Region> regions) 
         regions[i].address, static_cast<int64_t>(regions[i].words), seed_ + i, sum_.address()));
   }
   uint64_t fingerprint = 0;
-  KC_RETURN_IF_ERROR(device_.Check(
-      api.MemcpyDtoHAsync(&fingerprint, sum_.address(), sizeof(fingerprint), device_.stream()),
-      "reading a sum"));
-  KC_RETURN_IF_ERROR(device_.Synchronize());
+  KC_RETURN_IF_ERROR(
+      device_.Read(&fingerprint, sum_.address(), sizeof(fingerprint), "reading a sum"));
   return fingerprint;
 }
 

@@ -53,13 +53,9 @@ bool OutputVerifier::Compare(const std::vector<Look>& looks, const Calls& calls,
       return false;
     }
   }
-  const CudaApi& api = judgement_.device().api();
-  return judgement_.Must(
-             judgement_.device().Check(api.MemcpyDtoHAsync(found.data(), comparisons_.address(),
-                                                           found.size() * sizeof(TensorComparison),
-                                                           judgement_.device().stream()),
-                                       "reading comparisons")) &&
-         judgement_.Must(judgement_.device().Synchronize());
+  return judgement_.Must(judgement_.device().Read(found.data(), comparisons_.address(),
+                                                  found.size() * sizeof(TensorComparison),
+                                                  "reading comparisons"));
 }
 
 bool OutputVerifier::AllowOwnErrors(const std::vector<Look>& looks, const Calls& calls,
@@ -156,18 +152,13 @@ bool OutputVerifier::Wrong(const Look& look, const TensorComparison& comparison,
     std::array<std::byte, 8> right{};
     const auto got_bytes = static_cast<size_t>(SizeBytes(expected.dtype));
     const auto right_bytes = static_cast<size_t>(SizeBytes(expected.kept));
-    const CudaApi& api = judgement_.device().api();
     const CUdeviceptr output = judgement_.prepared().memory().OutputAddress(
         judgement_.OutputsOf(Side::kCandidate), at.outputs[look.output]);
-    if (!judgement_.Must(judgement_.device().Check(
-            api.MemcpyDtoHAsync(got.data(), output + wrong.index * got_bytes, got_bytes,
-                                judgement_.device().stream()),
-            "reading a value")) ||
-        !judgement_.Must(judgement_.device().Check(
-            api.MemcpyDtoHAsync(right.data(), expected.values + wrong.index * right_bytes,
-                                right_bytes, judgement_.device().stream()),
-            "reading a value")) ||
-        !judgement_.Must(judgement_.device().Synchronize())) {
+    CudaDevice& device = judgement_.device();
+    if (!judgement_.Must(device.Read(got.data(), output + wrong.index * got_bytes, got_bytes,
+                                     "reading a value")) ||
+        !judgement_.Must(device.Read(right.data(), expected.values + wrong.index * right_bytes,
+                                     right_bytes, "reading a value"))) {
       return false;
     }
     wrong.got = ElementAt(expected.dtype, got, 0);

@@ -167,9 +167,7 @@ absl::Status CudaPreparedProblem::DrawInput(size_t input, const CaseSpec& spec, 
   std::string data(static_cast<size_t>(layouts[0].bytes()), '\0');
   KC_RETURN_IF_ERROR(
       FillInput(tensor, layouts[0], spec, random, std::as_writable_bytes(std::span(data))));
-  KC_RETURN_IF_ERROR(
-      device_.Check(device_.api().MemcpyHtoDAsync(to, data.data(), data.size(), device_.stream()),
-                    "copying inputs"));
+  KC_RETURN_IF_ERROR(device_.Write(to, data.data(), data.size(), "copying inputs"));
   return device_.Synchronize();
 }
 
@@ -356,9 +354,7 @@ absl::Status CudaPreparedProblem::PutBank(const BenchShape& shape, Bank bank) {
     for (size_t i = 0; i < at.inputs.size(); ++i) {
       const CUdeviceptr to = memory_.inputs() + at.inputs[i].offset;
       const CUdeviceptr from = sets[alters ? kBase : bank].inputs[i];
-      KC_RETURN_IF_ERROR(device_.Check(
-          device_.api().MemcpyDtoDAsync(to, from, at.inputs[i].bytes, device_.stream()),
-          "copying inputs"));
+      KC_RETURN_IF_ERROR(device_.Copy(to, from, at.inputs[i].bytes, "copying inputs"));
       if (alters && CanAlter(problem_) && ElementsAreIndependent(problem_.inputs[i])) {
         const DataType dtype = problem_.inputs[i].dtype;
         KC_RETURN_IF_ERROR(
@@ -400,14 +396,6 @@ uint64_t CudaPreparedProblem::AddWorkspacePoison(uint64_t workspace_bytes, uint3
     poisons.push_back({kScratch, pattern, random.Below(places) * kTensorAlignment, bytes});
   }
   return bytes;
-}
-
-int64_t CudaPreparedProblem::CallLimitNs(int64_t reference_ns) const {
-  const double limit = options_.call_limit_factor * static_cast<double>(reference_ns);
-  const auto within =
-      static_cast<int64_t>(std::clamp(limit, static_cast<double>(options_.min_call_limit_ns),
-                                      static_cast<double>(options_.max_call_limit_ns)));
-  return std::max(within, kLeastLimitFactor * reference_ns);
 }
 
 absl::Status CudaPreparedProblem::CheckPace() const {
@@ -456,21 +444,17 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
                             .poison = 0x7ff17ff1,
                             .result = result.address()}));
       TensorComparison found;
-      KC_RETURN_IF_ERROR(device_.Check(
-          device_.api().MemcpyDtoHAsync(&found, result.address(), sizeof(found), device_.stream()),
-          "reading a comparison"));
-      KC_RETURN_IF_ERROR(device_.Synchronize());
+      KC_RETURN_IF_ERROR(
+          device_.Read(&found, result.address(), sizeof(found), "reading a comparison"));
       const TensorVerdict verdict = JudgeComparison(expected[i], found, true);
       if (at.adversarial && ExceedsOnlyNormwise(verdict)) {
         expected[i].tolerance.normwise = 0;
       } else if (!verdict.ok) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            task_ != nullptr ? "the task's reference gave other results when it was called again, "
-                               "beyond its own tolerance, in output "
-                             : "the problem's reference disagrees with its oracle in output ",
-            OutputName(i, at.axes), " (", where, "): ", found.mismatches, " of ", expected[i].count,
-            " values, the first at ", found.first, ", ", found.unwritten,
-            " not written; normwise error ", verdict.normwise_error));
+        return ReferenceDisagrees(
+            problem_, OutputName(i, at.axes), where,
+            absl::StrCat(found.mismatches, " of ", expected[i].count, " values, the first at ",
+                         found.first, ", ", found.unwritten, " not written; normwise error ",
+                         verdict.normwise_error));
       }
       if (Unexplained(found.variation, expected[i].dtype, expected[i].noise,
                       VariationRule::kFollow)) {
@@ -479,10 +463,7 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
     }
     if (has_checker()) {
       KC_ASSIGN_OR_RETURN(const auto reason, AskChecker(kReferenceOutputs, index, cancel));
-      if (reason) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            "the task's check_implementation refuses its own reference (", what, "): ", *reason));
-      }
+      if (reason) return ReferenceRefused(where, *reason);
     }
     return absl::OkStatus();
   };

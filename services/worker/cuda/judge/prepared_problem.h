@@ -82,7 +82,7 @@ class CudaPreparedProblem {
   // Why the task's checker refuses the outputs of a case; nothing if it accepts them.
   [[nodiscard]] absl::StatusOr<std::optional<std::string>> AskChecker(Arena outputs, size_t index,
                                                                       const CancelToken& cancel);
-  // What its inputs imply for results.
+  // Notes on results that follow from its inputs.
   std::vector<MeasurementNote> Notes() const;
   const ProblemTarget& target() const { return problem_.targets.find(kCudaTargetName)->second; }
   const MeasureOptions& options() const { return options_; }
@@ -150,10 +150,6 @@ class CudaPreparedProblem {
                                      SecretRandom& random,
                                      std::vector<cuda_runner::PoisonRecord>& poisons);
   static constexpr uint64_t kMaxPoisonedBytes = uint64_t{64} << 20;
-
-  // Limit for one call, given the reference's time: at least kLeastLimitFactor times it.
-  int64_t CallLimitNs(int64_t reference_ns) const;
-  static constexpr int64_t kLeastLimitFactor = 4;
 
   int candidates_served = 0;
 

@@ -159,10 +159,7 @@ absl::Status CudaPreparedProblem::DescribeExpected(std::span<const OracleCall> c
                                            statistics.address() + at * sizeof(ExpectedStatistics)));
     }
   }
-  KC_RETURN_IF_ERROR(device_.Check(
-      device_.api().MemcpyDtoHAsync(found.data(), statistics.address(), bytes, device_.stream()),
-      "reading statistics"));
-  KC_RETURN_IF_ERROR(device_.Synchronize());
+  KC_RETURN_IF_ERROR(device_.Read(found.data(), statistics.address(), bytes, "reading statistics"));
   at = 0;
   for (const OracleCall& call : calls) {
     for (size_t i = 0; i < call.expected->size(); ++i, ++at) {

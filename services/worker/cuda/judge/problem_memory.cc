@@ -57,9 +57,7 @@ absl::Status ProblemMemory::Relocate() {
     }
     KC_RETURN_IF_ERROR(moved.status());
     if (keep_content && bytes > 0) {
-      KC_RETURN_IF_ERROR(device_.Check(
-          device_.api().MemcpyDtoDAsync(moved->address(), arena.address(), bytes, device_.stream()),
-          "moving inputs"));
+      KC_RETURN_IF_ERROR(device_.Copy(moved->address(), arena.address(), bytes, "moving inputs"));
     }
     KC_RETURN_IF_ERROR(device_.Synchronize());
     arena = *std::move(moved);

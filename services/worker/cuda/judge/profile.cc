@@ -113,22 +113,20 @@ bool Profiling::Accept(const absl::StatusOr<CudaRunner::Answer>& answer, const c
 }
 
 bool Profiling::Load() {
+  absl::StatusOr<CudaRunner::Answer> loaded = CudaRunner::Answer();
   if (candidate_.host_launched()) {
-    return Accept(runner_.LoadObject(candidate_.object, LeftNs(), cancel_),
-                  "loading the candidate") &&
-           Accept(
-               runner_.SetPrograms(cuda_runner::kCandidate, programs_.programs, LeftNs(), cancel_),
-               "loading the candidate");
+    loaded = runner_.LoadObject(candidate_.object, LeftNs(), cancel_);
+  } else {
+    absl::Status reserved =
+        prepared_.memory().ReserveScratch(programs_.max_workspace_bytes, runner_, cancel_);
+    if (!reserved.ok()) {
+      status_ = cancel_.Check();
+      return Missing(absl::StrCat("the profiler has no workspace: ", reserved.message()));
+    }
+    loaded = runner_.Load(cuda_runner::kCandidate, candidate_.cubin, candidate_.KernelNames(),
+                          LeftNs(), cancel_);
   }
-  absl::Status reserved =
-      prepared_.memory().ReserveScratch(programs_.max_workspace_bytes, runner_, cancel_);
-  if (!reserved.ok()) {
-    status_ = cancel_.Check();
-    return Missing(absl::StrCat("the profiler has no workspace: ", reserved.message()));
-  }
-  return Accept(runner_.Load(cuda_runner::kCandidate, candidate_.cubin, candidate_.KernelNames(),
-                             LeftNs(), cancel_),
-                "loading the candidate") &&
+  return Accept(loaded, "loading the candidate") &&
          Accept(runner_.SetPrograms(cuda_runner::kCandidate, programs_.programs, LeftNs(), cancel_),
                 "loading the candidate");
 }

@@ -46,13 +46,6 @@ CudaRunner::Answer RunCase(CudaRunner& runner, size_t task_case, const CancelTok
   return runner.Run({&record, 1}, limit_ns, cancel);
 }
 
-absl::Status SetPrograms(CudaRunner& runner, std::span<const Program> programs,
-                         const std::string& stage, const CancelToken& cancel) {
-  KC_ASSIGN_OR_RETURN(const CudaRunner::Answer taken,
-                      runner.SetPrograms(cuda_runner::kCandidate, programs, kCallLimitNs, cancel));
-  return TaskStatus(runner, taken, stage, cancel);
-}
-
 // Places tensors one after the other from `end` on, and adds their records.
 absl::StatusOr<std::vector<CasePlan::Place>> Arrange(
     const std::vector<TensorLayout>& layouts, uint32_t arena, uint64_t& end,
@@ -66,12 +59,21 @@ absl::StatusOr<std::vector<CasePlan::Place>> Arrange(
   return places;
 }
 
-absl::Status MapArena(CudaRunner& runner, uint32_t number, const SharedArena& arena, bool writable,
-                      const CancelToken& cancel) {
-  return TaskStatus(runner,
-                    runner.Map(number, arena.fd(), arena.mapped_bytes(), writable, cancel,
-                               static_cast<uint32_t>(arena.padding())),
-                    "mapping memory", cancel);
+// Starts a process with the task's own code, which works on the arena.
+absl::StatusOr<std::unique_ptr<CudaRunner>> StartTask(
+    const CudaRunnerOptions& python, const SharedArena& arena, const std::string& content,
+    std::span<const Program> programs, const std::string& stage, const CancelToken& cancel) {
+  KC_ASSIGN_OR_RETURN(auto runner, CudaRunner::Start(python, cancel));
+  KC_RETURN_IF_ERROR(
+      TaskStatus(*runner,
+                 runner->Map(kOutputsArena, arena.fd(), arena.mapped_bytes(),
+                             /*writable=*/true, cancel, static_cast<uint32_t>(arena.padding())),
+                 "mapping memory", cancel));
+  KC_RETURN_IF_ERROR(LoadTaskProgram(*runner, content, stage, cancel));
+  KC_ASSIGN_OR_RETURN(const CudaRunner::Answer taken,
+                      runner->SetPrograms(cuda_runner::kCandidate, programs, kCallLimitNs, cancel));
+  KC_RETURN_IF_ERROR(TaskStatus(*runner, taken, stage, cancel));
+  return runner;
 }
 
 }  // namespace
@@ -130,47 +132,41 @@ absl::StatusOr<PythonTaskPrograms> DescribeTask(const Problem& problem, CudaDevi
                                                 const CancelToken& cancel) {
   const std::string stage = "description";
   SecretRandom held_out("held-out cases");
-  KC_ASSIGN_OR_RETURN(const auto runner, CudaRunner::Start(python, cancel));
   KC_ASSIGN_OR_RETURN(const SharedArena arena, SharedArena::Create(device, kDescriptionBytes));
   KC_RETURN_IF_ERROR(device.Check(
       device.api().MemsetD8Async(arena.address(), 0, kDescriptionBytes, device.stream()),
       "clearing memory"));
   KC_RETURN_IF_ERROR(device.Synchronize());
-  KC_RETURN_IF_ERROR(MapArena(*runner, kOutputsArena, arena, true, cancel));
-  KC_RETURN_IF_ERROR(LoadTaskProgram(
-      *runner, PythonTaskPrograms::DescribeProgram(problem, held_out.Next()).content, stage,
-      cancel));
   Program program;
   KC_ASSIGN_OR_RETURN(program.outputs.emplace_back(),
                       TensorRecordOf(Bytes(kDescriptionBytes, DataType::kUint8), kOutputsArena, 0));
-  KC_RETURN_IF_ERROR(SetPrograms(*runner, std::span(&program, 1), stage, cancel));
+  KC_ASSIGN_OR_RETURN(
+      const auto runner,
+      StartTask(python, arena,
+                PythonTaskPrograms::DescribeProgram(problem, held_out.Next()).content,
+                std::span(&program, 1), stage, cancel));
   KC_RETURN_IF_ERROR(TaskStatus(*runner, RunCase(*runner, 0, cancel), stage, cancel));
   std::string text(kDescriptionBytes, '\0');
-  KC_RETURN_IF_ERROR(device.Check(
-      device.api().MemcpyDtoHAsync(text.data(), arena.address(), text.size(), device.stream()),
-      "reading a description"));
-  KC_RETURN_IF_ERROR(device.Synchronize());
+  KC_RETURN_IF_ERROR(
+      device.Read(text.data(), arena.address(), text.size(), "reading a description"));
   return PythonTaskPrograms::Read(problem, text);
 }
 
 absl::Status WriteTaskWeights(const PythonTaskPrograms& task, const SharedArena& arena,
                               const CudaRunnerOptions& python, const CancelToken& cancel) {
   const std::string stage = "weights";
-  KC_ASSIGN_OR_RETURN(const auto runner, CudaRunner::Start(python, cancel));
-  KC_RETURN_IF_ERROR(MapArena(*runner, kOutputsArena, arena, true, cancel));
-  KC_RETURN_IF_ERROR(LoadTaskProgram(*runner, task.Weights().content, stage, cancel));
   Program program;
   const auto bytes = static_cast<int64_t>(task.weights_bytes());
   KC_ASSIGN_OR_RETURN(program.outputs.emplace_back(),
                       TensorRecordOf(Bytes(bytes, DataType::kUint8), kOutputsArena, 0));
-  KC_RETURN_IF_ERROR(SetPrograms(*runner, std::span(&program, 1), stage, cancel));
+  KC_ASSIGN_OR_RETURN(const auto runner, StartTask(python, arena, task.Weights().content,
+                                                   std::span(&program, 1), stage, cancel));
   return TaskStatus(*runner, RunCase(*runner, 0, cancel), stage, cancel);
 }
 
 absl::StatusOr<std::unique_ptr<CudaTaskInputs>> CudaTaskInputs::Start(
     const PythonTaskPrograms& task, CudaDevice& device, const CudaRunnerOptions& python,
     const CancelToken& cancel) {
-  const std::string stage = "inputs";
   std::unique_ptr<CudaTaskInputs> inputs(new CudaTaskInputs(device));
   std::vector<Program> programs;
   uint64_t most_bytes = 0;
@@ -185,34 +181,25 @@ absl::StatusOr<std::unique_ptr<CudaTaskInputs>> CudaTaskInputs::Start(
     most_bytes = std::max(most_bytes, end);
   }
   KC_ASSIGN_OR_RETURN(inputs->made_, SharedArena::Create(device, most_bytes));
-  KC_ASSIGN_OR_RETURN(inputs->runner_, CudaRunner::Start(python, cancel));
-  KC_RETURN_IF_ERROR(MapArena(*inputs->runner_, kOutputsArena, inputs->made_, true, cancel));
-  KC_RETURN_IF_ERROR(LoadTaskProgram(*inputs->runner_, task.Inputs().content, stage, cancel));
-  KC_RETURN_IF_ERROR(SetPrograms(*inputs->runner_, programs, stage, cancel));
+  KC_ASSIGN_OR_RETURN(inputs->runner_, StartTask(python, inputs->made_, task.Inputs().content,
+                                                 programs, "inputs", cancel));
   return inputs;
 }
 
 absl::Status CudaTaskInputs::Draw(size_t task_case, uint64_t seed, const CancelToken& cancel) {
   const auto bounded = static_cast<int64_t>(seed % kTaskSeeds);
-  KC_RETURN_IF_ERROR(device_.Check(
-      device_.api().MemcpyHtoDAsync(made_.address(), &bounded, sizeof(bounded), device_.stream()),
-      "writing a seed"));
+  KC_RETURN_IF_ERROR(device_.Write(made_.address(), &bounded, sizeof(bounded), "writing a seed"));
   // Earlier draws are copied.
   KC_RETURN_IF_ERROR(device_.Synchronize());
   drawn_ = task_case;
   KC_RETURN_IF_ERROR(
       TaskStatus(*runner_, RunCase(*runner_, task_case, cancel, kDrawLimitNs), "inputs", cancel));
-  KC_RETURN_IF_ERROR(device_.Check(
-      device_.api().MemcpyDtoHAsync(&flags_, made_.address(), sizeof(flags_), device_.stream()),
-      "reading flags"));
-  return device_.Synchronize();
+  return device_.Read(&flags_, made_.address(), sizeof(flags_), "reading flags");
 }
 
 absl::Status CudaTaskInputs::CopyTo(size_t tensor, CUdeviceptr to) {
   const CasePlan::Place& place = places_[drawn_][tensor];
-  return device_.Check(device_.api().MemcpyDtoDAsync(to, made_.address() + place.offset,
-                                                     place.bytes, device_.stream()),
-                       "copying inputs");
+  return device_.Copy(to, made_.address() + place.offset, place.bytes, "copying inputs");
 }
 
 absl::StatusOr<std::unique_ptr<CudaTaskChecker>> CudaTaskChecker::Start(
@@ -234,11 +221,8 @@ absl::StatusOr<std::unique_ptr<CudaTaskChecker>> CudaTaskChecker::Start(
     most_bytes = std::max(most_bytes, end);
   }
   KC_ASSIGN_OR_RETURN(checker->copies_, SharedArena::Create(device, most_bytes));
-  KC_ASSIGN_OR_RETURN(checker->runner_, CudaRunner::Start(python, cancel));
-  KC_RETURN_IF_ERROR(MapArena(*checker->runner_, kOutputsArena, checker->copies_, true, cancel));
-  KC_RETURN_IF_ERROR(
-      LoadTaskProgram(*checker->runner_, task.Checker().content, kCheckStage, cancel));
-  KC_RETURN_IF_ERROR(SetPrograms(*checker->runner_, programs, kCheckStage, cancel));
+  KC_ASSIGN_OR_RETURN(checker->runner_, StartTask(python, checker->copies_, task.Checker().content,
+                                                  programs, kCheckStage, cancel));
   return checker;
 }
 
@@ -246,10 +230,8 @@ absl::StatusOr<std::optional<std::string>> CudaTaskChecker::Check(
     size_t task_case, std::span<const CUdeviceptr> tensors, const CancelToken& cancel) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     const CasePlan::Place& place = places_[task_case][i];
-    KC_RETURN_IF_ERROR(
-        device_.Check(device_.api().MemcpyDtoDAsync(copies_.address() + place.offset, tensors[i],
-                                                    place.bytes, device_.stream()),
-                      "copying tensors to check"));
+    KC_RETURN_IF_ERROR(device_.Copy(copies_.address() + place.offset, tensors[i], place.bytes,
+                                    "copying tensors to check"));
   }
   KC_RETURN_IF_ERROR(device_.Synchronize());
   const CudaRunner::Answer answer = RunCase(*runner_, task_case, cancel);
@@ -259,10 +241,8 @@ absl::StatusOr<std::optional<std::string>> CudaTaskChecker::Check(
     return TaskStatus(*runner_, answer, kCheckStage, cancel);
   }
   std::string text(kMessageBytes, '\0');
-  KC_RETURN_IF_ERROR(device_.Check(
-      device_.api().MemcpyDtoHAsync(text.data(), copies_.address(), text.size(), device_.stream()),
-      "reading a message"));
-  KC_RETURN_IF_ERROR(device_.Synchronize());
+  KC_RETURN_IF_ERROR(
+      device_.Read(text.data(), copies_.address(), text.size(), "reading a message"));
   return std::optional<std::string>(SanitizeUtf8(text.substr(0, text.find('\0'))));
 }
 

@@ -128,14 +128,10 @@ std::optional<ShapeTimer::Plan> ShapeTimer::PlanCalls(const Calls& calls) {
     sample.poisons = static_cast<uint32_t>(plan.poisons.size()) - sample.first_poison;
     plan.samples.push_back(sample);
   };
-  std::vector<size_t> order(std::min(calls.slots, shape.slots.size()));
-  std::iota(order.begin(), order.end(), size_t{0});
-  // Fill from this process: a candidate's host code controls what its runner writes.
-  for (size_t i = 0; i + 1 < order.size(); ++i) {
-    std::swap(order[i], order[i + judgement_.plan_random().Below(order.size() - i)]);
-  }
+  const std::vector<size_t> order =
+      judgement_.plan_random().Order(std::min(calls.slots, shape.slots.size()));
   if (side == Side::kCandidate && judgement_.hosted()) {
-    // From here: what the runner overwrites is the candidate's word.
+    // Fill from this process: a candidate's host code controls what its runner writes.
     for (const size_t slot : order) {
       if (!judgement_.Must(prepared.memory().FillOutputs(
               outputs, prepared.cases()[shape.slots[slot]], plan.pattern))) {
@@ -182,7 +178,7 @@ std::optional<ShapeTimer::Plan> ShapeTimer::PlanCalls(const Calls& calls) {
 
 std::optional<ShapeTimer::Timed> ShapeTimer::RunOnce(const Calls& calls, bool wake) {
   const int64_t reference_ns = calls.shape.reference_ns;
-  const int64_t call_limit_ns = judgement_.prepared().CallLimitNs(reference_ns);
+  const int64_t call_limit_ns = judgement_.options().DeviceCallLimitNs(reference_ns);
   CudaRunner& runner = judgement_.RunnerOf(calls.side);
   // Before outputs are overwritten, so that a candidate gains no time with new ones.
   if (wake && !judgement_.Accept(runner.Wake(call_limit_ns, judgement_.cancel()), calls.side,
@@ -437,14 +433,10 @@ std::optional<TimingSession> ShapeTimer::RunSession(size_t shape_index,
   }
   TimingSession session(judgement_.options(), precision, candidate_ns, reference_ns,
                         behind ? behind(reference_ns) : BehindRule());
-  for (TimingSession::Block block = session.Next(); !block.finished; block = session.Next()) {
-    TimingSession::BlockTimes times;
-    if (!RunBlock(ShapeAt(shape_index), block, times)) {
-      return std::nullopt;
-    }
-    session.Add(times);
-  }
-  return session;
+  const bool going = session.Run([&](const TimingSession::Block& block, auto& times) {
+    return RunBlock(ShapeAt(shape_index), block, times);
+  });
+  return going ? std::optional(std::move(session)) : std::nullopt;
 }
 
 bool ShapeTimer::PutBank(const BenchShape& shape, Bank bank) {

@@ -47,12 +47,6 @@ constexpr const char* kHostControlSource =
     "}\n";
 constexpr int64_t kVersionLimitNs = 10'000'000'000;
 
-CompileResult Refused(CompileStage stage, std::string log) {
-  CompileResult result;
-  result.result = CompileError{stage, std::move(log)};
-  return result;
-}
-
 // Returns "Cuda compilation tools, release 13.0, V13.0.88" from the output of nvcc --version.
 std::string VersionLine(const std::string& text) {
   for (const auto line : absl::StrSplit(text, '\n')) {
@@ -197,13 +191,13 @@ absl::StatusOr<CompileResult> NvccCompiler::Compile(const std::string& source,
                                                     const CancelToken& cancel) {
   KC_RETURN_IF_ERROR(cancel.Check());
   if (auto problem = CheckCudaFlags(flags)) {
-    return Refused(CompileStage::kAdmission, *problem);
+    return RefusedCompile(CompileStage::kAdmission, *problem);
   }
   if (auto problem = CheckIncludeDirectives(source, kAllowedHeaders)) {
-    return Refused(CompileStage::kAdmission, *problem);
+    return RefusedCompile(CompileStage::kAdmission, *problem);
   }
   if (auto problem = CheckNoDirective(source, kForbiddenDirectives)) {
-    return Refused(CompileStage::kAdmission, *problem);
+    return RefusedCompile(CompileStage::kAdmission, *problem);
   }
   return cache_.GetOrCompile(ArtifactId(source, flags, architecture), cancel,
                              [&] { return CompileFresh(source, flags, architecture, cancel); });
@@ -253,26 +247,26 @@ absl::StatusOr<CompileResult> NvccCompiler::CompileIn(const WorkFolder& folder,
                           [&] { return Run(arguments, folder.path(), options_.limits, cancel); },
                           [&] { return RunControl(arguments, cancel); }));
   // The output of a stopped compiler is incomplete and says nothing.
-  if (compiled.limit) return Refused(CompileStage::kLimit, compiled.LastLine());
+  if (compiled.limit) return RefusedCompile(CompileStage::kLimit, compiled.LastLine());
   // Must precede any use of the log, which may quote files that the source included.
   const std::string dependencies = folder.Read(kDependencyName).value_or("");
   if (auto problem = CheckDependencies(dependencies, kSourceName, header_folders_)) {
-    return Refused(CompileStage::kAdmission, *problem);
+    return RefusedCompile(CompileStage::kAdmission, *problem);
   }
   const auto assembly = CanonicalAssembly(folder.Read(kAssemblyName).value_or(""));
   if (!assembly.ok()) {
-    return Refused(CompileStage::kAdmission, std::string(assembly.status().message()));
+    return RefusedCompile(CompileStage::kAdmission, std::string(assembly.status().message()));
   }
   const std::optional<std::string> ptx = folder.Read(kPtxName);
   if (auto problem = CheckPtx(ptx.value_or(""))) {
-    return Refused(CompileStage::kAdmission, *problem);
+    return RefusedCompile(CompileStage::kAdmission, *problem);
   }
   const std::string log = WithoutPtxasInfo(compiled.log);
   const auto truncated = [&log](int64_t max_bytes) {
     return std::string(TruncateUtf8(log, static_cast<size_t>(max_bytes)));
   };
   if (!compiled.ok) {
-    return Refused(CompileStage::kCompiler, truncated(options_.limits.max_log_bytes));
+    return RefusedCompile(CompileStage::kCompiler, truncated(options_.limits.max_log_bytes));
   }
   const std::optional<std::string> device = folder.Read(kCubinName);
   if (!ptx || !device) {
@@ -287,7 +281,7 @@ absl::StatusOr<CompileResult> NvccCompiler::CompileIn(const WorkFolder& folder,
   if (!host_object) return absl::UnavailableError(absl::StrCat("nvcc left no ", kHostObjectName));
   const auto relocatable = ReadRelocatable(*host_object);
   if (!relocatable.ok()) {
-    return Refused(CompileStage::kAdmission, std::string(relocatable.status().message()));
+    return RefusedCompile(CompileStage::kAdmission, std::string(relocatable.status().message()));
   }
   KC_ASSIGN_OR_RETURN(
       const CompilerStep linked,
@@ -296,17 +290,18 @@ absl::StatusOr<CompileResult> NvccCompiler::CompileIn(const WorkFolder& folder,
           [&] { return Run(LinkCommand(kHostObjectName), folder.path(), options_.limits, cancel); },
           [&] { return RunLinkControl(cancel); }));
   if (!linked.ok) {
-    return Refused(linked.limit ? CompileStage::kLimit : CompileStage::kLinker, linked.log);
+    return RefusedCompile(linked.limit ? CompileStage::kLimit : CompileStage::kLinker, linked.log);
   }
   const std::optional<std::string> content = folder.Read(kObjectName);
   if (!content) {
     return absl::UnavailableError(absl::StrCat("the linker left no ", kObjectName));
   }
   if (const auto object = PrepareObject(*content); !object.ok()) {
-    return Refused(CompileStage::kAdmission, std::string(object.status().message()));
+    return RefusedCompile(CompileStage::kAdmission, std::string(object.status().message()));
   }
   if (content->find(*device) == std::string::npos) {
-    return Refused(CompileStage::kAdmission, "the object does not hold the compiled device code");
+    return RefusedCompile(CompileStage::kAdmission,
+                          "the object does not hold the compiled device code");
   }
 
   CompileSuccess success;

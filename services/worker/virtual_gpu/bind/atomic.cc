@@ -146,7 +146,6 @@ void Atomic(Warp& w, const Instruction& i) {
     ForLanes(w.active,
              [&](int l) { counts_up = counts_up && ReadLane(w, operands[i.writes + 1], l) == 1; });
     const int serial = counts_up ? wavefronts : std::max(wavefronts, depth);
-    c.shared_atomic_wavefronts += serial;
     c.shared_atomic_cycles += OnReals(i) && i.code == kAdd ? SwapLoopCycles(depth) : 2.0 * serial;
     for (int l = 0; l < addresses.count; ++l) {
       w.block->shared_atomics.Add(addresses.at[static_cast<size_t>(l)], w.weight);
@@ -157,7 +156,7 @@ void Atomic(Warp& w, const Instruction& i) {
     c.global_atomics += addresses.count;
     c.global_atomic_requests += 1;
     c.global_atomic_depth += depth;
-    c.global_atomic_sectors += CountWrite(w, addresses, i.bytes);
+    CountWrite(w, addresses, i.bytes);
     if (w.block->global_atomics != nullptr) {
       Lines lines;
       for (int l = 0; l < addresses.count; ++l) {

@@ -12,6 +12,13 @@ namespace {
 
 constexpr Cost kIntegerCost{Kind::kInteger, Pipe::kInteger, 1, 5};
 
+// The number in `bits` bits of a word from bit `at` on.
+int32_t PartOf(uint32_t word, int at, int bits, bool is_signed) {
+  const uint32_t value = word >> at & ((uint32_t{1} << bits) - 1);
+  return is_signed ? static_cast<int32_t>(value << (32 - bits)) >> (32 - bits)
+                   : static_cast<int32_t>(value);
+}
+
 // detail: 1 and 2: signed factors; 4: dp2a; 8: its high half.
 void DotProduct(Warp& w, const Instruction& i) {
   auto* d = w.lanes<LaneU32>(i, 0);
@@ -19,17 +26,13 @@ void DotProduct(Warp& w, const Instruction& i) {
   const auto* b = w.lanes<LaneU32>(i, 2);
   const auto* c = w.lanes<LaneU32>(i, 3);
   const bool halves = (i.detail & 4) != 0;
-  const auto part = [](uint32_t word, int index, int bits, bool is_signed) {
-    const uint32_t value = word >> (index * bits) & ((uint32_t{1} << bits) - 1);
-    return is_signed ? static_cast<int32_t>(value << (32 - bits)) >> (32 - bits)
-                     : static_cast<int32_t>(value);
-  };
   ForLanes(w.active, [&](int l) {
     int64_t sum = static_cast<int32_t>(c[l]);
     for (int k = 0; k < (halves ? 2 : 4); ++k) {
       const int at = halves && (i.detail & 8) != 0 ? k + 2 : k;
-      sum += int64_t{part(a[l], k, halves ? 16 : 8, (i.detail & 1) != 0)} *
-             part(b[l], at, 8, (i.detail & 2) != 0);
+      const int bits = halves ? 16 : 8;
+      sum += int64_t{PartOf(a[l], k * bits, bits, (i.detail & 1) != 0)} *
+             PartOf(b[l], at * 8, 8, (i.detail & 2) != 0);
     }
     d[l] = static_cast<uint32_t>(sum);
   });
@@ -60,13 +63,8 @@ void VideoParts(Warp& w, const Instruction& i) {
     uint32_t packed = 0;
     uint32_t sum = c[l];
     for (int at = 0; at < 32; at += bits) {
-      const auto part = [&](uint32_t word) {
-        const uint32_t value = word >> at & keep;
-        return is_signed ? static_cast<int32_t>(value << (32 - bits)) >> (32 - bits)
-                         : static_cast<int32_t>(value);
-      };
-      const int32_t x = part(a[l]);
-      const int32_t y = part(b[l]);
+      const int32_t x = PartOf(a[l], at, bits, is_signed);
+      const int32_t y = PartOf(b[l], at, bits, is_signed);
       int32_t value = 0;
       switch (i.code) {
         case kVideoAdd: value = x + y; break;
@@ -95,12 +93,8 @@ void ShortPair(Warp& w, const Instruction& i) {
   ForLanes(w.active, [&](int l) {
     uint32_t packed = 0;
     for (int at = 0; at < 32; at += 16) {
-      const auto part = [&](uint32_t word) {
-        const auto bits = static_cast<uint16_t>(word >> at);
-        return is_signed ? int32_t{static_cast<int16_t>(bits)} : int32_t{bits};
-      };
-      const int32_t x = part(a[l]);
-      const int32_t y = part(b[l]);
+      const int32_t x = PartOf(a[l], at, 16, is_signed);
+      const int32_t y = PartOf(b[l], at, 16, is_signed);
       int32_t value = 0;
       switch (i.code) {
         case kShortAdd: value = x + y; break;

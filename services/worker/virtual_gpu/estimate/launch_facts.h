@@ -1,7 +1,6 @@
 #ifndef KERNELCAST_SERVICES_WORKER_VIRTUAL_GPU_ESTIMATE_LAUNCH_FACTS_H_
 #define KERNELCAST_SERVICES_WORKER_VIRTUAL_GPU_ESTIMATE_LAUNCH_FACTS_H_
 
-#include <string_view>
 #include <vector>
 
 #include "services/worker/virtual_gpu/estimate/estimate.h"
@@ -9,10 +8,8 @@
 
 namespace kernelcast::worker::virtual_gpu {
 
-// Schema of the values of LaunchFacts, which common/domain names.
-inline constexpr std::string_view kLaunchFactsSchema = "cuda-sim/1";
-
-// Returns the facts of a covered launch. All values are finite.
+// Returns the facts of a covered launch, which kCudaSimulationSchemaId names. All values are
+// finite.
 std::vector<double> LaunchFacts(const LaunchCounts& counts, const LaunchEstimate& estimate);
 
 }  // namespace kernelcast::worker::virtual_gpu

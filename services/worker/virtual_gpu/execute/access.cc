@@ -63,12 +63,23 @@ namespace {
 // Lines re-read within 1/kRecentShare of the L1 capacity are not counted again.
 constexpr double kRecentShare = 16;
 
+Lines LinesOf(const Addresses& addresses, int bytes) {
+  Lines lines;
+  for (int l = 0; l < addresses.count; ++l) lines.Add(addresses.at[static_cast<size_t>(l)], bytes);
+  return lines;
+}
+
+// That of the first sector of a line. Negative: none.
+int RegionOf(const Warp& w, const Lines& lines, int n) {
+  const auto sector = static_cast<uint64_t>(std::countr_zero(lines.sectors(n)));
+  return w.block->memory->RegionOf(lines.line(n) * kLineBytes + uint64_t{kSectorBytes} * sector);
+}
+
 }  // namespace
 
 float CountRead(Warp& w, const Addresses& addresses, int bytes, bool bypasses, int& sectors,
                 int& line_count) {
-  Lines lines;
-  for (int l = 0; l < addresses.count; ++l) lines.Add(addresses.at[static_cast<size_t>(l)], bytes);
+  const Lines lines = LinesOf(addresses, bytes);
   sectors = lines.all_sectors();
   line_count = lines.count();
   const BlockState& block = *w.block;
@@ -76,9 +87,7 @@ float CountRead(Warp& w, const Addresses& addresses, int bytes, bool bypasses, i
   float latency = bypasses ? latencies.l2 : latencies.cached;
   Counters& c = w.counters;
   for (int n = 0; n < lines.count(); ++n) {
-    const int region = w.block->memory->RegionOf(
-        lines.line(n) * kLineBytes + static_cast<uint64_t>(kSectorBytes) *
-                                         static_cast<uint64_t>(std::countr_zero(lines.sectors(n))));
+    const int region = RegionOf(w, lines, n);
     const int count = std::popcount(lines.sectors(n));
     if (region < 0) {
       c.stray_sectors += count;
@@ -106,12 +115,9 @@ float CountRead(Warp& w, const Addresses& addresses, int bytes, bool bypasses, i
 }
 
 int CountWrite(Warp& w, const Addresses& addresses, int bytes) {
-  Lines lines;
-  for (int l = 0; l < addresses.count; ++l) lines.Add(addresses.at[static_cast<size_t>(l)], bytes);
+  const Lines lines = LinesOf(addresses, bytes);
   for (int n = 0; n < lines.count(); ++n) {
-    const int region = w.block->memory->RegionOf(
-        lines.line(n) * kLineBytes + static_cast<uint64_t>(kSectorBytes) *
-                                         static_cast<uint64_t>(std::countr_zero(lines.sectors(n))));
+    const int region = RegionOf(w, lines, n);
     const int count = std::popcount(lines.sectors(n));
     if (region < 0) {
       w.counters.stray_sectors += count;

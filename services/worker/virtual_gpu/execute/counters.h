@@ -47,12 +47,10 @@ struct Counters {
 
   double global_atomics = 0;  // per lane
   double global_atomic_requests = 0;
-  double global_atomic_sectors = 0;
   double global_atomic_depth = 0;  // most lanes at one address, summed over requests
   double shared_atomics = 0;
   double shared_atomic_requests = 0;
   double shared_atomic_depth = 0;
-  double shared_atomic_wavefronts = 0;
   double shared_atomic_cycles = 0;  // time that the unit is busy
 
   double async_copies = 0;

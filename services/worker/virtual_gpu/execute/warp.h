@@ -22,7 +22,6 @@ namespace kernelcast::worker::virtual_gpu {
 using LaneU32 = uint32_t;
 using LaneS32 = int32_t;
 using LaneU64 = uint64_t;
-using LaneS64 = int64_t;
 using LaneF32 = float;
 using LaneF64 = double;
 

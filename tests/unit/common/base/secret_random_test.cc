@@ -1,8 +1,10 @@
 #include "common/base/secret_random.h"
 
 #include <catch2/catch.hpp>
+#include <map>
 #include <numeric>
 #include <set>
+#include <vector>
 
 namespace kernelcast {
 namespace {
@@ -59,6 +61,19 @@ TEST_CASE("Bounded numbers and fractions cover their ranges") {
     CHECK(count < 1150);
   }
   CHECK(sum / 10'000 == Approx(0.5).epsilon(0.02));
+}
+
+TEST_CASE("An order has each number once, and each order is as likely") {
+  SecretRandom random(Counting(), "plan");
+  CHECK(random.Order(0).empty());
+  std::map<std::vector<size_t>, int> orders;
+  for (int i = 0; i < 6'000; ++i) ++orders[random.Order(3)];
+  REQUIRE(orders.size() == 6);
+  for (const auto& [order, count] : orders) {
+    CHECK(std::set<size_t>(order.begin(), order.end()) == std::set<size_t>{0, 1, 2});
+    CHECK(count > 850);
+    CHECK(count < 1150);
+  }
 }
 
 }  // namespace

@@ -25,15 +25,6 @@ SearchProgress Running() {
   return progress;
 }
 
-TEST_CASE("The tightest limit decides the used share of the budget") {
-  SearchProgress progress = Running();
-  CHECK(BudgetUsed(progress) == Approx(0.25));
-  progress.max_wall_seconds = 40;
-  CHECK(BudgetUsed(progress) == Approx(0.75));
-  progress.elapsed_seconds = 500;
-  CHECK(BudgetUsed(progress) == Approx(1));
-}
-
 TEST_CASE("The remaining time follows the rate of budget use") {
   SearchProgress progress = Running();
   Pace pace;

@@ -52,7 +52,7 @@ std::string Ask(ReplayBackend& backend, const ForecastInput& input) {
 }
 
 TEST_CASE("The n-th request gets the n-th recorded answer", "[forecaster][replay]") {
-  ReplayBackend backend({Record(0, 1, "a"), Record(0, 3, "b"), Record(0, 5, "c")}, {});
+  ReplayBackend backend({Record(0, 1, "a"), Record(0, 3, "b"), Record(0, 5, "c")});
   CHECK(backend.size() == 3);
   for (const char* expected : {"a", "a", "b", "b", "c", "c"}) {
     CHECK(Ask(backend, Input(0)) == expected);
@@ -62,7 +62,7 @@ TEST_CASE("The n-th request gets the n-th recorded answer", "[forecaster][replay
 }
 
 TEST_CASE("Unrecorded requests are not covered", "[forecaster][replay]") {
-  ReplayBackend backend({Record(0, 4, "a")}, {});
+  ReplayBackend backend({Record(0, 4, "a")});
   CHECK(Ask(backend, Input(1)) == "abstains: no forecast of this candidate is recorded");
   // A record that begins later is the nearest one.
   CHECK(Ask(backend, Input(0)) == "a");
@@ -75,7 +75,7 @@ TEST_CASE("Unrecorded requests are not covered", "[forecaster][replay]") {
 }
 
 TEST_CASE("Labels are counted", "[forecaster][replay]") {
-  ReplayBackend backend({}, {});
+  ReplayBackend backend(std::vector<RecordedForecast>{});
   ObservedLabel good;
   good.problem = Planted().context();
   good.label = Planted().MakeLabel(0);
@@ -88,30 +88,15 @@ TEST_CASE("Labels are counted", "[forecaster][replay]") {
 }
 
 TEST_CASE("The last of several records with one time is used", "[forecaster][replay]") {
-  ReplayBackend backend({Record(0, 0, "a"), Record(0, 0, "b")}, {});
+  ReplayBackend backend({Record(0, 0, "a"), Record(0, 0, "b")});
   CHECK(Ask(backend, Input(0)) == "b");
 }
 
 TEST_CASE("An abstention is replayed as recorded", "[forecaster][replay]") {
   RecordedForecast record = Record(0, 0, "");
   record.result = Abstention{Abstention::Cause::kModelDeferred, "llm", "atomics"};
-  ReplayBackend backend({record}, {});
+  ReplayBackend backend({record});
   CHECK(Ask(backend, Input(0)) == "abstains: atomics");
-}
-
-TEST_CASE("Backends and versions are distinguished", "[forecaster][replay]") {
-  const std::vector<RecordedForecast> records = {
-      Record(0, 0, "a", "embedded"), Record(0, 0, "b", "llm:m"), Record(0, 0, "c", "llm:n")};
-  const auto only = [&](const std::string& backend, const std::string& version) {
-    ReplayBackend replay(records, {backend, version});
-    return Ask(replay, Input(0));
-  };
-  CHECK(only("", "") == "c");
-  CHECK(only("embedded", "") == "a");
-  CHECK(only("llm", "") == "c");
-  CHECK(only("llm:m", "") == "b");
-  CHECK(only("", "llm:m/1") == "b");
-  CHECK_THAT(only("pool", ""), Catch::StartsWith("abstains: no forecast"));
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ TEST_CASE("Recorded forecasts are replayed in order", "[forecaster][records]") {
   REQUIRE(records.ok());
   // Four for the first candidate; one for each other, because they differed only in latency.
   CHECK(records->size() == 6);
-  ReplayBackend replay(*std::move(records), {});
+  ReplayBackend replay(*std::move(records));
   for (int labels = 0; labels < 4; ++labels) {
     const auto forecast = std::get<Forecast>(ask(replay, 0));
     CHECK(forecast.expected_log2_speedup == given[static_cast<size_t>(labels)]);

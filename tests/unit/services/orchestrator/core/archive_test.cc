@@ -13,7 +13,7 @@ Attempt Made(const std::string& id, const std::string& parent, double speedup) {
   attempt.candidate.candidate_id = id;
   attempt.candidate.parent_candidate_id = parent;
   attempt.speedup = speedup;
-  attempt.outcome = speedup > 0 ? "ok" : "wrong_result";
+  if (speedup <= 0) attempt.failure = FailureKind::kWrongResult;
   return attempt;
 }
 

@@ -186,11 +186,11 @@ TEST_CASE("Messages from compilers and judges are included in the next request",
   REQUIRE(queries.size() == 6);
   CHECK(queries[0].setbacks.empty());
   REQUIRE(queries[1].setbacks.size() == 1);
-  CHECK(queries[1].setbacks[0].outcome == "compile_error");
+  CHECK(queries[1].setbacks[0].failure == FailureKind::kCompileError);
   CHECK_THAT(queries[1].setbacks[0].feedback, Catch::Contains("k.cc:7: expected ';'"));
   CHECK(queries[1].setbacks[0].candidate.source == "int k1;\n");
   REQUIRE(queries[2].setbacks.size() == 2);
-  CHECK(queries[2].setbacks[0].outcome == "wrong_result");
+  CHECK(queries[2].setbacks[0].failure == FailureKind::kWrongResult);
   CHECK_THAT(queries[2].setbacks[0].feedback,
              Catch::Contains("at n=7") && Catch::Contains("is 1 instead of 2"));
   CHECK(queries[3].unusable_answers == std::vector<std::string>{"no fenced block of code"});

@@ -92,7 +92,7 @@ TEST_CASE("Requests for a kernel belong to their caller's trace, also when retri
   trace.span_id[0] = 2;
   Attempt crash;
   crash.candidate.source = "int x;\n";
-  crash.outcome = "crash";
+  crash.failure = FailureKind::kCrash;
   crash.feedback = std::string(40'000, 'f');
   fixture.query.setbacks = {crash};
   std::future<GenerationReply> reply;
@@ -186,7 +186,7 @@ TEST_CASE("A prompt too long for the endpoint is shortened", "[orchestrator][wri
   Fixture fixture;
   Attempt crash;
   crash.candidate.source = "int x;\n";
-  crash.outcome = "crash";
+  crash.failure = FailureKind::kCrash;
   crash.feedback = std::string(40'000, 'f');
   fixture.query.setbacks = {crash};
   auto reply = fixture.Write();

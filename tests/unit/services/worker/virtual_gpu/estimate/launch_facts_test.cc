@@ -14,7 +14,7 @@ namespace kernelcast::worker::virtual_gpu {
 namespace {
 
 double FactOf(const std::vector<double>& facts, std::string_view name) {
-  const auto names = (*FindSimulationSchema(kLaunchFactsSchema))->names;
+  const auto names = (*FindSimulationSchema(kCudaSimulationSchemaId))->names;
   const auto found = std::find(names.begin(), names.end(), name);
   INFO(name);
   REQUIRE(found != names.end());
@@ -43,7 +43,7 @@ TEST_CASE("Facts of a launch are its counts, shares and times, in the order of t
   estimate.total_ns = 2277;
 
   const std::vector<double> facts = LaunchFacts(counts, estimate);
-  CHECK(facts.size() == (*FindSimulationSchema(kLaunchFactsSchema))->names.size());
+  CHECK(facts.size() == (*FindSimulationSchema(kCudaSimulationSchemaId))->names.size());
   CHECK(FactOf(facts, "blocks") == 10);
   CHECK(FactOf(facts, "block_warps") == 4);
   CHECK(FactOf(facts, "resident_blocks") == 8);
