@@ -239,6 +239,7 @@ def main():
     parser.add_argument("text", nargs="*", help="files to learn the tiny model's vocabulary from")
     parser.add_argument("--packages", required=True, help="folder that holds the package xllamacpp")
     parser.add_argument("--weights", help="GGUF file of a model to serve")
+    parser.add_argument("--lora", help="GGUF file of an adapter of the weights")
     parser.add_argument("--model", help="where to write the tiny model")
     parser.add_argument("--name", default="tiny-random", help="the model's name")
     parser.add_argument("--threads", type=int, default=1)
@@ -264,6 +265,10 @@ def main():
 
     parameters = xllamacpp.CommonParams()
     parameters.model.path = arguments.weights or arguments.model
+    if arguments.lora:
+        adapter = xllamacpp.CommonAdapterLoraInfo()
+        adapter.path, adapter.scale = arguments.lora, 1.0
+        parameters.lora_adapters = [adapter]
     parameters.model_alias = [arguments.name]
     parameters.n_ctx = arguments.context * arguments.slots
     parameters.n_parallel = arguments.slots

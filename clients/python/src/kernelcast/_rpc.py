@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from google.protobuf.message import Message
 
-from kernelcast.v1 import kernel_pb2
+from kernelcast.v1 import forecaster_pb2, kernel_pb2
 from kernelcast.v1 import orchestrator_pb2 as pb
 
 Request = TypeVar("Request", bound=Message)
@@ -19,10 +19,11 @@ class Call(Generic[Request, Reply]):
     name: str
     request: type[Request]
     reply: type[Reply]
+    service: str = "Orchestrator"
 
     @property
     def path(self) -> str:
-        return f"/kernelcast.v1.Orchestrator/{self.name}"
+        return f"/kernelcast.v1.{self.service}/{self.name}"
 
 
 DESCRIBE = Call("Describe", pb.OrchestratorDescribeRequest, pb.OrchestratorDescription)
@@ -31,6 +32,7 @@ EVALUATE = Call("Evaluate", pb.EvaluateRequest, pb.EvaluateReply)
 START_SEARCH = Call("StartSearch", pb.StartSearchRequest, pb.StartSearchReply)
 STOP_SEARCH = Call("StopSearch", pb.StopSearchRequest, pb.StopSearchReply)
 GET_SEARCH = Call("GetSearch", pb.GetSearchRequest, pb.GetSearchReply)
+SCORE = Call("Score", forecaster_pb2.ScoreRequest, forecaster_pb2.ScoreReply, "Forecaster")
 # The server streams.
 EXPORT = Call("Export", pb.ExportRequest, pb.ExportRecord)
 WATCH_SEARCH = Call("WatchSearch", pb.WatchSearchRequest, pb.SearchEvent)
