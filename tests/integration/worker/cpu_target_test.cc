@@ -439,7 +439,11 @@ TEST_CASE("Cached answers are exploits, whether keyed by address or by value") {
 
 TEST_CASE("A kernel that is slow after pauses or after its timed calls is charged, not refused") {
   MeasureAs<MeasuredOk>("held_up.cc", {});
-  CHECK(MeasureAs<MeasuredOk>("spell.cc", {}).speedup.high < 1);
+  // Charged by a third to the whole of the factor 3. On a busy machine the interval may contain 1.
+  const Ratio spell = MeasureAs<MeasuredOk>("spell.cc", {}).speedup;
+  INFO(spell.low << " to " << spell.high);
+  CHECK(spell.value < 0.8);
+  CHECK(spell.low < 0.5);
 }
 
 TEST_CASE("A call of a few microseconds is not charged for what another core did with its memory") {
