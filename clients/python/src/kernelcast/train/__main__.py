@@ -85,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--learning-rate", metavar="X", type=_number(0), default=rate, help="of AdamW")
         command.add_argument("--rank", metavar="N", type=count, default=32, help="of a new adapter")
         command.add_argument("--alpha", metavar="X", type=_number(0), default=32, help="scale of a new adapter, times its rank")
-        command.add_argument("--micro-batch", metavar="N", type=count, default=8, help="answers at a time, for memory")
+        command.add_argument("--micro-batch", metavar="N", type=count, default=4, help="answers at a time, for memory")
         command.add_argument("--minutes", metavar="X", type=_number(0), help="save and stop after this time; --resume continues")
         command.add_argument("--resume", action="store_true", help="continue from the checkpoint in the output, if there is one")
 
