@@ -299,9 +299,21 @@ def test_a_server_with_a_trained_adapter_forecasts(folder, learnt, tmp_path):
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
     assert len(answers) == 24 and all(answer["output_tokens"] for answer in answers)
-    # What it has learnt. The sums of a model of two layers are often too far from 1 to be read.
-    read = [answer["predicted_bin"] for answer in answers if not answer["parse_failed"]]
-    assert len(read) >= 6 and set(read) <= {4, 6}
+    # The sums of a model of two layers are often too far from 1 to be read.
+    assert sum(not answer["parse_failed"] for answer in answers) >= 6
+
+
+def test_a_server_with_a_trained_adapter_says_what_transformers_does(folder, learnt):
+    model = Model(str(folder / "tiny.gguf"), CPU)
+    prompts = [model.encode(question) for question in _rows.read([folder / "rows.jsonl"])[:4]]
+    untrained = [sample.tokens for sample in model.sample(prompts, 16, 0, 4)]
+    model.load_adapter(learnt)
+    expected = [sample.tokens for sample in model.sample(prompts, 16, 0, 4)]
+    with server(folder / "tiny.gguf", "--lora", learnt / "adapter.gguf") as url:
+        found = [post(url + "/completion", {"prompt": prompt, "n_predict": 16, "temperature": 0, "return_tokens": True})["tokens"]
+                 for prompt in prompts]
+    assert found == expected and all(one != other for one, other in zip(found, untrained))
+    assert model.tokenizer.decode(found[0]).startswith('{"reasoning":"","p_failure":0.05')
 
 
 def test_the_genuine_model_takes_an_adapter(tmp_path):

@@ -240,10 +240,14 @@ def _run(arguments: argparse.Namespace) -> None:
     def minutes(share: float) -> list[str]:
         return ["--resume"] if arguments.minutes is None else ["--resume", "--minutes", str(share * arguments.minutes)]
 
-    _train(stage("supervised", "supervised", "train.jsonl", *minutes(0.4)), model)
+    def train(command: str, folder: str, *options: str) -> None:
+        # Adapters are written at a stage's end. Those of rewards begin with the supervised one, so it must not change.
+        if not (output / folder / "adapter.gguf").exists():
+            _train(stage(command, folder, "train.jsonl", *options), model)
+
+    train("supervised", "supervised", *minutes(0.4))
     for reward in arguments.rewards:
-        _train(stage("grpo", reward, "train.jsonl", "--reward", reward, "--adapter", str(output / "supervised"),
-                     *minutes(0.6 / len(arguments.rewards))), model)
+        train("grpo", reward, "--reward", reward, "--adapter", str(output / "supervised"), *minutes(0.6 / len(arguments.rewards)))
     adapters = [option for name in ("supervised", *arguments.rewards) for option in ("--adapter", f"{name}={output / name}")]
     _evaluate(stage("evaluate", "evaluation", "held_out.jsonl", "--train-rows", str(output / "rows/train.jsonl"), *adapters), model)
 

@@ -107,8 +107,9 @@ class Model:
         self.model.save_pretrained(folder / ADAPTER, selected_adapters=["default"], save_embedding_layers=False)
         # peft writes a card that says nothing.
         (folder / ADAPTER / "README.md").unlink(missing_ok=True)
-        _lora_gguf.write(folder / "adapter.gguf", self.adapter(), self.config,
-                         float(self.model.peft_config["default"].lora_alpha), name)
+        temporary = folder / "adapter.gguf.new"
+        _lora_gguf.write(temporary, self.adapter(), self.config, float(self.model.peft_config["default"].lora_alpha), name)
+        os.replace(temporary, folder / "adapter.gguf")
 
     def weights(self) -> list[Any]:
         """Those that are trained."""
