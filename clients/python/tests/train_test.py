@@ -26,6 +26,7 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 from kernelcast._local import find_program  # noqa: E402
 from kernelcast.train import _rows  # noqa: E402
+from kernelcast.train.__main__ import _PROMPT as PROMPT_FOLDER  # noqa: E402
 from kernelcast.train.__main__ import main  # noqa: E402
 from kernelcast.train._models import Model  # noqa: E402
 from train_rows_test import export, published  # noqa: E402
@@ -50,13 +51,13 @@ def folder(tmp_path_factory):
     export("--rows", published(folder), "--prompt-directory", folder / "prompt", "--bin-scheme", "sqrt2/1",
            "-o", folder / "rows.jsonl")
     text = "".join(message["content"] for message in _rows.read([folder / "rows.jsonl"])[0].messages)
-    text += "".join(_rows.answer(q, _rows.softened(q, 2)) for q in _rows.read([folder / "rows.jsonl"]))
+    text += "".join(_rows.answer(q, _rows.softened(q, 0.5)) for q in _rows.read([folder / "rows.jsonl"]))
     llama_server.write_model(folder / "tiny.gguf", text, 4096, seed=1)
     return folder
 
 
-def train(folder, command, output, *options, process=False):
-    arguments = [command, "--rows", folder / "rows.jsonl", "--model", folder / "tiny.gguf", "--device", "cpu",
+def train(folder, command, output, *options, process=False, rows=None):
+    arguments = [command, "--rows", rows or folder / "rows.jsonl", "--model", folder / "tiny.gguf", "--device", "cpu",
                  "--prompt-directory", folder / "prompt", "-o", output, *options]
     arguments = [str(argument) for argument in arguments]
     if process:
@@ -75,12 +76,29 @@ def same(first, second):
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
+def with_rows(folder, name, change):
+    """A file of the rows that `change` returns."""
+    rows = map(json.loads, (folder / "rows.jsonl").read_text().splitlines())
+    file = folder / f"{name}.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in map(change, rows) if row))
+    return file
+
+
 @pytest.fixture(scope="module")
 def learnt(folder):
-    """A run that knows the form of an answer."""
+    """A run that gives bin 4 or bin 6 the most, at random, and has learnt the form of an answer."""
+    numbers = iter(range(100))
+
+    def either(row):
+        p = [0.1, 0.1, 0.1, 0.2, 0.15, 0.15, 0.1, 0.1]
+        if next(numbers) % 2:
+            p[3], p[5] = p[5], p[3]
+        return {**row, "bin_probabilities": [{"bin": number, "p": value} for number, value in enumerate(p, 1)]}
+
     output = folder / "learnt"
-    log = train(folder, "supervised", output, "--steps", 120, "--batch", 8, "--learning-rate", 0.02, "--rank", 16, "--soften", 2)
-    assert log[-1]["loss"] < 0.1 * log[0]["loss"]
+    log = train(folder, "supervised", output, "--steps", 120, "--batch", 8, "--learning-rate", 0.02, "--rank", 16,
+                rows=with_rows(folder, "either", either))
+    assert log[-1]["loss"] < 0.05 * log[0]["loss"]
     return output
 
 
@@ -88,7 +106,7 @@ def test_a_trained_model_answers_in_the_form_of_the_prompt(folder, learnt):
     model = Model(str(folder / "tiny.gguf"), CPU)
     model.load_adapter(learnt)
     questions = _rows.read([folder / "rows.jsonl"])
-    samples = model.sample([model.encode(question) for question in questions], 256, 0, 8)
+    samples = model.sample([model.encode(question) for question in questions], 64, 0, 8)
     for question, sample in zip(questions, samples):
         assert list(json.loads(sample.text)) == question.fields and sample.tokens[-1] == model.end
 
@@ -106,21 +124,22 @@ def test_probabilities_do_not_depend_on_padding(folder, learnt):
 
 @pytest.mark.parametrize("reward", ["hit", "hit_brier", "hit_crps"])
 def test_rewards_change_the_model(folder, learnt, tmp_path, reward):
-    log = train(folder, "grpo", tmp_path, "--adapter", learnt, "--reward", reward, "--iterations", 3, "--groups", 4, "--group", 4,
-                "--updates", 2, "--kl", 0.01)
+    log = train(folder, "grpo", tmp_path, "--adapter", learnt, "--reward", reward, "--iterations", 3, "--groups", 8, "--group", 2,
+                "--updates", 2, "--kl", 0.01, "--answer-tokens", 64, "--temperature", 0.3)
     assert len(log) == 3 and max(line["used"] for line in log) > 0 and max(line["gradient"] for line in log) > 0
     assert not same(weights(learnt), weights(tmp_path))
 
 
 def test_rewards_raise_the_reward(folder, learnt, tmp_path):
-    log = train(folder, "grpo", tmp_path, "--adapter", learnt, "--reward", "hit_crps", "--iterations", 30, "--learning-rate", 0.003)
-    first, last = (sum(line["reward"] for line in part) / 5 for part in (log[:5], log[-5:]))
-    assert last > first + 0.1, (first, last)
+    fours = with_rows(folder, "fours", lambda row: row if row["target_bin"] == 4 else None)
+    log = train(folder, "grpo", tmp_path, "--adapter", learnt, "--reward", "hit_crps", "--iterations", 6, "--groups", 2,
+                "--learning-rate", 0.001, "--answer-tokens", 64, "--temperature", 0.3, rows=fours)
+    assert log[0]["hit"] < 0.9 and log[-1]["hit"] > 0.9 and log[-1]["reward"] > log[0]["reward"] + 0.1
 
 
 @pytest.mark.parametrize("command, options", [
     ("supervised", ["--steps", 6, "--checkpoint-every", 2, "--batch", 2]),
-    ("grpo", ["--iterations", 4, "--groups", 2, "--group", 2, "--learning-rate", 0.001]),
+    ("grpo", ["--iterations", 4, "--groups", 2, "--group", 4, "--learning-rate", 0.001, "--answer-tokens", 64, "--temperature", 0.3]),
 ])
 def test_a_killed_run_continues_as_if_it_had_not_been_killed(folder, learnt, tmp_path, command, options):
     options = [*options, *(["--adapter", learnt] if command == "grpo" else [])]
@@ -161,8 +180,11 @@ def test_another_prompt_than_that_of_the_rows_is_refused(folder, tmp_path, capsy
 
 def test_a_folder_as_of_hugging_face_is_the_same_model(folder, tmp_path):
     model = Model(str(folder / "tiny.gguf"), CPU)
-    transformers.LlamaForCausalLM(model.config).save_pretrained(tmp_path)  # the configuration
-    model.model.save_pretrained(tmp_path)
+    config = model.config.to_dict()
+    config.pop("quantization_config", None)
+    copy = transformers.LlamaForCausalLM(transformers.LlamaConfig(**config))
+    copy.load_state_dict(model.model.state_dict())
+    copy.save_pretrained(tmp_path)
     model.tokenizer.save_pretrained(tmp_path)
     other = Model(str(tmp_path), CPU)
     question = _rows.read([folder / "rows.jsonl"])[0]
@@ -235,7 +257,7 @@ def randomise(model, scale):
                 weight.copy_(scale * torch.randn(weight.shape, generator=generator))
 
 
-def compare(weights, tmp_path, scale, allowed):
+def compare(weights, tmp_path, scale, allowed, least_change):
     """Runs a prompt of tokens with and without the adapter, by transformers and by llama.cpp."""
     model = Model(str(weights), CPU)
     prompt = model.encode_answer("The bins of S are 1, 2, 4 and the reference is faster than the candidate")[:-1]
@@ -243,20 +265,20 @@ def compare(weights, tmp_path, scale, allowed):
     randomise(model, scale)
     model.save_adapter(tmp_path, "random")
     after = own(model, prompt)
-    far = 0.0
     with server(weights) as url:
         plain = served(url, prompt)
     with server(weights, "--lora", tmp_path / "adapter.gguf") as url:
         adapted = served(url, prompt)
-    for found, expected in ((plain, before), (adapted, after)):
-        assert max(abs(value - float(expected[token])) for token, value in found.items()) < allowed
-    far = max(abs(float(before[token]) - value) for token, value in adapted.items())
-    assert far > 10 * allowed, far  # the adapter matters
+    errors = [max(abs(value - float(expected[token])) for token, value in found.items())
+              for found, expected in ((plain, before), (adapted, after))]
+    change = max(abs(float(before[token]) - value) for token, value in adapted.items())
+    print("errors", errors, "change", change)
+    assert max(errors) < allowed and change > least_change
     return model, prompt, adapted
 
 
 def test_a_server_with_the_adapter_computes_what_transformers_does(folder, tmp_path):
-    compare(folder / "tiny.gguf", tmp_path, 0.3, 0.02)
+    compare(folder / "tiny.gguf", tmp_path, 0.3, 0.02, 0.2)
 
 
 def test_without_the_order_of_rows_it_computes_something_else(folder, tmp_path, monkeypatch):
@@ -264,30 +286,50 @@ def test_without_the_order_of_rows_it_computes_something_else(folder, tmp_path, 
 
     monkeypatch.setattr(_lora_gguf, "permuted_rows", lambda rows, heads: list(range(rows)))
     with pytest.raises(AssertionError):
-        compare(folder / "tiny.gguf", tmp_path, 0.3, 0.02)
+        compare(folder / "tiny.gguf", tmp_path, 0.3, 0.02, 0.2)
 
 
 def test_a_server_with_a_trained_adapter_forecasts(folder, learnt, tmp_path):
     """`kernelcast eval --llm` asks it with the prompt of the run."""
     with server(folder / "tiny.gguf", "--lora", learnt / "adapter.gguf", "--name", "trained") as url:
-        done = subprocess.run([find_program(None), "eval", folder / "pairs.jsonl", "--llm", url + "/v1", "--predictions",
-                               tmp_path / "answers.jsonl", "--prompt-directory", learnt / "prompt", "--bin-scheme", "sqrt2/1",
+        (tmp_path / "llm.yaml").write_text(f"endpoints: [{{url: {url}/v1, model: trained, extra_body: {{temperature: 0}}}}]\n")
+        done = subprocess.run([find_program(None), "eval", folder / "pairs.jsonl", "--llm-config", tmp_path / "llm.yaml",
+                               "--predictions", tmp_path / "answers.jsonl", "--prompt-directory", learnt / "prompt", "--bin-scheme", "sqrt2/1",
                                "--llm-max-tokens", "256", "--json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
     assert len(answers) == 24 and all(answer["output_tokens"] for answer in answers)
-    # The prompt's tokens are those of training.
+    # The sums of a model of two layers are often too far from 1 to be read.
+    assert sum(not answer["parse_failed"] for answer in answers) >= 6
+
+
+def test_a_server_with_a_trained_adapter_says_what_transformers_does(folder, learnt):
     model = Model(str(folder / "tiny.gguf"), CPU)
-    lengths = {q.id: len(model.encode(q)) for q in _rows.read([folder / "rows.jsonl"])}
-    assert {answer["comparison_id"]: answer["input_tokens"] - lengths[answer["comparison_id"]] for answer in answers} == \
-        dict.fromkeys(lengths, 0)
+    prompts = [model.encode(question) for question in _rows.read([folder / "rows.jsonl"])[:4]]
+    untrained = [sample.tokens for sample in model.sample(prompts, 16, 0, 4)]
+    model.load_adapter(learnt)
+    expected = [sample.tokens for sample in model.sample(prompts, 16, 0, 4)]
+    with server(folder / "tiny.gguf", "--lora", learnt / "adapter.gguf") as url:
+        found = [post(url + "/completion", {"prompt": prompt, "n_predict": 16, "temperature": 0, "return_tokens": True})["tokens"]
+                 for prompt in prompts]
+    assert found == expected and all(one != other for one, other in zip(found, untrained))
+    assert model.tokenizer.decode(found[0]).startswith('{"reasoning":"","p_failure":0.05')
 
 
 def test_the_genuine_model_takes_an_adapter(tmp_path):
-    """Its weights are in blocks of 4 bits, and llama.cpp rounds activations to 8, so figures agree less closely."""
+    """Its weights are in blocks of 4 bits, and llama.cpp rounds activations to 8, so figures agree less closely: 0.16
+    without an adapter. Without the order of rows the error is about 2."""
     gguf = next(iter(SMOLLM2.glob("*.gguf")), None)
     if gguf is None:
         pytest.skip("SmolLM2 is missing; scripts/setup.sh --test installs it")
-    model, prompt, adapted = compare(gguf, tmp_path, 0.02, 0.25)
+    model, prompt, adapted = compare(gguf, tmp_path, 0.2, 0.5, 2)
     assert max(adapted, key=adapted.get) == int(own(model, prompt).argmax())
     assert math.isclose(os.path.getsize(tmp_path / "adapter.gguf"), 4.9e6, rel_tol=0.05)
+    # A server has the same tokens of a prompt, and all of them fit.
+    export("--records", recorded.ROOT / "data/measured/nvidia-h200/spaces/transpose.jsonl.gz", "--format", "rl", "--per-bin", 1,
+           "--prompt-directory", PROMPT_FOLDER, "-o", tmp_path / "rows.jsonl")
+    with server(gguf) as url:
+        for question in _rows.read([tmp_path / "rows.jsonl"]):
+            text = post(url + "/apply-template", {"messages": question.messages})["prompt"]
+            tokens = post(url + "/tokenize", {"content": text, "add_special": True, "parse_special": True})["tokens"]
+            assert tokens == model.encode(question) and len(tokens) < 4000

@@ -85,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--learning-rate", metavar="X", type=_number(0), default=rate, help="of AdamW")
         command.add_argument("--rank", metavar="N", type=count, default=32, help="of a new adapter")
         command.add_argument("--alpha", metavar="X", type=_number(0), default=32, help="scale of a new adapter, times its rank")
-        command.add_argument("--micro-batch", metavar="N", type=count, default=8, help="answers at a time, for memory")
+        command.add_argument("--micro-batch", metavar="N", type=count, default=4, help="answers at a time, for memory")
         command.add_argument("--minutes", metavar="X", type=_number(0), help="save and stop after this time; --resume continues")
         command.add_argument("--resume", action="store_true", help="continue from the checkpoint in the output, if there is one")
 
@@ -240,10 +240,14 @@ def _run(arguments: argparse.Namespace) -> None:
     def minutes(share: float) -> list[str]:
         return ["--resume"] if arguments.minutes is None else ["--resume", "--minutes", str(share * arguments.minutes)]
 
-    _train(stage("supervised", "supervised", "train.jsonl", *minutes(0.4)), model)
+    def train(command: str, folder: str, *options: str) -> None:
+        # Adapters are written at a stage's end. Those of rewards begin with the supervised one, so it must not change.
+        if not (output / folder / "adapter.gguf").exists():
+            _train(stage(command, folder, "train.jsonl", *options), model)
+
+    train("supervised", "supervised", *minutes(0.4))
     for reward in arguments.rewards:
-        _train(stage("grpo", reward, "train.jsonl", "--reward", reward, "--adapter", str(output / "supervised"),
-                     *minutes(0.6 / len(arguments.rewards))), model)
+        train("grpo", reward, "--reward", reward, "--adapter", str(output / "supervised"), *minutes(0.6 / len(arguments.rewards)))
     adapters = [option for name in ("supervised", *arguments.rewards) for option in ("--adapter", f"{name}={output / name}")]
     _evaluate(stage("evaluate", "evaluation", "held_out.jsonl", "--train-rows", str(output / "rows/train.jsonl"), *adapters), model)
 

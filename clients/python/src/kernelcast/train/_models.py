@@ -39,6 +39,19 @@ def device_of(name: str) -> torch.device:
     return torch.device(name)
 
 
+def _correct(tokenizer: Any, file: Path) -> None:
+    """Splits text into words as llama.cpp does. transformers reads all BPE vocabularies of GGUF files as GPT-2's, but
+    SmolLM's puts each digit apart first, which changes the white space before it, too."""
+    import gguf
+
+    field = gguf.GGUFReader(file).get_field("tokenizer.ggml.pre")
+    if field is not None and field.contents() == "smollm":
+        from tokenizers import pre_tokenizers
+
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+            pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
+
+
 class Model:
     """`path` is a GGUF file or a folder as of Hugging Face. bfloat16 on GPUs, float32 elsewhere; adapters are float32."""
 
@@ -54,6 +67,8 @@ class Model:
         transformers.utils.logging.disable_progress_bar()
         self.path, self.device = path, device
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(**source, local_files_only=True)
+        if "gguf_file" in source:
+            _correct(self.tokenizer, file)
         if not self.tokenizer.chat_template:
             raise errors.InvalidArgument(f"--model: {path} has no chat template")
         self.model: Any = transformers.AutoModelForCausalLM.from_pretrained(
@@ -92,8 +107,9 @@ class Model:
         self.model.save_pretrained(folder / ADAPTER, selected_adapters=["default"], save_embedding_layers=False)
         # peft writes a card that says nothing.
         (folder / ADAPTER / "README.md").unlink(missing_ok=True)
-        _lora_gguf.write(folder / "adapter.gguf", self.adapter(), self.config,
-                         float(self.model.peft_config["default"].lora_alpha), name)
+        temporary = folder / "adapter.gguf.new"
+        _lora_gguf.write(temporary, self.adapter(), self.config, float(self.model.peft_config["default"].lora_alpha), name)
+        os.replace(temporary, folder / "adapter.gguf")
 
     def weights(self) -> list[Any]:
         """Those that are trained."""
@@ -117,8 +133,9 @@ class Model:
             mask[row, width - len(prompt):] = 1
         return tokens, mask
 
-    def log_probabilities(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> tuple[Any, Any]:
-        """Of each token of the answers, and the mask of these tokens; one row for each answer."""
+    def log_probabilities(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]],
+                          temperature: float = 1.0) -> tuple[Any, Any]:
+        """Of each token of the answers at a temperature, and the mask of these tokens; one row for each answer."""
         tokens, mask = self._prompts(prompts)
         width = max(map(len, answers))
         answer = torch.full((len(answers), width), self.end, device=self.device)
@@ -130,7 +147,7 @@ class Model:
         logits = self.model(input_ids=torch.cat([tokens, answer], 1), attention_mask=mask,
                             position_ids=(mask.cumsum(1) - 1).clamp(min=0), use_cache=False,
                             logits_to_keep=width + 1).logits[:, :-1].float()
-        return logits.log_softmax(-1).gather(2, answer.unsqueeze(2)).squeeze(2), kept
+        return (logits / temperature).log_softmax(-1).gather(2, answer.unsqueeze(2)).squeeze(2), kept
 
     def sample(self, prompts: Sequence[Sequence[int]], limit: int, temperature: float, batch: int) -> list[Sample]:
         """One answer to each prompt, of at most `limit` tokens. Temperature 0: the most probable token each time."""
@@ -152,7 +169,8 @@ class Model:
 
     def adapter(self) -> dict[str, Any]:
         """The adapter's tensors, by peft's names."""
-        return {name: value.detach().cpu() for name, value in peft.get_peft_model_state_dict(self.model).items()}
+        tensors = peft.get_peft_model_state_dict(self.model, save_embedding_layers=False)
+        return {name: value.detach().cpu() for name, value in tensors.items()}
 
     def set_adapter(self, tensors: dict[str, Any]) -> None:
         peft.set_peft_model_state_dict(self.model, tensors)

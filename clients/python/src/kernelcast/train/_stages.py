@@ -142,10 +142,10 @@ def grpo(model: Model, rows: Sequence[Example], run: Run, scorer: Scorer, *, rew
         with torch.no_grad():
             if reference is None:
                 with model.model.disable_adapter():
-                    return model.log_probabilities(prompts, answers)[0]
+                    return model.log_probabilities(prompts, answers, temperature)[0]
             model.model.set_adapter("reference")
             try:
-                return model.log_probabilities(prompts, answers)[0]
+                return model.log_probabilities(prompts, answers, temperature)[0]
             finally:
                 model.model.set_adapter("default")
 
@@ -169,7 +169,7 @@ def grpo(model: Model, rows: Sequence[Example], run: Run, scorer: Scorer, *, rew
             for index, part in enumerate(parts):
                 prompts = [by_id[questions[i].id].prompt for i in part]
                 answers = [samples[i].tokens for i in part]
-                found, mask = model.log_probabilities(prompts, answers)
+                found, mask = model.log_probabilities(prompts, answers, temperature)
                 if update == 0:
                     old.append(found.detach())
                     references.append(reference_log_probabilities(prompts, answers) if kl else None)
