@@ -638,7 +638,7 @@ std::vector<ExampleProgram> ExamplePrograms() {
 }
 
 TEST_CASE("The CUDA parts of the example problems compile for every architecture",
-          "[integration][slow]") {
+          "[integration][long]") {
   if (!HaveNvrtc()) return;
   CudaCompilerOptions options;
   options.max_processes = 2;

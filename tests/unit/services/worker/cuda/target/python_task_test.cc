@@ -330,7 +330,7 @@ std::string LargeModelNew(const std::string& body, const std::string& before = "
 }
 
 TEST_CASE("A task whose checks do not fit the device is checked on the values of its bench shape",
-          "[slow]") {
+          "[long]") {
   if (!testing::HaveTaskPython()) return;
   TaskSubject subject;
   FakeCuda::Instance().set_memory_bytes(uint64_t{160} << 20);
