@@ -29,6 +29,8 @@ inline constexpr std::string_view kCudaPtxSchemaId = "cuda-ptx/1";
 
 // Values from simulating one launch of a device CUDA candidate on the CPU.
 inline constexpr std::string_view kCudaSimulationSchemaId = "cuda-sim/1";
+// LaunchSimulation::kernel of the only launch of a candidate whose launches are not known.
+inline constexpr std::string_view kWholeCandidate = "the candidate";
 inline constexpr size_t kMaxSimulations = 64;
 inline constexpr size_t kMaxSimulatedLaunches = 64;
 

@@ -56,7 +56,7 @@ const worker::TargetInfo& ThisMachine() {
 }  // namespace
 
 std::optional<std::string> NoGpu() {
-  // Most machines without a GPU have neither driver: probing its worker takes a second.
+  // Comes first because a worker needs a second to find out that there is no GPU.
   if (access("/dev/nvidiactl", F_OK) != 0 && access("/dev/dxg", F_OK) != 0) {
     return "no driver of NVIDIA: neither /dev/nvidiactl nor /dev/dxg exists";
   }

@@ -6,8 +6,6 @@
 namespace kernelcast::cli {
 namespace {
 
-// The name of the only launch of a Python candidate that is not recorded.
-constexpr const char* kWholeCandidate = "the candidate";
 constexpr int kReasonWidth = 300;
 
 }  // namespace

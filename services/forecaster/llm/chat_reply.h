@@ -15,8 +15,8 @@ ModelReply ReplyOf(llm::ChatAnswer answer);
 // unreadable.
 std::string ExcerptOf(const llm::ChatAnswer& answer);
 
-// Treatment of an answer that reached the limit on its tokens. `max_tokens`: as requested. 0:
-// none.
+// Says what to do when an answer has reached the limit on its tokens. `max_tokens`: the requested
+// limit. 0: none.
 std::string CutOffText(const llm::ChatAnswer& answer, int max_tokens);
 
 // Whether the endpoint refused the form of the question, so that another form may work.

@@ -153,7 +153,8 @@ struct MeasureOptions {
   }
   // The same on a GPU, where a reference may take longer than the largest limit.
   int64_t DeviceCallLimitNs(int64_t reference_ns) const {
-    return std::max(CallLimitNs(reference_ns), 4 * reference_ns);
+    constexpr int64_t kLeastLimitFactor = 4;
+    return std::max(CallLimitNs(reference_ns), kLeastLimitFactor * reference_ns);
   }
 };
 

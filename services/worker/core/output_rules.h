@@ -34,7 +34,7 @@ class OutputRules {
     std::optional<double> noise;  // see Unexplained
     uint64_t elements;
   };
-  // Other grounds of a decision about an output.
+  // Facts besides the values on which the verdict on an output depends.
   struct Circumstances {
     // Whether the task's own checker decides. It may allow other results than the reference's.
     bool by_checker = false;

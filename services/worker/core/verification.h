@@ -97,8 +97,9 @@ struct Poison {
 // The relative error of rounding to the nearest value is at most this. 0 for integers.
 double UnitRoundoff(DataType dtype);
 
-// Largest error of an output, relative to its norm; 0: unlimited. Errors of rounding average out
-// over many elements only, so fewer than 64 may also be off by the unit roundoff of their type.
+// Largest allowed error of an output, relative to its norm; 0: unlimited. Errors of rounding
+// average out over many elements only, so fewer than 64 may also be off by the unit roundoff of
+// their type.
 double NormwiseLimit(const Tolerance& tolerance, DataType dtype, int64_t elements);
 
 // Compares a whole output. An element agrees when |got - expected| <= atol * max(1, rms(expected))

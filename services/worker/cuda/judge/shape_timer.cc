@@ -51,8 +51,8 @@ constexpr int kKnownRounds = 3;
 // Requests of one call on new values. Each takes an H200 about 1 ms for each side.
 constexpr size_t kSingleCalls = 4;
 // A request that the host holds up takes as long as one whose calls do more. In a quarter of the
-// requests of host code on an H200 the process waited for up to 250 us. Hardly ever do most of
-// four.
+// requests of host code on an H200 the process waited for up to 250 us. It is rare that most of
+// four are held up.
 constexpr size_t kGroups = 4;
 // More requests per block add little.
 constexpr size_t kMaxRequestsInBlock = 2;

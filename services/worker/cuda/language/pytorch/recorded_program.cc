@@ -122,7 +122,7 @@ ShapeSimulation EmptySimulation(const virtual_gpu::GpuModel& gpu) {
 
 ShapeSimulation NotSimulated(const virtual_gpu::GpuModel& gpu, std::string reason) {
   ShapeSimulation simulation = EmptySimulation(gpu);
-  simulation.launches.push_back({"the candidate", {}, std::move(reason)});
+  simulation.launches.push_back({std::string(kWholeCandidate), {}, std::move(reason)});
   return simulation;
 }
 
