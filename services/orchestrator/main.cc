@@ -28,6 +28,7 @@
 #include "common/llm/client.h"
 #include "common/llm_flags/llm_flags.h"
 #include "common/metrics/metrics.h"
+#include "common/metrics/state_disk.h"
 #include "common/rpc/certificate_expiry.h"
 #include "common/rpc/server.h"
 #include "services/orchestrator/clients/forecaster_pool.h"
@@ -210,6 +211,7 @@ struct Parts {
   EngineOptions engine_options;
   EngineObserver* observer = nullptr;
   StatusBoard* board = nullptr;
+  const LogDiskWatch* log_disk = nullptr;  // null: the log is in a database
   std::unique_ptr<StatusServer>& status;
   WorkerPool* workers = nullptr;
   ForecasterPool* forecasters = nullptr;
@@ -217,36 +219,11 @@ struct Parts {
   CapacityNotifier* notifier = nullptr;
 };
 
-// The folder of the event log. Nothing: it is in a database.
-std::optional<std::string> LogFolder(const Flags& flags) {
+// The file of the event log. Nothing: it is in a database.
+std::optional<std::string> LogFile(const Flags& flags) {
   if (flags.store != kSqlite) return std::nullopt;
-  return flags.state_dir;
+  return std::filesystem::path(flags.state_dir) / "orchestrator.db";
 }
-
-// Shows the space for the event log as metrics. Nothing if the log is in a database.
-class LogDiskGauges {
- public:
-  LogDiskGauges(MetricsRegistry* metrics, std::optional<std::string> folder)
-      : folder_(std::move(folder)) {
-    if (!folder_) return;
-    total_ = &metrics->Gauge("kernelcast_orchestrator_log_disk_bytes",
-                             "Size of the file system with the event log.");
-    free_ = &metrics->Gauge("kernelcast_orchestrator_log_disk_free_bytes",
-                            "Free space on the file system with the event log.");
-    Update();
-  }
-  void Update() const {
-    const std::optional<LogDisk> disk = folder_ ? LookAtLogDisk(*folder_) : std::nullopt;
-    if (!disk) return;
-    total_->Set(static_cast<double>(disk->total_bytes));
-    free_->Set(static_cast<double>(disk->free_bytes));
-  }
-
- private:
-  const std::optional<std::string> folder_;
-  prometheus::Gauge* total_ = nullptr;
-  prometheus::Gauge* free_ = nullptr;
-};
 
 // Starts the servers for gRPC and the status page. Returns the gRPC server.
 absl::StatusOr<std::unique_ptr<RpcServer>> StartServers(const Parts& parts,
@@ -256,10 +233,11 @@ absl::StatusOr<std::unique_ptr<RpcServer>> StartServers(const Parts& parts,
                       RpcServer::Start(flags.service.server, {service}, &parts.host.metrics()));
   if (!flags.status_address.empty()) {
     const auto render = [board = parts.board, workers = parts.workers,
-                         forecasters = parts.forecasters, log_folder = LogFolder(flags)] {
+                         forecasters = parts.forecasters, log_disk = parts.log_disk] {
       return RenderStatusPage(board->View(), PeersOf(*workers, *forecasters),
                               Clock::Real().WallNs(),
-                              log_folder ? LookAtLogDisk(*log_folder) : std::nullopt);
+                              log_disk != nullptr ? log_disk->Look() : std::nullopt,
+                              /*log_in_database=*/log_disk == nullptr);
     };
     KC_ASSIGN_OR_RETURN(parts.status, StatusServer::Start(flags.status_address, render));
   }
@@ -276,10 +254,9 @@ absl::Status AnnounceReady(const Parts& parts, const RpcServer& server) {
 // Runs with the log in a local file, as the only process.
 absl::Status ServeAlone(const Parts& parts, ReplicaMetrics& replica_metrics) {
   const Flags& flags = parts.flags;
-  KC_ASSIGN_OR_RETURN(
-      auto store,
-      SqliteEventStore::Open(std::filesystem::path(flags.state_dir) / "orchestrator.db",
-                             {.accept_loss = flags.accept_loss, .read_only = flags.read_only}));
+  KC_ASSIGN_OR_RETURN(auto store,
+                      SqliteEventStore::Open(*LogFile(flags), {.accept_loss = flags.accept_loss,
+                                                               .read_only = flags.read_only}));
   KC_ASSIGN_OR_RETURN(
       auto engine, Engine::Start(parts.engine_options, store.get(), parts.workers,
                                  parts.forecasters, &Clock::Real(), parts.observer, parts.writer));
@@ -414,10 +391,17 @@ absl::Status Serve(const Flags& flags) {
     return pool->DeviceFor(target, device_model);
   };
   KC_ASSIGN_OR_RETURN(auto forecasters, ForecasterPool::Create(forecaster_options));
-  const LogDiskGauges log_disk(&metrics, LogFolder(flags));
+  std::unique_ptr<LogDiskWatch> log_disk;
+  std::unique_ptr<StateDisk> state_disk;
+  if (const std::optional<std::string> log_file = LogFile(flags)) {
+    log_disk = std::make_unique<LogDiskWatch>(*log_file);
+    state_disk = std::make_unique<StateDisk>(flags.state_dir, &metrics);
+  }
   OrchestratorMetrics observer(&metrics,
                                [pool = workers.get(), others = forecasters.get(), &log_disk] {
-                                 log_disk.Update();
+                                 if (log_disk != nullptr) {
+                                   log_disk->Sample(Clock::Real().MonotonicNs());
+                                 }
                                  return AllPeerFigures{FiguresOf(*pool), FiguresOf(*others)};
                                });
   ReplicaMetrics replica_metrics(&metrics);
@@ -447,6 +431,7 @@ absl::Status Serve(const Flags& flags) {
                        .engine_options = engine_options,
                        .observer = &observers,
                        .board = &board,
+                       .log_disk = log_disk.get(),
                        .status = status,
                        .workers = workers.get(),
                        .forecasters = forecasters.get(),
