@@ -47,6 +47,7 @@
 #include "services/orchestrator/status/status_board.h"
 #include "services/orchestrator/status/status_page.h"
 #include "services/orchestrator/status/status_server.h"
+#include "services/orchestrator/store/sqlite_archive.h"
 #include "services/orchestrator/store/sqlite_event_store.h"
 
 namespace kernelcast::orchestrator {
@@ -65,6 +66,8 @@ struct Flags {
   std::string store_password_file;
   bool accept_loss = false;
   bool read_only = false;
+  std::optional<double> retention_days;
+  std::string archive_dir;
   int store_shards = ShardSetOptions().shards;
   std::string advertise_address;
   double lease_seconds = absl::ToDoubleSeconds(ShardSetOptions().lease);
@@ -251,12 +254,35 @@ absl::Status AnnounceReady(const Parts& parts, const RpcServer& server) {
       {{"status_page", page}});
 }
 
+// Moves what was settled long ago from the log to an archive. An orchestrator that cannot do so
+// continues with the log as it is.
+void ArchiveOldEvents(const Flags& flags, const SqliteEventStore& store) {
+  if (!flags.retention_days) return;
+  const auto age = absl::Hours(24) * *flags.retention_days;
+  const std::string archives = flags.archive_dir.empty()
+                                   ? (std::filesystem::path(flags.state_dir) / "archive").string()
+                                   : flags.archive_dir;
+  const absl::StatusOr<ArchivedEvents> archived = ArchiveSettled(
+      store, *LogFile(flags), Clock::Real().WallNs() - absl::ToInt64Nanoseconds(age), archives);
+  if (!archived.ok()) {
+    Log(LogLevel::kError, "old evaluations cannot be archived; they stay in the log",
+        {{"archive_dir", archives}, {"error", std::string(archived.status().message())}});
+  } else if (!archived->folder.empty()) {
+    Log(LogLevel::kInfo, "old evaluations are archived",
+        {{"archive", archived->folder},
+         {"events", archived->events},
+         {"searches", archived->searches},
+         {"evaluations_outside_searches", archived->evaluations}});
+  }
+}
+
 // Runs with the log in a local file, as the only process.
 absl::Status ServeAlone(const Parts& parts, ReplicaMetrics& replica_metrics) {
   const Flags& flags = parts.flags;
   KC_ASSIGN_OR_RETURN(auto store,
                       SqliteEventStore::Open(*LogFile(flags), {.accept_loss = flags.accept_loss,
                                                                .read_only = flags.read_only}));
+  ArchiveOldEvents(flags, *store);
   KC_ASSIGN_OR_RETURN(
       auto engine, Engine::Start(parts.engine_options, store.get(), parts.workers,
                                  parts.forecasters, &Clock::Real(), parts.observer, parts.writer));
@@ -352,14 +378,22 @@ absl::StatusOr<std::unique_ptr<CrashJournal>> OpenCrashJournal(const Flags& flag
 
 // Parts that a normal orchestrator needs, and one that only reads a file cannot use.
 absl::Status CheckFlags(const Flags& flags) {
+  if (!flags.archive_dir.empty() && !flags.retention_days) {
+    return absl::InvalidArgumentError("--archive-dir: is for use together with --retention-days");
+  }
   if (flags.read_only) {
     if (flags.store != kSqlite || flags.accept_loss || !flags.workers.empty() ||
-        !flags.forecasters.empty() || flags.llm.any()) {
+        !flags.forecasters.empty() || flags.llm.any() || flags.retention_days) {
       return absl::InvalidArgumentError(
-          "--read-only: reads a log in a file, without --accept-loss, workers, forecasters and "
-          "models");
+          "--read-only: reads a log in a file, without --accept-loss, --retention-days, workers, "
+          "forecasters and models");
     }
     return absl::OkStatus();
+  }
+  if (flags.retention_days && flags.store != kSqlite) {
+    return absl::InvalidArgumentError(
+        "--retention-days: is for a log in a file (--store sqlite); a log in a database keeps all "
+        "events");
   }
   if (flags.workers.empty()) return absl::InvalidArgumentError("--worker is required");
   if (flags.forecasters.empty()) return absl::InvalidArgumentError("--forecaster is required");
@@ -466,6 +500,13 @@ absl::StatusOr<int> Main(int argc, char** argv) {
   app.add_flag("--read-only", flags.read_only,
                "Answer questions about an event log in a file, and do nothing else: no lock, no "
                "worker and no forecaster. Not for use together with the options that name these");
+  app.add_option("--retention-days", flags.retention_days,
+                 "At each start, searches and evaluations that ended more than this number of days "
+                 "ago move "
+                 "from an event log in a file to an archive, which --read-only reads [all stay]")
+      ->check(NumberFrom(0, 36500));
+  app.add_option("--archive-dir", flags.archive_dir,
+                 "Folder of the archives of --retention-days [archive in --state-dir]");
   app.add_option("--store-shards", flags.store_shards,
                  "Number of shards of a new log in a database, which are divided among the "
                  "orchestrators; an existing log keeps its number")
