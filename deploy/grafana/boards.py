@@ -162,6 +162,13 @@ def service_panels():
     ]
 
 
+def state_disk(note=""):
+    return lines("Disk of the state", "Free and used space on the file system with the service's state." + note, "bytes",
+                 [("{{instance}} free", "kernelcast_state_disk_free_bytes"),
+                  ("{{instance}} used", "kernelcast_state_disk_used_bytes")],
+                 width=24, runbook="KernelcastStateDiskFilling")
+
+
 def rpc_panels(job):
     return [
         lines("Calls by method", f"Calls completed by the {job}.", "reqps",
@@ -318,11 +325,7 @@ def orchestrator():
                   [("{{instance}}", "kernelcast_orchestrator_pending_labels")], runbook="KernelcastLabelsPending"),
             lines("Event log", "Events appended.", "cps",
                   [("{{instance}}", "deriv(kernelcast_orchestrator_log_events[5m])")]),
-            lines("Disk of the event log", "Free space, and the size of the file system. The orchestrator stops when it is full. "
-                  "No data: the log is in a database.", "bytes",
-                  [("{{instance}} free", "kernelcast_orchestrator_log_disk_free_bytes"),
-                   ("{{instance}} size", "kernelcast_orchestrator_log_disk_bytes")],
-                  width=24, runbook="KernelcastLogDiskFilling"),
+            state_disk(" The orchestrator stops when it is full. No data: the log is in a database."),
             best_speedup(24),
         ]),
         ("Shared event log", [
@@ -413,6 +416,7 @@ def forecaster():
                   [("mean", mean("kernelcast_forecaster_llm_probability_sum", "job"))]),
             *llm_panels("forecaster"),
         ]),
+        ("State", [state_disk(" When it is full, labels are not kept.")]),
         ("Calls", rpc_panels("forecaster")),
     ])
 
@@ -442,6 +446,7 @@ def worker():
                   quantiles("kernelcast_worker_compile_duration_seconds", ["gpu_model"])),
             lines("Compile queueing time", "Time in the worker's queue.", "s",
                   quantiles("kernelcast_worker_compile_queue_wait_seconds", ["gpu_model"])),
+            state_disk(" The worker keeps compiled candidates there."),
         ]),
         ("Device", [
             lines("Devices in service", "0 after a device has failed; the worker tries it again.", "short",
@@ -494,7 +499,7 @@ def gateway():
             lines("Request latency", "From the end of a request's body to its reply. Many requests wait for their task.", "s",
                   quantiles("kernelcast_gateway_request_seconds", ["dialect"]), width=24),
         ]),
-        ("Service", service_panels()),
+        ("Service", [*service_panels(), state_disk()]),
     ])
 
 

@@ -25,6 +25,7 @@
 #include "common/llm/client.h"
 #include "common/llm_flags/llm_flags.h"
 #include "common/metrics/metrics.h"
+#include "common/metrics/state_disk.h"
 #include "common/rpc/server.h"
 #include "services/forecaster/core/calibrated_backend.h"
 #include "services/forecaster/embedded/embedded_backend.h"
@@ -253,6 +254,7 @@ absl::Status Serve(const Flags& flags) {
                       ServiceHost::Start(flags.service, "kernelcast-forecaster", forecaster_id));
   MetricsRegistry& metrics = host->metrics();
   KC_ASSIGN_OR_RETURN(const auto store, LabelStore::Open(flags.state_dir));
+  const StateDisk state_disk(flags.state_dir, &metrics);
 
   EmbeddedOptions embedded_options;
   embedded_options.seed = flags.seed;

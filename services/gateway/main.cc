@@ -17,6 +17,7 @@
 #include "common/config/service_flags.h"
 #include "common/config/service_host.h"
 #include "common/metrics/metrics.h"
+#include "common/metrics/state_disk.h"
 #include "common/rpc/certificate_expiry.h"
 #include "common/rpc/file_watch.h"
 #include "common/rpc/local_address.h"
@@ -121,6 +122,7 @@ absl::Status Serve(const Flags& flags) {
   KC_ASSIGN_OR_RETURN(Catalogue catalogue, ReadCatalogue(flags));
   KC_ASSIGN_OR_RETURN(const Tokens tokens, ReadTokens(flags, &metrics));
   KC_ASSIGN_OR_RETURN(const auto archive, TaskFile::Open(flags.state_dir, flags.archive_bytes));
+  const StateDisk state_disk(flags.state_dir, &metrics);
 
   DialectContext context;
   context.catalogue = &catalogue;

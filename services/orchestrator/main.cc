@@ -28,6 +28,7 @@
 #include "common/llm/client.h"
 #include "common/llm_flags/llm_flags.h"
 #include "common/metrics/metrics.h"
+#include "common/metrics/state_disk.h"
 #include "common/rpc/certificate_expiry.h"
 #include "common/rpc/server.h"
 #include "services/orchestrator/clients/forecaster_pool.h"
@@ -46,6 +47,7 @@
 #include "services/orchestrator/status/status_board.h"
 #include "services/orchestrator/status/status_page.h"
 #include "services/orchestrator/status/status_server.h"
+#include "services/orchestrator/store/sqlite_archive.h"
 #include "services/orchestrator/store/sqlite_event_store.h"
 
 namespace kernelcast::orchestrator {
@@ -64,6 +66,8 @@ struct Flags {
   std::string store_password_file;
   bool accept_loss = false;
   bool read_only = false;
+  std::optional<double> retention_days;
+  std::string archive_dir;
   int store_shards = ShardSetOptions().shards;
   std::string advertise_address;
   double lease_seconds = absl::ToDoubleSeconds(ShardSetOptions().lease);
@@ -210,6 +214,7 @@ struct Parts {
   EngineOptions engine_options;
   EngineObserver* observer = nullptr;
   StatusBoard* board = nullptr;
+  const LogDiskWatch* log_disk = nullptr;  // null: the log is in a database
   std::unique_ptr<StatusServer>& status;
   WorkerPool* workers = nullptr;
   ForecasterPool* forecasters = nullptr;
@@ -217,36 +222,11 @@ struct Parts {
   CapacityNotifier* notifier = nullptr;
 };
 
-// The folder of the event log. Nothing: it is in a database.
-std::optional<std::string> LogFolder(const Flags& flags) {
+// The file of the event log. Nothing: it is in a database.
+std::optional<std::string> LogFile(const Flags& flags) {
   if (flags.store != kSqlite) return std::nullopt;
-  return flags.state_dir;
+  return std::filesystem::path(flags.state_dir) / "orchestrator.db";
 }
-
-// Shows the space for the event log as metrics. Nothing if the log is in a database.
-class LogDiskGauges {
- public:
-  LogDiskGauges(MetricsRegistry* metrics, std::optional<std::string> folder)
-      : folder_(std::move(folder)) {
-    if (!folder_) return;
-    total_ = &metrics->Gauge("kernelcast_orchestrator_log_disk_bytes",
-                             "Size of the file system with the event log.");
-    free_ = &metrics->Gauge("kernelcast_orchestrator_log_disk_free_bytes",
-                            "Free space on the file system with the event log.");
-    Update();
-  }
-  void Update() const {
-    const std::optional<LogDisk> disk = folder_ ? LookAtLogDisk(*folder_) : std::nullopt;
-    if (!disk) return;
-    total_->Set(static_cast<double>(disk->total_bytes));
-    free_->Set(static_cast<double>(disk->free_bytes));
-  }
-
- private:
-  const std::optional<std::string> folder_;
-  prometheus::Gauge* total_ = nullptr;
-  prometheus::Gauge* free_ = nullptr;
-};
 
 // Starts the servers for gRPC and the status page. Returns the gRPC server.
 absl::StatusOr<std::unique_ptr<RpcServer>> StartServers(const Parts& parts,
@@ -256,10 +236,11 @@ absl::StatusOr<std::unique_ptr<RpcServer>> StartServers(const Parts& parts,
                       RpcServer::Start(flags.service.server, {service}, &parts.host.metrics()));
   if (!flags.status_address.empty()) {
     const auto render = [board = parts.board, workers = parts.workers,
-                         forecasters = parts.forecasters, log_folder = LogFolder(flags)] {
+                         forecasters = parts.forecasters, log_disk = parts.log_disk] {
       return RenderStatusPage(board->View(), PeersOf(*workers, *forecasters),
                               Clock::Real().WallNs(),
-                              log_folder ? LookAtLogDisk(*log_folder) : std::nullopt);
+                              log_disk != nullptr ? log_disk->Look() : std::nullopt,
+                              /*log_in_database=*/log_disk == nullptr);
     };
     KC_ASSIGN_OR_RETURN(parts.status, StatusServer::Start(flags.status_address, render));
   }
@@ -273,13 +254,35 @@ absl::Status AnnounceReady(const Parts& parts, const RpcServer& server) {
       {{"status_page", page}});
 }
 
+// Moves what was settled long ago from the log to an archive. An orchestrator that cannot do so
+// continues with the log as it is.
+void ArchiveOldEvents(const Flags& flags, const SqliteEventStore& store) {
+  if (!flags.retention_days) return;
+  const auto age = absl::Hours(24) * *flags.retention_days;
+  const std::string archives = flags.archive_dir.empty()
+                                   ? (std::filesystem::path(flags.state_dir) / "archive").string()
+                                   : flags.archive_dir;
+  const absl::StatusOr<ArchivedEvents> archived = ArchiveSettled(
+      store, *LogFile(flags), Clock::Real().WallNs() - absl::ToInt64Nanoseconds(age), archives);
+  if (!archived.ok()) {
+    Log(LogLevel::kError, "old evaluations cannot be archived; they stay in the log",
+        {{"archive_dir", archives}, {"error", std::string(archived.status().message())}});
+  } else if (!archived->folder.empty()) {
+    Log(LogLevel::kInfo, "old evaluations are archived",
+        {{"archive", archived->folder},
+         {"events", archived->events},
+         {"searches", archived->searches},
+         {"evaluations_outside_searches", archived->evaluations}});
+  }
+}
+
 // Runs with the log in a local file, as the only process.
 absl::Status ServeAlone(const Parts& parts, ReplicaMetrics& replica_metrics) {
   const Flags& flags = parts.flags;
-  KC_ASSIGN_OR_RETURN(
-      auto store,
-      SqliteEventStore::Open(std::filesystem::path(flags.state_dir) / "orchestrator.db",
-                             {.accept_loss = flags.accept_loss, .read_only = flags.read_only}));
+  KC_ASSIGN_OR_RETURN(auto store,
+                      SqliteEventStore::Open(*LogFile(flags), {.accept_loss = flags.accept_loss,
+                                                               .read_only = flags.read_only}));
+  ArchiveOldEvents(flags, *store);
   KC_ASSIGN_OR_RETURN(
       auto engine, Engine::Start(parts.engine_options, store.get(), parts.workers,
                                  parts.forecasters, &Clock::Real(), parts.observer, parts.writer));
@@ -375,14 +378,22 @@ absl::StatusOr<std::unique_ptr<CrashJournal>> OpenCrashJournal(const Flags& flag
 
 // Parts that a normal orchestrator needs, and one that only reads a file cannot use.
 absl::Status CheckFlags(const Flags& flags) {
+  if (!flags.archive_dir.empty() && !flags.retention_days) {
+    return absl::InvalidArgumentError("--archive-dir: is for use together with --retention-days");
+  }
   if (flags.read_only) {
     if (flags.store != kSqlite || flags.accept_loss || !flags.workers.empty() ||
-        !flags.forecasters.empty() || flags.llm.any()) {
+        !flags.forecasters.empty() || flags.llm.any() || flags.retention_days) {
       return absl::InvalidArgumentError(
-          "--read-only: reads a log in a file, without --accept-loss, workers, forecasters and "
-          "models");
+          "--read-only: reads a log in a file, without --accept-loss, --retention-days, workers, "
+          "forecasters and models");
     }
     return absl::OkStatus();
+  }
+  if (flags.retention_days && flags.store != kSqlite) {
+    return absl::InvalidArgumentError(
+        "--retention-days: is for a log in a file (--store sqlite); a log in a database keeps all "
+        "events");
   }
   if (flags.workers.empty()) return absl::InvalidArgumentError("--worker is required");
   if (flags.forecasters.empty()) return absl::InvalidArgumentError("--forecaster is required");
@@ -414,10 +425,17 @@ absl::Status Serve(const Flags& flags) {
     return pool->DeviceFor(target, device_model);
   };
   KC_ASSIGN_OR_RETURN(auto forecasters, ForecasterPool::Create(forecaster_options));
-  const LogDiskGauges log_disk(&metrics, LogFolder(flags));
+  std::unique_ptr<LogDiskWatch> log_disk;
+  std::unique_ptr<StateDisk> state_disk;
+  if (const std::optional<std::string> log_file = LogFile(flags)) {
+    log_disk = std::make_unique<LogDiskWatch>(*log_file);
+    state_disk = std::make_unique<StateDisk>(flags.state_dir, &metrics);
+  }
   OrchestratorMetrics observer(&metrics,
                                [pool = workers.get(), others = forecasters.get(), &log_disk] {
-                                 log_disk.Update();
+                                 if (log_disk != nullptr) {
+                                   log_disk->Sample(Clock::Real().MonotonicNs());
+                                 }
                                  return AllPeerFigures{FiguresOf(*pool), FiguresOf(*others)};
                                });
   ReplicaMetrics replica_metrics(&metrics);
@@ -447,6 +465,7 @@ absl::Status Serve(const Flags& flags) {
                        .engine_options = engine_options,
                        .observer = &observers,
                        .board = &board,
+                       .log_disk = log_disk.get(),
                        .status = status,
                        .workers = workers.get(),
                        .forecasters = forecasters.get(),
@@ -481,6 +500,13 @@ absl::StatusOr<int> Main(int argc, char** argv) {
   app.add_flag("--read-only", flags.read_only,
                "Answer questions about an event log in a file, and do nothing else: no lock, no "
                "worker and no forecaster. Not for use together with the options that name these");
+  app.add_option("--retention-days", flags.retention_days,
+                 "At each start, searches and evaluations that ended more than this number of days "
+                 "ago move "
+                 "from an event log in a file to an archive, which --read-only reads [all stay]")
+      ->check(NumberFrom(0, 36500));
+  app.add_option("--archive-dir", flags.archive_dir,
+                 "Folder of the archives of --retention-days [archive in --state-dir]");
   app.add_option("--store-shards", flags.store_shards,
                  "Number of shards of a new log in a database, which are divided among the "
                  "orchestrators; an existing log keeps its number")

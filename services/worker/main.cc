@@ -25,6 +25,7 @@
 #include "common/config/service_flags.h"
 #include "common/config/service_host.h"
 #include "common/metrics/metrics.h"
+#include "common/metrics/state_disk.h"
 #include "common/rpc/server.h"
 #include "services/worker/core/baseline_target.h"
 #include "services/worker/core/guarded_target.h"
@@ -219,6 +220,7 @@ absl::Status Serve(const Flags& flags) {
   // Must outlive the targets.
   const std::unique_ptr<CrashJournal> crash_journal = OpenCrashJournal(flags.cache_dir);
   KC_ASSIGN_OR_RETURN(auto targets, MakeTargets(flags, options.worker_id));
+  const StateDisk state_disk(flags.cache_dir, &host->metrics());
   options.compile_threads = CompileThreads(flags);
   const bool replaying = !flags.replay.empty() && flags.replay_pace == 0;
   options.compile_credits =

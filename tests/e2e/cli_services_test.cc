@@ -215,8 +215,27 @@ TEST_CASE("searches, best and export read the log without services", "[e2e][slow
   Program up(site.home, site.Up());
   AwaitReady(up);
   CHECK(Run(site.home, {"searches", "--ids"}).out == "s1\n");
+  REQUIRE(Run(site.home, site.Search({"--search-id", "s2"})).exit_code == 0);
   up.Signal(SIGINT);
   CHECK(up.Wait(60).exit_code == 0);
+
+  // They read an archive, too.
+  Service orchestrator("kernelcast-orchestrator",
+                       {"--state-dir", site.home.File("state/kernelcast/orchestrator"),
+                        "--retention-days", "0", "--archive-dir", site.home.File("archives"),
+                        "--worker", "127.0.0.1:1", "--forecaster", "127.0.0.1:1"},
+                       site.home);
+  REQUIRE(orchestrator.Start().ok());
+  CHECK(orchestrator.Terminate() == 0);
+  CHECK_THAT(run({"searches", "--ids"}).out, !Catch::Contains("s1\n"));
+  REQUIRE(fs::exists(site.home.File("archives")));
+  const std::string archive = fs::directory_iterator(site.home.File("archives"))->path();
+  CHECK_THAT(run({"searches", "--ids", "--state-dir", archive}).out, Catch::Contains("s1\n"));
+  CHECK(run({"export", "s1", "--state-dir", archive}).out == exported.out);
+  CHECK(run({"best", "s1", "--state-dir", archive, "-o", site.home.File("again.cc")}).exit_code ==
+        0);
+  CHECK(ReadFile(site.home.File("again.cc")).value() ==
+        ReadFile(site.home.File("best.cc")).value());
 }
 
 TEST_CASE("up continues with a damaged event log if the loss is accepted, once", "[e2e][slow]") {

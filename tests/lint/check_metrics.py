@@ -6,7 +6,7 @@ import re
 import sys
 
 DOCUMENT = "docs/reference/metrics.md"
-IN_CODE = re.compile(r'"(kernelcast_(?:build|grpc|tls|auth|tracing|worker|forecaster|orchestrator|gateway)_[a-z0-9_]+)"')
+IN_CODE = re.compile(r'"(kernelcast_(?:build|grpc|tls|auth|state|tracing|worker|forecaster|orchestrator|gateway)_[a-z0-9_]+)"')
 IN_DOCUMENT = re.compile(r"^\| `(kernelcast_[a-z0-9_]+)`", re.MULTILINE)
 
 

@@ -15,7 +15,7 @@
 namespace kernelcast::orchestrator {
 
 struct StoredEvent {
-  uint64_t sequence = 0;  // from 1, without gaps
+  uint64_t sequence = 0;  // from 1; gaps where settled evaluations have left the log
   Event event;
 };
 
@@ -42,7 +42,7 @@ class EventStore {
   // Visits all events from a sequence number on, in order. DATA_LOSS: an event cannot be read.
   [[nodiscard]] virtual absl::Status Replay(uint64_t from_sequence, const Visitor& visit) const = 0;
 
-  // The events of one evaluation, in order. Empty if the id was never accepted.
+  // The events of one evaluation, in order. Empty if the log does not have it.
   [[nodiscard]] virtual absl::StatusOr<std::vector<StoredEvent>> ReadEvaluation(
       std::string_view request_id) const = 0;
 

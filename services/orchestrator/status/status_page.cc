@@ -296,7 +296,7 @@ std::string EscapedForPage(std::string_view text) {
 }
 
 std::string RenderStatusPage(const StatusView& view, const StatusPeers& peers, int64_t now_ns,
-                             const std::optional<LogDisk>& disk) {
+                             const std::optional<LogDisk>& disk, bool log_in_database) {
   Routes routes;
   for (const auto& [target, decisions] : view.decisions) {
     for (const auto& [route, count] : RoutesOf(decisions)) routes[route] += count;
@@ -322,7 +322,12 @@ std::string RenderStatusPage(const StatusView& view, const StatusPeers& peers, i
   if (disk && disk->low()) {
     absl::StrAppend(&html, "<p class=\"bad\">The disk with the event log is nearly full: ",
                     Gibibytes(disk->free_bytes), " of ", Gibibytes(disk->total_bytes),
-                    " are free. When it is full, the orchestrator stops.</p>\n");
+                    " are free.");
+    if (disk->full_in_ns) {
+      absl::StrAppend(&html, " At the pace of the last hour, the log fills it in ",
+                      Duration(*disk->full_in_ns), ".");
+    }
+    absl::StrAppend(&html, " When it is full, the orchestrator stops.</p>\n");
   }
   absl::StrAppend(&html, "<div class=\"tiles\">\n");
   absl::StrAppend(
@@ -338,10 +343,14 @@ std::string RenderStatusPage(const StatusView& view, const StatusPeers& peers, i
       Tile("Labels", absl::StrCat(view.figures.pending_labels), "not yet with the forecaster"),
       Tile("Events", absl::StrCat(view.figures.events), "in the log"));
   if (disk) {
+    std::string note = absl::StrCat("free of ", Gibibytes(disk->total_bytes));
+    if (disk->full_in_ns) absl::StrAppend(&note, ", for ", Duration(*disk->full_in_ns));
     absl::StrAppend(&html, Tile("Disk",
                                 absl::StrCat("<span class=\"", disk->low() ? "bad" : "", "\">",
                                              Gibibytes(disk->free_bytes), "</span>"),
-                                absl::StrCat("free of ", Gibibytes(disk->total_bytes))));
+                                note));
+  } else if (log_in_database) {
+    absl::StrAppend(&html, Tile("Disk", "–", "of the database: not visible from here"));
   }
   absl::StrAppend(&html, "</div>\n");
   absl::StrAppend(&html, "<h2>Decisions since start</h2>\n", DecisionsByTarget(view));

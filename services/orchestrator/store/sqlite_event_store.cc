@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/descriptor.h"
 #include "common/base/log.h"
@@ -18,69 +19,33 @@
 #include "common/sqlite/sqlite.h"
 #include "services/orchestrator/store/event_codec.h"
 #include "services/orchestrator/store/high_water_mark.h"
+#include "services/orchestrator/store/sqlite_log.h"
 
 namespace kernelcast::orchestrator {
 namespace {
-
-constexpr int kSqliteSchemaVersion = 2;
-
-absl::Status LogError(int code, const std::string& message) {
-  const std::string full = absl::StrCat("event log: ", message);
-  if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) {
-    return absl::DataLossError(
-        absl::StrCat(full,
-                     ". Restore a backup, or recover the file with sqlite3 and start once with "
-                     "--accept-loss"));
-  }
-  if (code == SQLITE_FULL) return absl::ResourceExhaustedError(full);
-  return absl::UnavailableError(full);
-}
 
 // SQLite's integers are signed: a number beyond them would become a negative one.
 int64_t Bounded(uint64_t number) {
   return static_cast<int64_t>(std::min<uint64_t>(number, INT64_MAX));
 }
 
-constexpr int kBusyTimeoutMs = 5000;
-constexpr char kRow[] = "SELECT sequence, request_id, search_id, payload FROM events";
 constexpr char kLast[] = "SELECT MAX(sequence) FROM events";  // reads as 0 if there is none
 
-constexpr char kSchema[] =
-    "BEGIN IMMEDIATE;"
-    "CREATE TABLE IF NOT EXISTS events("
-    "  sequence INTEGER PRIMARY KEY,"
-    "  request_id TEXT,"
-    "  search_id TEXT,"
-    "  payload BLOB NOT NULL);"
-    "CREATE INDEX IF NOT EXISTS events_by_request ON events(request_id)"
-    "  WHERE request_id IS NOT NULL;"
-    "CREATE INDEX IF NOT EXISTS events_by_search ON events(search_id)"
-    "  WHERE search_id IS NOT NULL;"
-    "PRAGMA user_version=2;"
-    "COMMIT";
-
 absl::Status CheckVersion(const std::string& path, int64_t found) {
-  if (found == 0 || found == kSqliteSchemaVersion) return absl::OkStatus();
+  if (found == 0 || found == kSqliteSchemaVersion || found == kSqliteKeptSchemaVersion) {
+    return absl::OkStatus();
+  }
   return absl::FailedPreconditionError(
       absl::StrCat("event log: ", path, " has schema version ", found, "; this build knows ",
-                   kSqliteSchemaVersion,
+                   kSqliteSchemaVersion, " and ", kSqliteKeptSchemaVersion,
                    found < kSqliteSchemaVersion
                        ? ". Export it with the release that wrote it, and start with an "
                          "empty folder"
                        : ""));
 }
 
-// `statement` selects the columns of kRow. `visit` gets an EventRow, valid during the call.
-template <class Visit>
-absl::Status ReadRawRows(sqlite::Statement& statement, const Visit& visit) {
-  return statement.ForEachRow([&]() -> absl::Status {
-    return visit(EventRow{static_cast<uint64_t>(statement.Integer(0)), statement.View(1),
-                          statement.View(2), statement.View(3)});
-  });
-}
-
 absl::Status ReadRows(sqlite::Statement& statement, const EventStore::Visitor& visit) {
-  return ReadRawRows(statement, [&visit](const EventRow& row) -> absl::Status {
+  return ForEachEventRow(statement, [&visit](const EventRow& row) -> absl::Status {
     KC_ASSIGN_OR_RETURN(StoredEvent stored, DecodeEvent(row));
     return visit(std::move(stored));
   });
@@ -106,7 +71,7 @@ struct SqliteEventStore::Impl {
   Descriptor lock_file;  // closed after the databases
 
   // Used by Append only. Closed after the reader, so that it checkpoints the write-ahead log.
-  sqlite::Database writer{LogError};
+  sqlite::Database writer{SqliteLogError};
   sqlite::Statement insert;
   uint64_t last_sequence = 0;
   std::unique_ptr<HighWaterMark> mark;
@@ -114,7 +79,7 @@ struct SqliteEventStore::Impl {
   uint64_t first_unseen = 1;  // the event after those that Open found; then constant
 
   mutable std::mutex reader_mutex;
-  sqlite::Database reader ABSL_GUARDED_BY(reader_mutex){LogError};
+  sqlite::Database reader ABSL_GUARDED_BY(reader_mutex){SqliteLogError};
   sqlite::Statement by_request ABSL_GUARDED_BY(reader_mutex);
   sqlite::Statement by_search ABSL_GUARDED_BY(reader_mutex);
   sqlite::Statement all ABSL_GUARDED_BY(reader_mutex);
@@ -166,8 +131,7 @@ absl::StatusOr<std::unique_ptr<SqliteEventStore>> SqliteEventStore::Open(
   sqlite::Database& writer = impl->writer;
   KC_RETURN_IF_ERROR(writer.Open(path));
   sqlite3_busy_timeout(writer.get(), kBusyTimeoutMs);
-  // For new files. Two candidates with their sources rarely fit into the default page of 4 KiB.
-  KC_RETURN_IF_ERROR(writer.Execute("PRAGMA page_size=8192"));
+  KC_RETURN_IF_ERROR(writer.Execute(kSqlitePageSize));  // for new files
   // Nothing in the file is changed, not even on close, until the log is known to be complete.
   sqlite3_db_config(writer.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   KC_RETURN_IF_ERROR(writer.Execute("PRAGMA journal_mode=WAL"));
@@ -177,9 +141,8 @@ absl::StatusOr<std::unique_ptr<SqliteEventStore>> SqliteEventStore::Open(
   KC_RETURN_IF_ERROR(writer.Execute("PRAGMA wal_autocheckpoint=400"));
   KC_ASSIGN_OR_RETURN(const int64_t found, writer.QueryInteger("PRAGMA user_version"));
   KC_RETURN_IF_ERROR(CheckVersion(path, found));
-  if (found == 0) KC_RETURN_IF_ERROR(writer.Execute(kSchema));
-  KC_RETURN_IF_ERROR(impl->insert.Prepare(
-      writer, "INSERT INTO events(sequence, request_id, search_id, payload) VALUES(?,?,?,?)"));
+  if (found == 0) KC_RETURN_IF_ERROR(writer.Execute(kSqliteLogSchema));
+  KC_RETURN_IF_ERROR(impl->insert.Prepare(writer, kInsertEvent));
   {
     std::lock_guard lock(impl->reader_mutex);
     sqlite::Database& reader = impl->reader;
@@ -220,12 +183,13 @@ absl::Status SqliteEventStore::Impl::CheckAgainst(
 absl::Status SqliteEventStore::Impl::PrepareReader() {
   sqlite3_busy_timeout(reader.get(), kBusyTimeoutMs);
   KC_RETURN_IF_ERROR(by_request.Prepare(
-      reader, absl::StrCat(kRow, " WHERE request_id=? ORDER BY sequence").c_str()));
+      reader, absl::StrCat(kSelectEvent, " WHERE request_id=? ORDER BY sequence").c_str()));
   KC_RETURN_IF_ERROR(by_search.Prepare(
       reader,
-      absl::StrCat(kRow, " WHERE search_id=? AND sequence>=? ORDER BY sequence LIMIT ?").c_str()));
-  return all.Prepare(reader,
-                     absl::StrCat(kRow, " WHERE sequence>=? ORDER BY sequence LIMIT ?").c_str());
+      absl::StrCat(kSelectEvent, " WHERE search_id=? AND sequence>=? ORDER BY sequence LIMIT ?")
+          .c_str()));
+  return all.Prepare(
+      reader, absl::StrCat(kSelectEvent, " WHERE sequence>=? ORDER BY sequence LIMIT ?").c_str());
 }
 
 absl::Status SqliteEventStore::Impl::OpenForReading() {
@@ -233,7 +197,7 @@ absl::Status SqliteEventStore::Impl::OpenForReading() {
   std::error_code missing;
   if (std::filesystem::file_size(path, missing) == 0 || missing) {
     KC_RETURN_IF_ERROR(reader.Open(":memory:"));
-    KC_RETURN_IF_ERROR(reader.Execute(kSchema));
+    KC_RETURN_IF_ERROR(reader.Execute(kSqliteLogSchema));
     return PrepareReader();
   }
   KC_RETURN_IF_ERROR(reader.Open(path, SQLITE_OPEN_READONLY));
@@ -257,7 +221,7 @@ absl::StatusOr<uint32_t> SqliteEventStore::Impl::ChecksumOf(uint64_t sequence) {
   all.BindInteger(2, 1);
   uint32_t checksum = 0;
   bool is_there = false;
-  KC_RETURN_IF_ERROR(ReadRawRows(all, [&](const EventRow& row) {
+  KC_RETURN_IF_ERROR(ForEachEventRow(all, [&](const EventRow& row) {
     is_there = row.sequence == sequence;
     checksum = StoredChecksum(row.payload);
     return absl::OkStatus();
@@ -268,27 +232,41 @@ absl::StatusOr<uint32_t> SqliteEventStore::Impl::ChecksumOf(uint64_t sequence) {
 
 absl::StatusOr<HighWaterMark::Value> SqliteEventStore::Impl::CutAfterFirstLoss(
     HighWaterMark::Value newest, const std::optional<HighWaterMark::Value>& acknowledged) {
+  KC_ASSIGN_OR_RETURN(const KeptEvents kept, ReadKeptEvents(reader));
   HighWaterMark::Value whole;
   all.BindInteger(1, 0);
   all.BindInteger(2, -1);
-  const absl::Status loss = ReadRawRows(all, [&](const EventRow& row) -> absl::Status {
-    if (row.sequence != whole.sequence + 1) return MissingEventError(whole.sequence + 1);
+  absl::Status loss = ForEachEventRow(all, [&](const EventRow& row) -> absl::Status {
+    const uint64_t next = std::max(whole.sequence, kept.through) + 1;
+    if (row.sequence > kept.through && row.sequence != next) return MissingEventError(next);
     KC_RETURN_IF_ERROR(CheckRow(row));
     whole = {row.sequence, StoredChecksum(row.payload)};
     return absl::OkStatus();
   });
   const uint64_t expected =
       std::max(newest.sequence, acknowledged.has_value() ? acknowledged->sequence : 0);
-  if (whole.sequence >= expected) return whole;
-  Log(LogLevel::kWarning, "the loss of events is accepted",
-      {{"log", path},
-       {"events_kept", whole.sequence},
-       {"events_lost", expected - whole.sequence},
-       {"reason", std::string(loss.message())}});
   if (newest.sequence > whole.sequence) {
     KC_RETURN_IF_ERROR(writer.Execute(
         absl::StrCat("DELETE FROM events WHERE sequence > ", whole.sequence).c_str()));
   }
+  uint64_t lost = expected > whole.sequence ? expected - whole.sequence : 0;
+  KC_ASSIGN_OR_RETURN(const KeptEvents found,
+                      CountKeptEvents(reader, std::min(kept.through, whole.sequence)));
+  if (found != kept) {
+    // Numbers up to there have gaps, so only the count of missing events is known.
+    if (found.through == kept.through) lost += kept.events - found.events;
+    sqlite::Transaction transaction(writer);
+    KC_RETURN_IF_ERROR(transaction.Begin());
+    KC_RETURN_IF_ERROR(WriteKeptEvents(writer, found));
+    KC_RETURN_IF_ERROR(transaction.Commit());
+  } else if (lost == 0) {
+    return whole;
+  }
+  Log(LogLevel::kWarning, "the loss of events is accepted",
+      {{"log", path},
+       {"events_kept", whole.sequence},
+       {"events_lost", lost},
+       {"reason", std::string(loss.message())}});
   return whole;
 }
 
@@ -322,15 +300,12 @@ absl::StatusOr<uint64_t> SqliteEventStore::Append(std::span<const AppendEntry> e
 
 absl::Status SqliteEventStore::Replay(uint64_t from_sequence, const Visitor& visit) const {
   std::lock_guard lock(impl_->reader_mutex);
-  impl_->all.BindInteger(1, Bounded(from_sequence));
-  impl_->all.BindInteger(2, -1);
-  uint64_t next = std::max<uint64_t>(1, from_sequence);
-  KC_RETURN_IF_ERROR(ReadRows(impl_->all, [&](StoredEvent stored) -> absl::Status {
-    if (stored.sequence != next) return MissingEventError(next);
-    ++next;
-    return visit(std::move(stored));
-  }));
-  return next < impl_->first_unseen ? MissingEventError(next) : absl::OkStatus();
+  // One snapshot, although an orchestrator may move events to an archive meanwhile.
+  KC_RETURN_IF_ERROR(impl_->reader.Execute("BEGIN"));
+  const absl::Cleanup end = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    (void)impl_->reader.Execute("COMMIT");
+  };
+  return ReplaySqliteLog(impl_->reader, from_sequence, impl_->first_unseen, visit);
 }
 
 absl::StatusOr<std::vector<StoredEvent>> SqliteEventStore::ReadEvaluation(

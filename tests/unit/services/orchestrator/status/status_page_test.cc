@@ -131,12 +131,54 @@ TEST_CASE("A disk that is nearly full is a warning", "[orchestrator][status]") {
   CHECK_THAT(RenderStatusPage({}, {}, 0), !Contains("GiB"));
 }
 
-TEST_CASE("The space of a folder's file system is known", "[orchestrator][status]") {
-  const std::optional<LogDisk> disk = LookAtLogDisk("/");
+TEST_CASE("A disk that the log fills within a day is a warning", "[orchestrator][status]") {
+  constexpr uint64_t kGib = uint64_t{1} << 30;
+  const auto page = [](int64_t full_in_s) {
+    return RenderStatusPage({}, {}, 0, LogDisk{100 * kGib, 20 * kGib, full_in_s * kSecondNs});
+  };
+  const std::string soon = page(23 * 3600);
+  CHECK_THAT(soon, Contains("At the pace of the last hour, the log fills it in 23 h 0 min."));
+  CHECK(TagsMatch(soon));
+  const std::string later = page(35 * 3600);
+  CHECK_THAT(later, Contains("free of 100.0 GiB, for 1 d 11 h"));
+  CHECK_THAT(later, !Contains("nearly full"));
+}
+
+TEST_CASE("The page says that it cannot see the disk of a database", "[orchestrator][status]") {
+  CHECK_THAT(RenderStatusPage({}, {}, 0, std::nullopt, /*log_in_database=*/true),
+             Contains("of the database: not visible from here"));
+}
+
+TEST_CASE("The growth of the log is its mean over the last hour", "[orchestrator][status]") {
+  constexpr int64_t kMinuteNs = 60 * kSecondNs;
+  LogGrowth growth;
+  CHECK_FALSE(growth.BytesPerNs().has_value());
+  growth.Add(0, 1000);
+  growth.Add(LogGrowth::kShortestNs - 1, 9000);
+  CHECK_FALSE(growth.BytesPerNs().has_value());
+  growth.Add(LogGrowth::kShortestNs, 301'000);
+  CHECK(growth.BytesPerNs().value() * kSecondNs == Approx(1000));
+  // What is older than an hour no longer counts. Samples come every second.
+  for (int64_t second = 301; second <= 2 * 3600; ++second) {
+    growth.Add(second * kSecondNs, static_cast<uint64_t>(301'000 + (second - 300) * 50));
+  }
+  CHECK(growth.BytesPerNs().value() * kSecondNs == Approx(50));
+  // A log that is not appended to, or became smaller, fills nothing.
+  LogGrowth idle;
+  idle.Add(0, 1000);
+  idle.Add(20 * kMinuteNs, 1000);
+  CHECK_FALSE(idle.BytesPerNs().has_value());
+  idle.Add(40 * kMinuteNs, 500);
+  CHECK_FALSE(idle.BytesPerNs().has_value());
+}
+
+TEST_CASE("The log's disk is that of its folder", "[orchestrator][status]") {
+  const std::optional<LogDisk> disk = LogDiskWatch("/no-such-file.db").Look();
   REQUIRE(disk.has_value());
   CHECK(disk->total_bytes > 0);
   CHECK(disk->free_bytes <= disk->total_bytes);
-  CHECK_FALSE(LookAtLogDisk("/does/not/exist").has_value());
+  CHECK_FALSE(disk->full_in_ns.has_value());
+  CHECK_FALSE(LogDiskWatch("/does/not/exist.db").Look().has_value());
 }
 
 TEST_CASE("Forbidden states are prominent", "[orchestrator][status]") {
