@@ -22,13 +22,20 @@ CpuFixture& Shared() {
 }
 
 // Repeats the measurement while the machine is too noisy, as the orchestrator does.
+// A busy machine can hide a cheat in an interval that is too wide to tell what is faster.
+bool IsTooWide(const Measurement& measurement) {
+  const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
+  return ok != nullptr && ok->speedup.low < 1 && ok->speedup.high > 2 * ok->speedup.low;
+}
+
 Measurement MeasureUntilStable(const Candidate& candidate,
                                MeasureLevel level = MeasureLevel::kScreen) {
   constexpr int kAttempts = 5;
   Measurement measurement;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     measurement = Shared().Measure(candidate, level);
-    if (!std::holds_alternative<EnvironmentUnstable>(measurement.outcome)) {
+    if (!std::holds_alternative<EnvironmentUnstable>(measurement.outcome) &&
+        !IsTooWide(measurement)) {
       break;
     }
   }
@@ -56,6 +63,7 @@ void CheckGainsNothing(const Measurement& measurement) {
 
 void CheckRefused(const Measurement& measurement) {
   INFO(MeasurementFeedback(measurement));
+  if (IsTooWide(measurement)) return CheckGainsNothing(measurement);
   REQUIRE(std::holds_alternative<Exploit>(measurement.outcome));
 }
 
