@@ -73,7 +73,7 @@ EXTERNAL = [
     ("SQLite", r"sqlite3", ["common/sqlite/*", "services/*/store/*"]),
     ("libpq", r"libpq", ["services/*/store/*"]),
     ("curl", r"curl/", ["common/llm/*.cc", "common/otlp/*.cc"]),
-    ("civetweb", r"(civetweb|CivetServer)", ["services/orchestrator/status/*.cc"]),
+    ("civetweb", r"(civetweb|CivetServer)", ["common/pages/*"]),
     ("libmicrohttpd", r"(microhttpd|gnutls/)", ["services/gateway/http/*.cc"]),
     ("simdjson", r"simdjson", ["common/llm/*.cc"]),
     ("CUDA", r"(cuda|nvml|nvrtc|cupti|nvJitLink)", ["services/worker/cuda/*"]),

@@ -32,9 +32,11 @@ struct StatusPeers {
 
 // Renders the page as HTML without scripts, with no style sheet other than kStatusStylePath, and
 // without external resources. Lists are limited to kMaxPeers and to what StatusBoard keeps. Every
-// text is truncated and escaped. Without `disk`, the page says nothing about it.
+// text is truncated and escaped. Without `disk`, the page says nothing about it. `history_page` is
+// the URL of a page to link to; empty: none.
 std::string RenderStatusPage(const StatusView& view, const StatusPeers& peers, int64_t now_ns,
-                             const std::optional<LogDisk>& disk = std::nullopt);
+                             const std::optional<LogDisk>& disk = std::nullopt,
+                             const std::string& history_page = "");
 
 inline constexpr size_t kMaxPeers = 200;
 inline constexpr size_t kMaxTextBytes = 300;
