@@ -61,6 +61,7 @@ constexpr double kLeasesWaited = 3;
 struct Flags {
   ServiceFlags service;
   std::string status_address = "127.0.0.1:0";
+  std::string history_page;
   std::string state_dir = ".";
   std::string store = kSqlite;
   std::string store_password_file;
@@ -215,7 +216,7 @@ struct Parts {
   EngineObserver* observer = nullptr;
   StatusBoard* board = nullptr;
   const LogDiskWatch* log_disk = nullptr;  // null: the log is in a database
-  std::unique_ptr<StatusServer>& status;
+  std::unique_ptr<PageServer>& status;
   WorkerPool* workers = nullptr;
   ForecasterPool* forecasters = nullptr;
   KernelWriter* writer = nullptr;
@@ -236,13 +237,14 @@ absl::StatusOr<std::unique_ptr<RpcServer>> StartServers(const Parts& parts,
                       RpcServer::Start(flags.service.server, {service}, &parts.host.metrics()));
   if (!flags.status_address.empty()) {
     const auto render = [board = parts.board, workers = parts.workers,
-                         forecasters = parts.forecasters, log_disk = parts.log_disk] {
+                         forecasters = parts.forecasters, log_disk = parts.log_disk,
+                         history_page = flags.history_page] {
       return RenderStatusPage(board->View(), PeersOf(*workers, *forecasters),
                               Clock::Real().WallNs(),
                               log_disk != nullptr ? log_disk->Look() : std::nullopt,
-                              /*log_in_database=*/log_disk == nullptr);
+                              /*log_in_database=*/log_disk == nullptr, history_page);
     };
-    KC_ASSIGN_OR_RETURN(parts.status, StatusServer::Start(flags.status_address, render));
+    KC_ASSIGN_OR_RETURN(parts.status, ServeStatusPage(flags.status_address, render));
   }
   return server;
 }
@@ -406,7 +408,7 @@ absl::Status Serve(const Flags& flags) {
                                                           RandomId("orchestrator-")));
   MetricsRegistry& metrics = host->metrics();
   // Never destroyed, because it would take up to two seconds.
-  static auto& status = *new std::unique_ptr<StatusServer>;
+  static auto& status = *new std::unique_ptr<PageServer>;
   CapacityNotifier notifier;
   WorkerPoolOptions pool_options;
   pool_options.discovery.addresses = flags.workers;
@@ -484,6 +486,16 @@ absl::StatusOr<int> Main(int argc, char** argv) {
   app.add_option("--status", flags.status_address,
                  "Address of the status page, host:port; empty: disabled")
       ->capture_default_str();
+  app.add_option(
+         "--history-page", flags.history_page,
+         "URL of a history page that the status page links to, as `kernelcast up` serves it")
+      ->check(CLI::Validator(
+          [](const std::string& url) {
+            return url.starts_with("http://") || url.starts_with("https://")
+                       ? std::string()
+                       : absl::StrCat("'", url, "' does not begin with http:// or https://");
+          },
+          "URL"));
   app.add_option("--state-dir", flags.state_dir,
                  "Folder of the event log, if that is a file, and of orchestrator.crash-journal")
       ->capture_default_str();

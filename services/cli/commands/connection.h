@@ -54,7 +54,7 @@ std::vector<std::string> WorkerArguments(const Context& context, const Connectio
 // it is destroyed. Thread-safe.
 class Connection {
  public:
-  Connection(Context& context, const ConnectionFlags& flags, Needs needs)
+  Connection(const Context& context, const ConnectionFlags& flags, Needs needs)
       : context_(context), flags_(flags), needs_(needs) {}
 
   // Call it before the services are reached: a worker that this object starts judges a PyTorch task
@@ -94,7 +94,7 @@ class Connection {
                                                        std::string ServiceAddresses::*member);
   absl::StatusOr<ServiceAddresses> LocalAddresses();
 
-  Context& context_;
+  const Context& context_;
   ConnectionFlags flags_;
   const Needs needs_;
   mutable std::mutex mutex_;

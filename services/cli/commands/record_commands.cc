@@ -18,7 +18,7 @@
 #include "services/cli/commands/reporting.h"
 #include "services/cli/core/table.h"
 #include "services/cli/report/analysis.h"
-#include "services/cli/report/gate_text.h"
+#include "services/cli/report/history.h"
 #include "services/cli/report/search_json.h"
 #include "services/cli/rpc/channel.h"
 #include "services/cli/rpc/records.h"
@@ -189,15 +189,12 @@ absl::StatusOr<ExitCode> RunSearches(Context& context, const SearchesFlags& flag
     return ExitCode::kOk;
   }
   for (const v1::Search& search : searches) {
-    const v1::Incumbent& best =
-        search.has_confirmed_best() ? search.confirmed_best() : search.incumbent();
-    const bool has_best = best.measurement().has_ok() && !NothingCarriesOver(search);
+    const std::optional<Ratio> best = BestSpeedupOf(search);
     table.AddRow({search.search_id(), OneLine(search.problem_name()), search.spec().target(),
                   search.device_model().empty() ? "-" : OneLine(search.device_model()),
                   StatusName(search.status()), FormatUtc(ToNanoseconds(search.started_at())),
                   FormatCount(search.counts().considered()),
-                  FormatCount(search.counts().measured()),
-                  has_best ? FormatSpeedup(FromProto(best.measurement().ok().speedup())) : "-",
+                  FormatCount(search.counts().measured()), best ? FormatSpeedup(*best) : "-",
                   search.has_waiting() ? absl::StrCat("waits: ", OneLine(search.waiting().reason()))
                                        : OneLine(search.end_reason())});
     console.Line(JsonOf(search));

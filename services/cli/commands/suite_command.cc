@@ -30,6 +30,7 @@
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/commands/evaluate_modes.h"
+#include "services/cli/commands/history_pages.h"
 #include "services/cli/commands/problem_argument.h"
 #include "services/cli/core/candidate_files.h"
 #include "services/cli/core/progress.h"
@@ -607,9 +608,10 @@ absl::StatusOr<ExitCode> RunSuite(Context& context, const SuiteFlags& flags) {
   std::error_code error;
   const fs::path folder = fs::canonical(flags.folder, error);
   std::string output = flags.output;
+  const absl::StatusOr<std::string> state_dir = StateDir(context, flags.connection);
   if (output.empty()) {
-    KC_ASSIGN_OR_RETURN(const std::string state_dir, StateDir(context, flags.connection));
-    output = absl::StrCat(state_dir, "/suites/", FileNameFor(folder.string()));
+    KC_RETURN_IF_ERROR(state_dir.status());
+    output = absl::StrCat(*state_dir, "/suites/", FileNameFor(folder.string()));
   }
   if (!found.unmatched.empty()) {
     console.Warn(absl::StrCat(found.unmatched.size(),
@@ -628,6 +630,14 @@ absl::StatusOr<ExitCode> RunSuite(Context& context, const SuiteFlags& flags) {
   settings.baseline = flags.task_options.baseline;
   settings.rules = flags.task_options.rules;
   KC_ASSIGN_OR_RETURN(std::unique_ptr<SuiteFile> file, SuiteFile::Open(output, settings));
+  if (!flags.output.empty()) {
+    const absl::Status recorded =
+        state_dir.ok() ? RecordSuite(*state_dir, output) : state_dir.status();
+    if (!recorded.ok()) {
+      console.Warn(absl::StrCat("the history page will not show this suite: ",
+                                std::string(recorded.message())));
+    }
+  }
   SuiteInput input;
   absl::Status status;
   {

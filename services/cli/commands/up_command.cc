@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/config/number_flags.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
+#include "services/cli/commands/history_pages.h"
 #include "services/cli/core/paths.h"
 #include "services/cli/core/table.h"
 #include "services/cli/core/text.h"
@@ -81,7 +83,17 @@ absl::StatusOr<LocalServicesOptions> OptionsOf(Context& context, const UpFlags& 
 
 absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
   Console& console = context.console;
-  KC_ASSIGN_OR_RETURN(const LocalServicesOptions options, OptionsOf(context, flags));
+  KC_ASSIGN_OR_RETURN(LocalServicesOptions options, OptionsOf(context, flags));
+  // Never destroyed, because it would take up to two seconds.
+  static auto& history = *new std::unique_ptr<PageServer>;
+  const absl::Cleanup stop_history = [] {
+    if (history != nullptr) history->Stop();
+  };
+  options.serve_history = [&context, state_dir = options.state_dir](
+                              const std::string& address) -> absl::StatusOr<std::string> {
+    KC_ASSIGN_OR_RETURN(history, ServeHistory(context, state_dir, address));
+    return history->address();
+  };
   KC_ASSIGN_OR_RETURN(const std::unique_ptr<LocalServices> services, LocalServices::Start(options));
   context.interrupt.LiftDeadline();
   const ServiceAddresses addresses = services->addresses();
@@ -100,6 +112,7 @@ absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
   if (!addresses.orchestrator_status.empty()) {
     console.Out(absl::StrCat("\nstatus page: http://", addresses.orchestrator_status, "/\n"));
   }
+  console.Out(absl::StrCat("history: http://", addresses.history, kHistoryPath, "\n"));
   if (!addresses.gateway.empty()) {
     console.Out(absl::StrCat("\ngateway: http://", addresses.gateway, "/\n"));
   }

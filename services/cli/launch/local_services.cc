@@ -240,6 +240,9 @@ class LocalServices::Supervisor {
         argv.insert(argv.end(), options_.orchestrator_arguments.begin(),
                     options_.orchestrator_arguments.end());
         if (options_.accept_loss && !service.was_ready) argv.emplace_back("--accept-loss");
+        if (options_.serve_history) {
+          argv.insert(argv.end(), {"--history-page", absl::StrCat("http://", history_, "/")});
+        }
         break;
       case kGateway:
         argv.insert(argv.end(),
@@ -339,6 +342,7 @@ class LocalServices::Supervisor {
       visit(service.name + " metrics endpoint", service.metrics);
     }
     if (services_[kOrchestrator].wanted) visit("status page", services_[kOrchestrator].status);
+    if (options_.serve_history) visit("history page", history_);
   }
 
   void UseKeptAddresses() {
@@ -363,6 +367,9 @@ class LocalServices::Supervisor {
       if (services_[index].wanted) KC_RETURN_IF_ERROR(StartService(index));
     }
     KC_RETURN_IF_ERROR(AwaitReady({kWorker, kForecaster}));
+    if (options_.serve_history) {
+      KC_ASSIGN_OR_RETURN(history_, options_.serve_history(history_));
+    }
     for (const Index index : {kOrchestrator, kGateway}) {
       if (!services_[index].wanted) continue;
       KC_RETURN_IF_ERROR(StartService(index));
@@ -394,6 +401,7 @@ class LocalServices::Supervisor {
     if (orchestrator.wanted && orchestrator.ready) {
       addresses.orchestrator_status = orchestrator.status;
     }
+    if (options_.serve_history) addresses.history = history_;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       addresses_ = addresses;
@@ -485,7 +493,9 @@ class LocalServices::Supervisor {
   const LocalServicesOptions options_;
   const std::string output_dir_;
   const int wake_fd_;
-  std::array<Service, kServices> services_;  // used on the supervisor's thread only
+  // Used on the supervisor's thread only.
+  std::array<Service, kServices> services_;
+  std::string history_ = "127.0.0.1:0";  // address of the history page
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

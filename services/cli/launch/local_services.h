@@ -44,6 +44,10 @@ struct LocalServicesOptions {
   // The HTTP gateway, in front of the orchestrator, which it needs.
   bool with_gateway = false;
   std::string gateway_listen = "127.0.0.1:0";
+  // Serves the history page from this process, at an address of 127.0.0.1 with port 0 or that of
+  // the last start, and returns the address as bound. Called once, on the supervisor's thread,
+  // before the orchestrator starts, which links to the page. Empty: no page.
+  std::function<absl::StatusOr<std::string>(const std::string& address)> serve_history;
   // How long each service may take to finish requests in flight.
   absl::Duration drain = absl::Seconds(20);
   // How long a service may take to become ready.

@@ -40,6 +40,8 @@ struct ServiceAddresses {
   std::string forecaster_metrics;
   // "host:port" of the orchestrator's status page; empty if there is none.
   std::string orchestrator_status;
+  // "host:port" of the history page; empty if there is none.
+  std::string history;
   // The addresses of the HTTP gateway; empty if none runs.
   std::string gateway;
   std::string gateway_metrics;
@@ -58,6 +60,7 @@ inline constexpr AddressField kAddressFields[] = {
     {"worker_metrics", &ServiceAddresses::worker_metrics},
     {"forecaster_metrics", &ServiceAddresses::forecaster_metrics},
     {"orchestrator_status", &ServiceAddresses::orchestrator_status},
+    {"history", &ServiceAddresses::history},
     {"gateway", &ServiceAddresses::gateway},
     {"gateway_metrics", &ServiceAddresses::gateway_metrics},
 };

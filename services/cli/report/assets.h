@@ -5,8 +5,9 @@
 
 namespace kernelcast::cli {
 
-// The contents of assets/report.css and assets/report.js, compiled in.
+// The contents of assets/report.css, assets/history.js and assets/report.js, compiled in.
 std::string_view ReportStyleSheet();
+std::string_view HistoryScript();
 std::string_view ReportScript();
 
 }  // namespace kernelcast::cli

@@ -11,6 +11,7 @@
 #include "services/cli/core/table.h"
 #include "services/cli/core/text.h"
 #include "services/cli/report/analysis.h"
+#include "services/cli/report/html_parts.h"
 
 namespace kernelcast::cli {
 namespace {
@@ -95,6 +96,86 @@ std::string HitsText(const HitRate& hits) {
   };
   return absl::StrCat(share(hits.exact), " (", share(hits.within_one), " within one) of ",
                       hits.forecasts);
+}
+
+bool IsWorse(ChangeKind kind) {
+  return kind == ChangeKind::kSlower || kind == ChangeKind::kVerdictWorse;
+}
+
+bool IsBetter(ChangeKind kind) {
+  return kind == ChangeKind::kFaster || kind == ChangeKind::kVerdictBetter;
+}
+
+std::vector<SuiteTable::Column> SideColumns() {
+  return {{""}, {"measured", true}, {"device time", true}, {"forecasts in the measured bin"}, {""}};
+}
+
+std::vector<std::string> SideCells(const std::string& label, const ComparedSide& side) {
+  return {label, FormatCount(side.measured), FormatSeconds(side.device_seconds),
+          HitsText(side.forecasts), OneLine(side.title)};
+}
+
+std::vector<SuiteTable::Column> ChangeColumns(const RunComparison& comparison) {
+  std::vector<SuiteTable::Column> columns = {{"change"}, {"task"}};
+  if (comparison.by_candidate) columns.push_back({"candidate"});
+  columns.insert(columns.end(), {{"before"}, {"after"}, {"after / before"}});
+  return columns;
+}
+
+std::vector<std::string> ChangeCells(const RunComparison& comparison, const ComparedPair& pair) {
+  std::vector<std::string> cells = {std::string(PhraseOf(pair.kind)), OneLine(pair.task)};
+  if (comparison.by_candidate) cells.push_back(OneLine(pair.name));
+  cells.push_back(FigureText(pair.before, pair.speedup_before));
+  cells.push_back(FigureText(pair.after, pair.speedup_after));
+  cells.push_back(pair.change.ratio.value > 0 ? FormatSpeedup(pair.change.ratio) : "");
+  return cells;
+}
+
+// For a terminal. Names shrink, and the title of a side.
+std::vector<Table::Column> TableColumns(const std::vector<SuiteTable::Column>& columns) {
+  std::vector<Table::Column> shown;
+  for (const SuiteTable::Column& column : columns) {
+    const bool is_title = column.header.empty() && &column == &columns.back();
+    const bool shrinks = is_title || column.header == "task" || column.header == "candidate";
+    shown.push_back(
+        {column.header, column.number ? Table::Align::kRight : Table::Align::kLeft, shrinks});
+  }
+  return shown;
+}
+
+// The most important changes first.
+std::vector<const ComparedPair*> SortedPairs(const RunComparison& comparison) {
+  std::vector<const ComparedPair*> pairs;
+  for (const ChangeKind kind : kChangeKinds) {
+    for (const ComparedPair& pair : comparison.pairs) {
+      if (pair.kind == kind) pairs.push_back(&pair);
+    }
+  }
+  return pairs;
+}
+
+std::vector<std::string> SummaryLines(const RunComparison& comparison) {
+  std::string counts;
+  for (const ChangeKind kind : kChangeKinds) {
+    const auto found = comparison.counts.find(kind);
+    if (found == comparison.counts.end()) continue;
+    absl::StrAppend(&counts, counts.empty() ? "" : ", ", FormatCount(found->second), " ",
+                    std::string(PhraseOf(kind)));
+  }
+  std::vector<std::string> lines = {absl::StrCat(
+      FormatCount(comparison.pairs.size()),
+      comparison.by_candidate ? " candidates: " : " tasks, by their fastest: ", counts)};
+  if (const MeanSpeedup& mean = comparison.mean; mean.tasks > 0) {
+    lines.push_back(absl::StrCat(
+        "all together ",
+        FormatSpeedup(Ratio{.value = mean.value, .low = mean.noise_low, .high = mean.noise_high}),
+        ", the geometric mean of ", FormatCount(mean.tasks)));
+  }
+  if (comparison.only_before + comparison.only_after > 0) {
+    lines.push_back(absl::StrCat(FormatCount(comparison.only_before), " only before, ",
+                                 FormatCount(comparison.only_after), " only after"));
+  }
+  return lines;
 }
 
 Json RatioJson(const Ratio& ratio) {
@@ -205,62 +286,51 @@ RunComparison CompareRuns(const ComparedSide& before, const ComparedSide& after,
 std::string ComparisonText(const ComparedSide& before, const ComparedSide& after,
                            const RunComparison& comparison, bool all, const Style& style,
                            int width) {
-  Table sides({{""},
-               {"measured", Table::Align::kRight},
-               {"device time", Table::Align::kRight},
-               {"forecasts in the measured bin"},
-               {"", Table::Align::kLeft, true}});
-  for (const auto& [label, side] : {std::pair("before", &before), std::pair("after", &after)}) {
-    sides.AddRow({label, FormatCount(side->measured), FormatSeconds(side->device_seconds),
-                  HitsText(side->forecasts), OneLine(side->title)});
-  }
+  Table sides(TableColumns(SideColumns()));
+  sides.AddRow(SideCells("before", before));
+  sides.AddRow(SideCells("after", after));
   std::string text = sides.Render(style, width);
-  std::vector<Table::Column> columns = {{"change"}, {"task", Table::Align::kLeft, true}};
-  if (comparison.by_candidate) columns.push_back({"candidate", Table::Align::kLeft, true});
-  columns.push_back({"before"});
-  columns.push_back({"after"});
-  columns.push_back({"after / before"});
-  Table changes(columns);
-  for (const ChangeKind kind : kChangeKinds) {
-    if (kind == ChangeKind::kSame && !all) continue;
-    for (const ComparedPair& pair : comparison.pairs) {
-      if (pair.kind != kind) continue;
-      const std::string phrase(PhraseOf(kind));
-      const bool bad = kind == ChangeKind::kSlower || kind == ChangeKind::kVerdictWorse;
-      const bool good = kind == ChangeKind::kFaster || kind == ChangeKind::kVerdictBetter;
-      std::vector<std::string> cells = {bad    ? style.Red(phrase)
-                                        : good ? style.Green(phrase)
-                                               : phrase,
-                                        OneLine(pair.task)};
-      if (comparison.by_candidate) cells.push_back(OneLine(pair.name));
-      cells.push_back(FigureText(pair.before, pair.speedup_before));
-      cells.push_back(FigureText(pair.after, pair.speedup_after));
-      cells.push_back(pair.change.ratio.value > 0 ? FormatSpeedup(pair.change.ratio) : "");
-      changes.AddRow(std::move(cells));
-    }
+  Table changes(TableColumns(ChangeColumns(comparison)));
+  for (const ComparedPair* const pair : SortedPairs(comparison)) {
+    if (pair->kind == ChangeKind::kSame && !all) continue;
+    std::vector<std::string> cells = ChangeCells(comparison, *pair);
+    if (IsWorse(pair->kind)) cells.front() = style.Red(cells.front());
+    if (IsBetter(pair->kind)) cells.front() = style.Green(cells.front());
+    changes.AddRow(std::move(cells));
   }
   if (!changes.empty()) absl::StrAppend(&text, "\n", changes.Render(style, width));
-  std::string counts;
-  for (const ChangeKind kind : kChangeKinds) {
-    const auto found = comparison.counts.find(kind);
-    if (found == comparison.counts.end()) continue;
-    absl::StrAppend(&counts, counts.empty() ? "" : ", ", FormatCount(found->second), " ",
-                    std::string(PhraseOf(kind)));
-  }
-  absl::StrAppend(&text, "\n", FormatCount(comparison.pairs.size()),
-                  comparison.by_candidate ? " candidates: " : " tasks, by their fastest: ", counts,
-                  "\n");
-  if (const MeanSpeedup& mean = comparison.mean; mean.tasks > 0) {
-    absl::StrAppend(
-        &text, "all together ",
-        FormatSpeedup(Ratio{.value = mean.value, .low = mean.noise_low, .high = mean.noise_high}),
-        ", the geometric mean of ", FormatCount(mean.tasks), "\n");
-  }
-  if (comparison.only_before + comparison.only_after > 0) {
-    absl::StrAppend(&text, FormatCount(comparison.only_before), " only before, ",
-                    FormatCount(comparison.only_after), " only after\n");
-  }
+  absl::StrAppend(&text, "\n", Join(SummaryLines(comparison), "\n"), "\n");
   return text;
+}
+
+std::string ComparisonHtml(const ComparedSide& before, const ComparedSide& after,
+                           const RunComparison& comparison, const std::string& links) {
+  std::string page =
+      PageStart(absl::StrCat(OneLine(before.title), " and ", OneLine(after.title), " · Kernelcast"),
+                "comparison", links);
+  std::string lines;
+  for (const std::string& line : SummaryLines(comparison)) {
+    absl::StrAppend(&lines, "<p class=about>", Html(line), "</p>");
+  }
+  const SuiteTable sides = {
+      "sides", "", SideColumns(), {SideCells("before", before), SideCells("after", after)}};
+  page += Section("sides",
+                  comparison.worse ? "Something is slower beyond noise, or fails now"
+                                   : "Nothing is slower beyond noise, and nothing more fails",
+                  "", lines + HtmlTable(sides));
+  SuiteTable changed = {"changes", "", ChangeColumns(comparison), {}};
+  SuiteTable same = changed;
+  for (const ComparedPair* const pair : SortedPairs(comparison)) {
+    (pair->kind == ChangeKind::kSame ? same : changed)
+        .cells.push_back(ChangeCells(comparison, *pair));
+  }
+  page +=
+      Section("changes", "What changed", "",
+              changed.cells.empty() ? Empty("Nothing changed beyond noise.") : HtmlTable(changed));
+  if (!same.cells.empty()) {
+    page += Section("same", "What stayed the same", "", HtmlTable(same));
+  }
+  return page + "</main></body></html>\n";
 }
 
 Json ComparisonJson(const ComparedSide& before, const ComparedSide& after,

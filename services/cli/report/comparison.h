@@ -72,6 +72,9 @@ RunComparison CompareRuns(const ComparedSide& before, const ComparedSide& after,
 std::string ComparisonText(const ComparedSide& before, const ComparedSide& after,
                            const RunComparison& comparison, bool all, const Style& style,
                            int width);
+// A page that loads nothing. `links`: HTML, on its top.
+std::string ComparisonHtml(const ComparedSide& before, const ComparedSide& after,
+                           const RunComparison& comparison, const std::string& links);
 nlohmann::ordered_json ComparisonJson(const ComparedSide& before, const ComparedSide& after,
                                       const RunComparison& comparison);
 

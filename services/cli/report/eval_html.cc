@@ -4,9 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "common/domain/route_palette.h"
 #include "services/cli/core/text.h"
-#include "services/cli/report/assets.h"
 #include "services/cli/report/charts.h"
 #include "services/cli/report/html_parts.h"
 
@@ -161,14 +159,7 @@ const std::vector<EvaluatedMetric>& EvaluatedMetrics() {
 
 std::string RenderEvaluation(const std::vector<EvaluatedGroup>& groups,
                              const std::string& generator_version, int64_t generated_ns) {
-  std::string page = absl::StrCat(
-      "<!doctype html>\n<html lang=en><head><meta charset=utf-8><title>Forecasts · Kernelcast "
-      "evaluation</title><meta name=viewport content=\"width=device-width,initial-scale=1\"><meta "
-      "name=color-scheme content=\"light dark\"><meta http-equiv=Content-Security-Policy "
-      "content=\"default-src 'none'; style-src 'unsafe-inline'\"><style>",
-      RoutePaletteCss(), std::string(ReportStyleSheet()),
-      "</style></head><body><header class=top><b>Kernelcast</b><span>evaluation of "
-      "forecasts</span></header><main>");
+  std::string page = PageStart("Forecasts · Kernelcast evaluation", "evaluation of forecasts");
   for (const EvaluatedGroup& group : groups) page += Group(group);
   absl::StrAppend(&page, "</main><footer>Made by ", Html(generator_version), ", ",
                   Html(FormatUtc(generated_ns)),

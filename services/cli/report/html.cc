@@ -1,7 +1,5 @@
 #include "services/cli/report/html.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/convert/convert.h"
-#include "common/domain/route_palette.h"
 #include "services/cli/core/text.h"
 #include "services/cli/report/analysis.h"
 #include "services/cli/report/archive_table.h"
@@ -28,15 +25,6 @@
 
 namespace kernelcast::cli {
 namespace {
-
-std::string ScriptHash(std::string_view script) {
-  std::array<unsigned char, 32> digest;
-  unsigned length = 0;
-  EVP_Digest(script.data(), script.size(), digest.data(), &length, EVP_sha256(), nullptr);
-  std::array<unsigned char, 64> text;
-  const int size = EVP_EncodeBlock(text.data(), digest.data(), static_cast<int>(length));
-  return std::string(reinterpret_cast<const char*>(text.data()), static_cast<size_t>(size));
-}
 
 // One bar that shows how all considered candidates were settled.
 std::string SettledBar(const ReportCounts& counts) {
@@ -546,31 +534,18 @@ std::string Words() {
   return Section("words", "Words used here", "", list + "</dl>");
 }
 
-constexpr std::string_view kLogo =
-    "<svg class=logo viewBox=\"0 0 24 24\" aria-hidden=true><path d=\"M3 20V4m0 16h18\"/><path "
-    "class=a "
-    "d=\"M3 15c4 0 5-9 9-9s4 6 9 4\"/><circle cx=12 cy=6 r=2 /></svg>";
-
 }  // namespace
 
 std::string RenderReport(const ReportInput& input) {
   const ReportAnalysis analysis = Analyze(input);
-  const std::string title = absl::StrCat(
-      input.problem_name.empty() ? "Kernels" : input.problem_name, " · Kernelcast report");
-  std::string page =
-      absl::StrCat("<!doctype html>\n<html lang=en><head><meta charset=utf-8><title>", Html(title),
-                   "</title><meta name=viewport "
-                   "content=\"width=device-width,initial-scale=1\"><meta name=color-scheme "
-                   "content=\"light dark\"><meta http-equiv=Content-Security-Policy "
-                   "content=\"default-src 'none'; "
-                   "style-src 'unsafe-inline'; script-src 'sha256-",
-                   ScriptHash(ReportScript()), "'\"><style>", RoutePaletteCss(),
-                   std::string(ReportStyleSheet()), "</style></head><body>");
-  absl::StrAppend(&page, "<header class=top>", std::string(kLogo),
-                  "<b>Kernelcast</b><span>search report</span>", "<nav>",
-                  analysis.shown_best.has_value() ? "<a href=#best>best kernel</a>" : "",
-                  "<a href=#candidates>candidates</a><a href=#environment>environment</a><a "
-                  "href=#words>words</a></nav></header><main>");
+  std::string page = PageStart(
+      absl::StrCat(input.problem_name.empty() ? "Kernels" : input.problem_name,
+                   " · Kernelcast report"),
+      "search report",
+      absl::StrCat(analysis.shown_best.has_value() ? "<a href=#best>best kernel</a>" : "",
+                   "<a href=#candidates>candidates</a><a href=#environment>environment</a><a "
+                   "href=#words>words</a>"),
+      ReportScript());
   page += Headline(input, analysis);
   page += Cards(input, analysis);
   page += BestSoFar(input, analysis);

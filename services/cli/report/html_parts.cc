@@ -1,5 +1,7 @@
 #include "services/cli/report/html_parts.h"
 
+#include <openssl/evp.h>
+
 #include <array>
 #include <cstdio>
 #include <variant>
@@ -8,9 +10,19 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/utf8.h"
+#include "common/domain/route_palette.h"
 #include "services/cli/core/text.h"
+#include "services/cli/report/assets.h"
 
 namespace kernelcast::cli {
+namespace {
+
+constexpr std::string_view kLogo =
+    "<svg class=logo viewBox=\"0 0 24 24\" aria-hidden=true><path d=\"M3 20V4m0 16h18\"/><path "
+    "class=a "
+    "d=\"M3 15c4 0 5-9 9-9s4 6 9 4\"/><circle cx=12 cy=6 r=2 /></svg>";
+
+}  // namespace
 
 std::string Html(std::string_view untrusted) {
   // Most text needs no escaping, so this is one pass.
@@ -53,6 +65,30 @@ std::string Html(std::string_view untrusted) {
     out += static_cast<char>(c);
   }
   return out;
+}
+
+std::string ScriptSource(std::string_view script) {
+  std::array<unsigned char, 32> digest;
+  unsigned length = 0;
+  EVP_Digest(script.data(), script.size(), digest.data(), &length, EVP_sha256(), nullptr);
+  std::array<unsigned char, 64> text;
+  const int size = EVP_EncodeBlock(text.data(), digest.data(), static_cast<int>(length));
+  return absl::StrCat(
+      "'sha256-",
+      std::string(reinterpret_cast<const char*>(text.data()), static_cast<size_t>(size)), "'");
+}
+
+std::string PageStart(std::string_view title, std::string_view kind, const std::string& links,
+                      std::string_view script) {
+  return absl::StrCat(
+      "<!doctype html>\n<html lang=en><head><meta charset=utf-8><title>", Html(title),
+      "</title><meta name=viewport content=\"width=device-width,initial-scale=1\"><meta "
+      "name=color-scheme content=\"light dark\"><meta http-equiv=Content-Security-Policy "
+      "content=\"default-src 'none'; style-src 'unsafe-inline'",
+      script.empty() ? "" : absl::StrCat("; script-src ", ScriptSource(script)), "\"><style>",
+      RoutePaletteCss(), std::string(ReportStyleSheet()), "</style></head><body><header class=top>",
+      std::string(kLogo), "<b>Kernelcast</b><span>", Html(kind), "</span>",
+      links.empty() ? "" : absl::StrCat("<nav>", links, "</nav>"), "</header><main>");
 }
 
 std::string Times(double speedup) {

@@ -17,6 +17,15 @@ namespace kernelcast::cli {
 // compiled. Safe in element content and in quoted attributes.
 std::string Html(std::string_view untrusted);
 
+// The beginning of a page, up to its content. `links` stand on its top. The page's content security
+// policy keeps a browser from loading anything and from running a script other than `script`, which
+// the caller adds.
+std::string PageStart(std::string_view title, std::string_view kind, const std::string& links = "",
+                      std::string_view script = {});
+
+// The script as a source of a content security policy: "'sha256-...'".
+std::string ScriptSource(std::string_view script);
+
 std::string Times(double speedup);  // "3.42×"
 // "3.42× [3.38, 3.46]", green if the interval is above 1.
 std::string SpeedupHtml(const Ratio& speedup);

@@ -10,11 +10,9 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "common/domain/route_palette.h"
 #include "common/domain/text.h"
 #include "services/cli/core/text.h"
 #include "services/cli/report/analysis.h"
-#include "services/cli/report/assets.h"
 #include "services/cli/report/charts.h"
 #include "services/cli/report/html_parts.h"
 
@@ -207,23 +205,6 @@ std::string MarkdownTable(const SuiteTable& table) {
   return text;
 }
 
-std::string HtmlTable(const SuiteTable& table) {
-  std::string html = "<div class=scroll><table class=plain><thead><tr>";
-  for (const SuiteTable::Column& column : table.columns) {
-    absl::StrAppend(&html, column.number ? "<th class=n>" : "<th>", Html(column.header));
-  }
-  html += "</tr></thead><tbody>";
-  for (const std::vector<std::string>& row : table.cells) {
-    html += "<tr>";
-    for (size_t i = 0; i < row.size(); ++i) {
-      absl::StrAppend(&html, table.columns[i].number ? "<td class=n>" : "<td>", Html(row[i]),
-                      "</td>");
-    }
-    html += "</tr>";
-  }
-  return html + "</tbody></table></div>";
-}
-
 std::string VerdictChip(SuiteVerdict verdict) {
   return Chip(verdict == SuiteVerdict::kFaster ? "good"
               : IsFailure(verdict)             ? "warn"
@@ -401,6 +382,23 @@ SuiteSummary SummarizeSuite(const SuiteInput& input) {
   return summary;
 }
 
+std::string HtmlTable(const SuiteTable& table) {
+  std::string html = "<div class=scroll><table class=plain><thead><tr>";
+  for (const SuiteTable::Column& column : table.columns) {
+    absl::StrAppend(&html, column.number ? "<th class=n>" : "<th>", Html(column.header));
+  }
+  html += "</tr></thead><tbody>";
+  for (const std::vector<std::string>& row : table.cells) {
+    html += "<tr>";
+    for (size_t i = 0; i < row.size(); ++i) {
+      absl::StrAppend(&html, table.columns[i].number ? "<td class=n>" : "<td>", Html(row[i]),
+                      "</td>");
+    }
+    html += "</tr>";
+  }
+  return html + "</tbody></table></div>";
+}
+
 std::string VerdictsText(const SuiteGroup& group) {
   std::string text;
   for (const SuiteVerdict verdict : kSuiteVerdicts) {
@@ -544,14 +542,7 @@ std::string SuiteMarkdown(const SuiteInput& input, const SuiteSummary& summary) 
 }
 
 std::string SuiteHtml(const SuiteInput& input, const SuiteSummary& summary) {
-  std::string page = absl::StrCat(
-      "<!doctype html>\n<html lang=en><head><meta charset=utf-8><title>", Html(input.title),
-      " · Kernelcast suite</title><meta name=viewport "
-      "content=\"width=device-width,initial-scale=1\"><meta name=color-scheme content=\"light "
-      "dark\"><meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src "
-      "'unsafe-inline'\"><style>",
-      RoutePaletteCss(), std::string(ReportStyleSheet()),
-      "</style></head><body><header class=top><b>Kernelcast</b><span>suite</span></header><main>");
+  std::string page = PageStart(absl::StrCat(input.title, " · Kernelcast suite"), "suite");
   std::string lines;
   for (const std::string& line : SuiteLines(input, summary)) {
     absl::StrAppend(&lines, "<p class=about>", Html(line), "</p>");

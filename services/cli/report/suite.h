@@ -96,6 +96,8 @@ struct SuiteTable {
 // Figures by level, by category and by author. Tables with one row that repeats the whole are left
 // out.
 std::vector<SuiteTable> FigureTables(const SuiteSummary& summary);
+// Escapes the cells.
+std::string HtmlTable(const SuiteTable& table);
 // "12 faster, 3 slower, 2 crash".
 std::string VerdictsText(const SuiteGroup& group);
 // The lines above the tables: numbers of tasks and candidates, verdicts, devices, forecasts.

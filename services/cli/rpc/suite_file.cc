@@ -11,10 +11,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/bounded_json.h"
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/id.h"
 #include "common/base/status.h"
 #include "common/base/strings.h"
+#include "common/base/version.h"
 #include "common/convert/proto_json.h"
 #include "common/domain/text.h"
 #include "services/cli/report/search_json.h"
@@ -177,6 +179,25 @@ std::vector<SuiteRow> CurrentRows(const SuiteResults& results) {
     }
   }
   return rows;
+}
+
+SuiteInput SuiteInputOf(const SuiteResults& results) {
+  SuiteInput input;
+  input.title = results.settings.title;
+  input.mode = results.settings.mode;
+  input.tasks = results.tasks;
+  input.rows = CurrentRows(results);
+  input.generated_ns = Clock::Real().WallNs();
+  input.generator_version = absl::StrCat("kernelcast ", std::string(Version()));
+  return input;
+}
+
+bool SuiteIsRunning(const std::string& folder) {
+  const int fd = open(ResultsPath(folder).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool locked = flock(fd, LOCK_SH | LOCK_NB) != 0;
+  close(fd);
+  return locked;
 }
 
 absl::StatusOr<std::unique_ptr<SuiteFile>> SuiteFile::Open(const std::string& folder,

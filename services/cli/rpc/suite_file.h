@@ -52,6 +52,11 @@ struct SuiteResults {
 // The results of the candidates that the last run had, as they were then.
 [[nodiscard]] std::vector<SuiteRow> CurrentRows(const SuiteResults& results);
 
+// The input of the suite's report: the candidates of the last run.
+[[nodiscard]] SuiteInput SuiteInputOf(const SuiteResults& results);
+// Whether a process adds to the results in a suite's folder.
+[[nodiscard]] bool SuiteIsRunning(const std::string& folder);
+
 // A file of results that this process adds to. Not thread-safe.
 class SuiteFile {
  public:

@@ -296,7 +296,8 @@ std::string EscapedForPage(std::string_view text) {
 }
 
 std::string RenderStatusPage(const StatusView& view, const StatusPeers& peers, int64_t now_ns,
-                             const std::optional<LogDisk>& disk, bool log_in_database) {
+                             const std::optional<LogDisk>& disk, bool log_in_database,
+                             const std::string& history_page) {
   Routes routes;
   for (const auto& [target, decisions] : view.decisions) {
     for (const auto& [route, count] : RoutesOf(decisions)) routes[route] += count;
@@ -319,6 +320,10 @@ std::string RenderStatusPage(const StatusView& view, const StatusPeers& peers, i
           ? std::string("starting")
           : absl::StrCat("as of ", Duration(now_ns - view.overview_ns), " ago, updated every 5 s"),
       "</p>\n");
+  if (!history_page.empty()) {
+    absl::StrAppend(&html, "<p><a href=\"", EscapedForPage(history_page),
+                    "\">History of all searches and suites</a></p>\n");
+  }
   if (disk && disk->low()) {
     absl::StrAppend(&html, "<p class=\"bad\">The disk with the event log is nearly full: ",
                     Gibibytes(disk->free_bytes), " of ", Gibibytes(disk->total_bytes),

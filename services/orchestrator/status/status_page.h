@@ -33,10 +33,11 @@ struct StatusPeers {
 // Renders the page as HTML without scripts, with no style sheet other than kStatusStylePath, and
 // without external resources. Lists are limited to kMaxPeers and to what StatusBoard keeps. Every
 // text is truncated and escaped. Without `disk`, the page says nothing about it, except that it
-// cannot see the disk of a log in a database.
+// cannot see the disk of a log in a database. `history_page` is the URL of a page to link to;
+// empty: none.
 std::string RenderStatusPage(const StatusView& view, const StatusPeers& peers, int64_t now_ns,
                              const std::optional<LogDisk>& disk = std::nullopt,
-                             bool log_in_database = false);
+                             bool log_in_database = false, const std::string& history_page = "");
 
 inline constexpr size_t kMaxPeers = 200;
 inline constexpr size_t kMaxTextBytes = 300;

@@ -15,6 +15,7 @@ body { margin: 0; padding: 1.2rem 1.5rem 3rem; background: var(--page); color: v
 h1 { font-size: 1.25rem; margin: 0; }
 h2 { font-size: 1rem; margin: 1.6rem 0 .5rem; }
 p { margin: .2rem 0; }
+a { color: inherit; }
 .faint { color: var(--faint); }
 .bad { color: var(--bad); font-weight: 600; }
 .good { color: var(--good); font-weight: 600; }

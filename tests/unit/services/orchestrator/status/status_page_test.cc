@@ -107,6 +107,12 @@ TEST_CASE("A page shows a search's state, its candidates' routes and its workers
   CHECK_THAT(html, !Contains("class=\"bad\">2.0%"));
 }
 
+TEST_CASE("The page links to a history page", "[orchestrator][status]") {
+  CHECK_THAT(RenderStatusPage({}, {}, 0, std::nullopt, false, "http://127.0.0.1:1/history?a&b"),
+             Contains("<a href=\"http://127.0.0.1:1/history?a&amp;b\">"));
+  CHECK_THAT(RenderStatusPage({}, {}, 0), !Contains("istory"));
+}
+
 TEST_CASE("An unknown risk is not shown", "[orchestrator][status]") {
   StatusView view;
   view.running = {SomeSearch()};

@@ -22,19 +22,19 @@ using Catch::Matchers::StartsWith;
 
 using Connection = kernelcast::testing::HttpConnection;
 
-std::string Ask(const StatusServer& server, const std::string& request) {
+std::string Ask(const PageServer& server, const std::string& request) {
   Connection connection(server.address());
   connection.Send(request);
   return connection.ReadAll();
 }
 
-std::string Get(const StatusServer& server, const std::string& path,
+std::string Get(const PageServer& server, const std::string& path,
                 const std::string& host = "localhost:1234") {
   return Ask(server, absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: ", host, "\r\n\r\n"));
 }
 
-std::unique_ptr<StatusServer> Serve(std::function<std::string()> render) {
-  auto server = StatusServer::Start("127.0.0.1:0", std::move(render));
+std::unique_ptr<PageServer> Serve(std::function<std::string()> render) {
+  auto server = ServeStatusPage("127.0.0.1:0", std::move(render));
   REQUIRE(server.ok());
   return *std::move(server);
 }
@@ -144,11 +144,10 @@ TEST_CASE("An address that cannot be served is reported", "[orchestrator][status
   for (const char* address : {"nonsense", "127.0.0.1", "127.0.0.1:x", ":80", "127.0.0.1:70000",
                               "127.0.0.1:80s", "127.0.0.1:1,127.0.0.1:2"}) {
     INFO(address);
-    CHECK(StatusServer::Start(address, render).status().code() ==
-          absl::StatusCode::kInvalidArgument);
+    CHECK(ServeStatusPage(address, render).status().code() == absl::StatusCode::kInvalidArgument);
   }
   const auto first = Serve(render);
-  const auto second = StatusServer::Start(first->address(), render);
+  const auto second = ServeStatusPage(first->address(), render);
   CHECK(second.status().code() == absl::StatusCode::kUnavailable);
 }
 
