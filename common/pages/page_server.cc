@@ -11,6 +11,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -155,10 +156,20 @@ class PageServer::Impl {
   PageReply Ask(const PageRequest& request) {
     if (!stopping_) {
       const std::shared_lock lock(mutex_);
-      // The library's threads have small stacks, which a large page would overflow.
-      if (handler_) return std::async(std::launch::async, std::cref(handler_), request).get();
+      if (handler_) return InLargeStack(request);
     }
     return {503, kPlain, "The server is stopping.\n"};
+  }
+
+  // The library's threads have small stacks, which a large page would overflow. Requires mutex_.
+  PageReply InLargeStack(const PageRequest& request) {
+    std::future<PageReply> reply;
+    try {
+      reply = std::async(std::launch::async, std::cref(handler_), request);
+    } catch (const std::system_error&) {
+      return {503, kPlain, "The server has no thread left for this page.\n"};
+    }
+    return reply.get();
   }
 
   bool IsOurs(std::string_view host) const {
