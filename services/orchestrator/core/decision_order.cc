@@ -1,10 +1,12 @@
 #include "services/orchestrator/core/decision_order.h"
 
+#include <algorithm>
 #include <set>
 #include <tuple>
 
 #include "services/orchestrator/core/candidate_source.h"
 #include "services/orchestrator/core/decide.h"
+#include "services/orchestrator/core/next_measurement.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -13,6 +15,8 @@ namespace {
 constexpr uint64_t kAtOnce = 2;
 // A worker loads candidates of tasks in Python ahead, which takes seconds.
 constexpr uint64_t kTasksAtOnce = 8;
+// The same if forecasts compare them, so that most would be pruned after the next result.
+constexpr uint64_t kComparedTasksAtOnce = 3;
 // A candidate that has waited for this number of results comes before the others.
 constexpr uint64_t kPatience = 32;
 
@@ -29,9 +33,36 @@ const ProblemHistory* HistoryOf(const State& state, const Evaluation& evaluation
   return state.FindHistory(candidate.problem_id, candidate.target, evaluation.device_model);
 }
 
+uint64_t LabelsOf(const State& state, const Evaluation& evaluation) {
+  if (const Search* const search = state.FindSearch(evaluation.search_id)) return search->labels;
+  const ProblemHistory* const history = HistoryOf(state, evaluation);
+  return history != nullptr ? history->measured() : 0;
+}
+
+// Whether the candidate belongs to the start of a search or problem whose forecasts compare
+// candidates before any label. The first correct results show how far all forecasts are off. Until
+// then nothing is pruned.
+bool IsBeforeFirstResult(const State& state, const Evaluation& evaluation) {
+  if (!evaluation.forecast || !ComparesLaunches(*evaluation.forecast)) return false;
+  // The forecaster knows labels from before.
+  if (evaluation.forecast->labels_seen.value_or(0) > LabelsOf(state, evaluation)) return false;
+  if (const Search* const search = state.FindSearch(evaluation.search_id)) {
+    return search->status == SearchStatus::kRunning && !search->incumbent;
+  }
+  const ProblemHistory* const history = HistoryOf(state, evaluation);
+  return history != nullptr && history->correct() == 0;
+}
+
 // Without a worker nothing that waits would be measured soon, so that it need not wait in order.
 bool HasRoom(uint64_t measuring, uint64_t at_once, uint64_t slots) {
   return slots == 0 || measuring < at_once * slots;
+}
+
+uint64_t AtOnce(const Evaluation& evaluation, bool is_first) {
+  if (is_first) return kComparedStart;
+  if (!KindInfoOf(evaluation.candidate.kind).takes_tasks) return kAtOnce;
+  return evaluation.forecast && ComparesLaunches(*evaluation.forecast) ? kComparedTasksAtOnce
+                                                                       : kTasksAtOnce;
 }
 
 bool IsEarlier(const Evaluation& a, const Evaluation& b) {
@@ -50,15 +81,17 @@ std::optional<std::string> Next(const State& state, const Queue& queue, const Or
     const Decision decision = Decide(state, *evaluation, inputs.now_ns);
     if (!WaitsForOthers(state, *evaluation, decision)) return request_id;
     const bool overdue = queue.labels >= evaluation->labels_at_first_forecast + kPatience;
-    // Candidates of callers are not sorted: where forecasts are poor, that found worse kernels.
-    const double merit = evaluation->generated ? decision.win_probability + (overdue ? 1 : 0) : 2;
+    const bool is_first = IsBeforeFirstResult(state, *evaluation);
+    // Candidates of callers are sorted at the start only: where forecasts are poor, that found
+    // worse kernels.
+    const double merit =
+        evaluation->generated || is_first ? decision.win_probability + (overdue ? 1 : 0) : 2;
     if (best != nullptr && (merit < most || (merit == most && !IsEarlier(*evaluation, *best)))) {
       continue;
     }
-    const bool is_task = KindInfoOf(evaluation->candidate.kind).takes_tasks;
-    if (!HasRoom(queue.measuring, is_task ? kTasksAtOnce : kAtOnce, inputs.measure_slots)) {
-      continue;
-    }
+    const uint64_t slots =
+        is_first ? std::min<uint64_t>(inputs.measure_slots, 1) : inputs.measure_slots;
+    if (!HasRoom(queue.measuring, AtOnce(*evaluation, is_first), slots)) continue;
     best = evaluation;
     most = merit;
   }
@@ -78,6 +111,10 @@ bool IsDecidedInOrder(const State& state, const Evaluation& evaluation) {
   return history != nullptr && history->undecided().contains(request_id);
 }
 
+bool HasLabels(const State& state, const Evaluation& evaluation) {
+  return LabelsOf(state, evaluation) > 0;
+}
+
 bool IsOutdated(const State& state, const Evaluation& evaluation) {
   if (!evaluation.forecast || !evaluation.forecast->labels_seen) return false;
   if (const Search* const search = state.FindSearch(evaluation.search_id)) {
@@ -94,7 +131,8 @@ bool WaitsForOthers(const State& state, const Evaluation& evaluation, const Deci
   const bool unknown = decision.reason == DecisionReason::kNoForecast && evaluation.forecast &&
                        decision.audit_propensity == 1;
   return unknown || decision.reason == DecisionReason::kPromising ||
-         decision.reason == DecisionReason::kLowConfidence || IsOutdated(state, evaluation);
+         decision.reason == DecisionReason::kLowConfidence || IsOutdated(state, evaluation) ||
+         IsBeforeFirstResult(state, evaluation);
 }
 
 std::optional<std::string> NextToDecide(const State& state, const Search& search,

@@ -29,6 +29,9 @@ bool IsDecidedInOrder(const State& state, const Evaluation& evaluation);
 // Whether there are results since the evaluation's forecast, and the forecaster learns from them.
 bool IsOutdated(const State& state, const Evaluation& evaluation);
 
+// Whether there are results that a forecast of the evaluation could have learnt from.
+bool HasLabels(const State& state, const Evaluation& evaluation);
+
 // Whether an evaluation that is decided in order waits for NextToDecide. The others are decided
 // when they have a forecast: those of the start, and those that are pruned or audited.
 bool WaitsForOthers(const State& state, const Evaluation& evaluation, const Decision& decision);

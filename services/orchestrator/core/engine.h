@@ -372,9 +372,13 @@ class Engine {
   void Close(const Search& search, std::string confirmed_request_id);
   // From the state for finalists, otherwise from the log.
   std::optional<Candidate> SourceOf(const Search& search, const std::string& candidate_id);
-  // Repeats requests of searches that have waited long enough for the forecaster. Returns the time
-  // of the next one.
-  int64_t ResumeRankings();
+  // Whether the forecast waits until the forecaster has learnt from a label of its problem, for at
+  // most kLabelPatienceNs. A forecast without labels and an incumbent that is a label would be
+  // compared otherwise.
+  bool WaitsToLearn(const Evaluation& evaluation, const Forecast& forecast);
+  // Repeats requests of searches and candidates that have waited long enough for the forecaster.
+  // Returns the time of the next one.
+  int64_t ResumeForecasts();
 
   void OfferLabels();
   void Tick();
@@ -427,6 +431,14 @@ class Engine {
   // Searches whose pruned candidates are being ranked, and when to rank again those whose
   // forecaster had not learnt (monotonic clock). 0: the forecaster has been asked.
   std::map<std::string, int64_t> rankings_;
+  // Candidates that are forecast again when the forecaster has learnt. Monotonic clock.
+  struct LearningWait {
+    int64_t since_ns = 0;
+    int64_t again_ns = 0;  // 0: the forecaster has been asked
+  };
+  std::map<std::string, LearningWait> learning_waits_;
+  // Problems whose forecaster did not learn in that time.
+  std::set<std::string> not_learnt_;
   // Requests for kernels in progress, by search and number, and the stop sources of each search.
   std::set<std::pair<std::string, uint64_t>> writing_;
   std::map<std::string, std::stop_source> writing_stops_;

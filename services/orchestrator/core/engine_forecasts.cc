@@ -126,13 +126,18 @@ void Engine::StartForecast(const Evaluation& evaluation, ForecastQuery query) {
 
 void Engine::OnForecast(const std::string& request_id, absl::StatusOr<ForecastResult> result) {
   const CrashJournal::Hold hold(options_.crash_journal, HandlingName(Stage::kForecast, request_id));
-  acting_.erase(request_id);
   traces_.EndStage(request_id, result.status());
   const Evaluation* evaluation = state_.FindEvaluation(request_id);
-  if (evaluation == nullptr || evaluation->decision ||
-      (evaluation->stage != Stage::kForecast && evaluation->stage != Stage::kDecide)) {
-    return;
+  const bool wanted =
+      evaluation != nullptr && !evaluation->decision &&
+      (evaluation->stage == Stage::kForecast || evaluation->stage == Stage::kDecide);
+  if (wanted && result.ok()) {
+    const auto* forecast = std::get_if<Forecast>(&*result);
+    if (forecast != nullptr && WaitsToLearn(*evaluation, *forecast)) return;
   }
+  learning_waits_.erase(request_id);
+  acting_.erase(request_id);
+  if (!wanted) return;
   EvaluationForecast event;
   event.request_id = request_id;
   if (result.ok()) {

@@ -1,4 +1,5 @@
-// Forecasts the pruned candidates of searches again, to measure the best of them.
+// Forecasts the pruned candidates of searches again, to measure the best of them. Waits for
+// forecasters that have not learnt yet.
 
 #include <algorithm>
 #include <limits>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "services/orchestrator/core/decision_order.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/engine_inbox.h"
 #include "services/orchestrator/core/ranking.h"
@@ -56,7 +58,28 @@ void Engine::OnRanked(const std::string& search_id, const RankPruned& ranking,
   }
 }
 
-int64_t Engine::ResumeRankings() {
+bool Engine::WaitsToLearn(const Evaluation& evaluation, const Forecast& forecast) {
+  const std::string& problem_id = evaluation.candidate.problem_id;
+  if (!forecast.labels_seen) return false;
+  if (*forecast.labels_seen > 0) {
+    not_learnt_.erase(problem_id);
+    return false;
+  }
+  if (!evaluation.forecast || !HasLabels(state_, evaluation) || not_learnt_.contains(problem_id)) {
+    return false;
+  }
+  const int64_t now_ns = clock_->MonotonicNs();
+  LearningWait& wait =
+      learning_waits_.emplace(evaluation.request_id, LearningWait{now_ns, 0}).first->second;
+  if (now_ns - wait.since_ns >= kLabelPatienceNs) {
+    not_learnt_.insert(problem_id);
+    return false;
+  }
+  wait.again_ns = now_ns + kBehindWaitNs;
+  return true;
+}
+
+int64_t Engine::ResumeForecasts() {
   int64_t next_ns = std::numeric_limits<int64_t>::max();
   const int64_t now_ns = clock_->MonotonicNs();
   for (auto it = rankings_.begin(); it != rankings_.end();) {
@@ -69,6 +92,22 @@ int64_t Engine::ResumeRankings() {
     dirty_searches_.insert(search_id);
     next_ns = now_ns;
     it = rankings_.erase(it);
+  }
+  std::vector<std::string> again;
+  for (auto& [request_id, wait] : learning_waits_) {
+    if (wait.again_ns > now_ns) next_ns = std::min(next_ns, wait.again_ns);
+    if (wait.again_ns == 0 || wait.again_ns > now_ns) continue;
+    wait.again_ns = 0;
+    again.push_back(request_id);
+  }
+  for (const std::string& request_id : again) {
+    next_ns = now_ns;
+    Post([this, request_id] {
+      acting_.erase(request_id);
+      Advance(request_id, /*is_next=*/true);
+      // It has been settled by something else.
+      if (!acting_.contains(request_id)) learning_waits_.erase(request_id);
+    });
   }
   return next_ns;
 }

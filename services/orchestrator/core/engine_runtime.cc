@@ -102,7 +102,7 @@ void Engine::Post(Task task) { inbox_->Post(std::move(task)); }
 
 int64_t Engine::TimeToNextWakeNs() {
   if (inbox_->searches_wait) return 0;
-  return std::min(next_tick_ns_, ResumeRankings()) - clock_->MonotonicNs();
+  return std::min(next_tick_ns_, ResumeForecasts()) - clock_->MonotonicNs();
 }
 
 void Engine::Run() {
@@ -119,7 +119,7 @@ void Engine::Round(std::deque<Task>& tasks) {
     if (failed_) return;
   }
   for (Task& task : tasks) task();
-  ResumeRankings();
+  ResumeForecasts();
   if (inbox_->may_block && clock_->MonotonicNs() >= next_tick_ns_) {
     Tick();
     next_tick_ns_ = clock_->MonotonicNs() + absl::ToInt64Nanoseconds(options_.tick);

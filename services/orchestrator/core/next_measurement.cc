@@ -17,6 +17,11 @@ bool IsInformed(const Forecast& forecast) {
          std::abs(forecast.expected_log2_speedup) > forecast.stddev_log2_speedup;
 }
 
+bool ComparesLaunches(const Forecast& forecast) {
+  return forecast.basis == ForecastBasis::kSimulation ||
+         forecast.basis == ForecastBasis::kRecording;
+}
+
 std::optional<size_t> ChooseNext(std::span<const Forecast* const> forecasts,
                                  double incumbent_speedup) {
   std::optional<size_t> best;

@@ -114,7 +114,7 @@ class BasePolicy : public Policy {
         std::max(input.measured + input.measuring, input.forecast->labels_seen.value_or(0));
     const bool starts = !input.selects || (input.start && !IsInformed(*input.forecast));
     const bool prior_only = input.forecast->basis == ForecastBasis::kPriorOnly;
-    if (started < BootstrapMeasurements(input) && starts && (input.selects || !prior_only)) {
+    if (started < StartSize(input) && starts && (input.selects || !prior_only)) {
       return Finished(std::move(decision), DecisionReason::kBootstrap);
     }
     if (input.declined && !input.selects) {
@@ -141,6 +141,12 @@ class BasePolicy : public Policy {
 
   // A search that selects waits until it knows all candidates.
   static bool Waits(const PolicyInput& input) { return input.selects && !input.reconsidered; }
+
+  uint64_t StartSize(const PolicyInput& input) const {
+    const uint64_t size = BootstrapMeasurements(input);
+    if (input.selects || !ComparesLaunches(*input.forecast)) return size;
+    return std::min(size, kComparedStart);
+  }
 
   uint64_t BootstrapMeasurements(const PolicyInput& input) const {
     const double budget = static_cast<double>(input.max_measurements);
@@ -210,7 +216,7 @@ class ThresholdPolicy : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
   std::string_view name() const override { return "threshold"; }
-  std::string_view version() const override { return "threshold/5"; }
+  std::string_view version() const override { return "threshold/6"; }
 
  private:
   Decision Weigh(Decision decision, const PolicyInput& input) const override {
@@ -253,7 +259,7 @@ class TopKPolicy final : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
   std::string_view name() const override { return "top_k"; }
-  std::string_view version() const override { return "top_k/4"; }
+  std::string_view version() const override { return "top_k/5"; }
 
  private:
   Decision Weigh(Decision decision, const PolicyInput& input) const override {
@@ -283,7 +289,7 @@ class RiskPolicy final : public ThresholdPolicy {
  public:
   using ThresholdPolicy::ThresholdPolicy;
   std::string_view name() const override { return "risk"; }
-  std::string_view version() const override { return "risk/4"; }
+  std::string_view version() const override { return "risk/5"; }
   RiskOptions risk_options() const override { return {p_.alpha, p_.delta, true}; }
 
  private:

@@ -46,7 +46,9 @@ void ProblemHistory::Measured(const Candidate& candidate, const CompileFacts& fa
                               const Measurement& measurement) {
   ++measured_;
   const Ratio* const speedup = MeasuredSpeedup(measurement);
-  if (speedup == nullptr || speedup->value <= incumbent_speedup()) return;
+  if (speedup == nullptr) return;
+  ++correct_;
+  if (speedup->value <= incumbent_speedup()) return;
   best_ = std::make_shared<const AnchorKernel>(MakeAnchor(candidate, facts, measurement));
 }
 
@@ -61,8 +63,9 @@ PolicyInput ProblemHistory::Input() const {
 }
 
 std::string ProblemHistory::Digest() const {
-  return absl::StrCat("measured ", measured_, " measuring ", measuring_, " decided ", decided_,
-                      " best ", best_ != nullptr ? best_->candidate.candidate_id : "-", " ",
+  return absl::StrCat("measured ", measured_, " correct ", correct_, " measuring ", measuring_,
+                      " decided ", decided_, " best ",
+                      best_ != nullptr ? best_->candidate.candidate_id : "-", " ",
                       incumbent_speedup(), " ", routes_.Digest());
 }
 

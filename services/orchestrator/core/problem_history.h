@@ -55,14 +55,16 @@ class ProblemHistory {
   const std::set<std::string>& undecided() const { return undecided_; }
   // Candidates outside searches that are decided to be measured and not settled.
   uint64_t measuring() const { return measuring_; }
-  // Calls of Measured.
+  // Calls of Measured, and those with a correct candidate.
   uint64_t measured() const { return measured_; }
+  uint64_t correct() const { return correct_; }
   // Counts and incumbent for a candidate outside searches.
   PolicyInput Input() const;
   std::string Digest() const;
 
  private:
   uint64_t measured_ = 0;
+  uint64_t correct_ = 0;
   uint64_t measuring_ = 0;
   uint64_t decided_ = 0;
   std::set<std::string> undecided_;

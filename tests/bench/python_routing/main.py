@@ -112,6 +112,7 @@ def row(line):
         "decision": evaluation.get("decision", {}).get("kind", "none").removeprefix("DECISION_KIND_").lower(),
         "reason": evaluation.get("decision", {}).get("reason", "").removeprefix("DECISION_REASON_").lower(),
         "speedup": measured.get("ok", {}).get("speedup", {}).get("value"),
+        "interval": [measured.get("ok", {}).get("speedup", {}).get(end) for end in ("low", "high")],
         "outcome": next((key for key in ("ok", "wrong_result", "crash", "timeout", "exploit", "environment_unstable")
                          if key in measured), None),
         "forecast": decided_on.get("expected_log2_speedup", 0.0) if decided_on else None,
@@ -216,8 +217,10 @@ def run(arguments, folder):
             line = {**common, "task": name, "device": device.get("model", ""), "driver": device.get("driver_version", ""), **task,
                     "wall_seconds": {"measure": measure_s, "forecast": forecast_s, "route": route_s},
                     "rows": [{"candidate": one, "forecast": forecasts.get(one), "speedup": measured[one]["speedup"],
-                              **{key: value for key, value in routed.get(one, {}).items() if key not in ("device", "forecast", "speedup")},
-                              "decided_on": routed.get(one, {}).get("forecast"), "routed_speedup": routed.get(one, {}).get("speedup")}
+                              **{key: value for key, value in routed.get(one, {}).items() if key not in ("device", "forecast", "speedup", "interval")},
+                              "interval": measured[one]["interval"],
+                              "decided_on": routed.get(one, {}).get("forecast"), "routed_speedup": routed.get(one, {}).get("speedup"),
+                              "routed_interval": routed.get(one, {}).get("interval")}
                              for one in measured]}
             if arguments.json:
                 with open(arguments.json, "a") as file:

@@ -14,7 +14,8 @@
 //
 // With --routed the points are streamed in random order, as by `kernelcast evaluate --mode route
 // --in-flight N`, instead of searched. There is no budget, and the share that the policy measured
-// is printed.
+// is printed. With --candidates N only the first N of them are, and the best of these N is what
+// there is to find.
 //
 // With --prior-records each problem's forecaster starts from a prior trained on the records of all
 // other families of problems.
@@ -66,6 +67,7 @@ struct Options {
   bool measure = false;
   bool routed = false;
   size_t in_flight = 8;
+  size_t candidates = SIZE_MAX;
   std::string keep;
   std::string prior = "none";
   std::vector<std::string> prior_records;
@@ -79,14 +81,17 @@ struct RoutedStream {
   size_t measured = 0;
   size_t audited = 0;
   double best_speedup = 0;
+  double best_sent = 0;  // by the records
 };
 
-// Streams in every point of the space with a limited number in flight.
+// Streams in points of the space in random order, with a limited number in flight.
 absl::StatusOr<RoutedStream> Route(testing::Cluster& cluster, const Problem& problem,
+                                   const std::map<std::string, double>& recorded,
                                    const Options& options, int seed) {
   const Space& space = *problem.targets.at(options.target).space;
   std::vector<SpacePoint> points = EnumeratePoints(space);
   std::shuffle(points.begin(), points.end(), std::mt19937_64(static_cast<uint64_t>(seed)));
+  points.resize(std::min(points.size(), options.candidates));
   grpc::ClientContext context;
   auto stream = testing::OneByOne(cluster.stub().EvaluateStream(&context));
   RoutedStream routed;
@@ -94,8 +99,11 @@ absl::StatusOr<RoutedStream> Route(testing::Cluster& cluster, const Problem& pro
   const auto send = [&] {
     v1::EvaluateRequest request;
     request.set_request_id(absl::StrCat("routed/", sent + 1));
-    *request.mutable_candidate() =
-        ToProto(CandidateFromPoint(space, points[sent++], problem.problem_id));
+    const Candidate candidate = CandidateFromPoint(space, points[sent++], problem.problem_id);
+    if (const auto found = recorded.find(candidate.candidate_id); found != recorded.end()) {
+      routed.best_sent = std::max(routed.best_sent, found->second);
+    }
+    *request.mutable_candidate() = ToProto(candidate);
     stream->Write(request);
   };
   while (sent < std::min(points.size(), options.in_flight)) send();
@@ -143,6 +151,7 @@ v1::SearchSpec Spec(const Problem& problem, const std::string& target, uint64_t 
 // A space's records.
 struct Pool {
   std::vector<double> speedups;  // of the correct candidates, ascending
+  std::map<std::string, double> by_candidate;
   size_t points = 0;
   size_t failures = 0;
   size_t compile_errors = 0;
@@ -165,6 +174,7 @@ absl::StatusOr<Pool> ReadPool(const std::string& path) {
       ++pool.compile_errors;
     } else if (evaluation.measured().has_ok()) {
       pool.speedups.push_back(evaluation.measured().ok().speedup().value());
+      pool.by_candidate[evaluation.candidate_id()] = pool.speedups.back();
     } else {
       ++pool.failures;
     }
@@ -212,8 +222,10 @@ absl::Status RunRouted(const Options& options, const std::vector<Problem>& probl
       testing::Cluster cluster;
       KC_RETURN_IF_ERROR(cluster.Start(Replaying(path, options.pace, prior)));
       KC_RETURN_IF_ERROR(cluster.PutProblem(problem));
-      KC_ASSIGN_OR_RETURN(const auto routed, Route(cluster, problem, options, seed));
-      const double found = routed.best_speedup / pool.speedups.back();
+      KC_ASSIGN_OR_RETURN(const auto routed,
+                          Route(cluster, problem, pool.by_candidate, options, seed));
+      if (routed.best_sent == 0) continue;
+      const double found = routed.best_speedup / routed.best_sent;
       const double share =
           static_cast<double>(routed.measured) / static_cast<double>(routed.candidates);
       std::printf("%-20s %6zu | %8.1f%% %9zu %8.1f%%\n", problem.name.c_str(), routed.candidates,
@@ -404,6 +416,10 @@ int Main(int argc, char** argv) {
   CLI::Option* const routed =
       app.add_flag("--routed", options.routed, "Stream the points instead of searching");
   app.add_option("--in-flight", options.in_flight, "Points that are not answered yet")
+      ->check(CLI::PositiveNumber)
+      ->needs(routed);
+  app.add_option("--candidates", options.candidates,
+                 "At most this number of points, drawn by the seed")
       ->check(CLI::PositiveNumber)
       ->needs(routed);
   CLI11_PARSE(app, argc, argv);

@@ -186,5 +186,93 @@ TEST_CASE("Candidates of callers are decided as they arrived, in searches and ou
   CHECK(std::holds_alternative<DecideCandidate>(history.Plan("wanted")));
 }
 
+// Candidates of a caller, outside searches, whose forecasts rest on their launches.
+struct Compared {
+  Compared() { history.DescribeReference(problem); }
+  void Add(const std::string& id, double speedup) {
+    history.Accept(id, problem, absl::StrCat("// ", id, "\n"));
+    history.Compile(id);
+    Forecast(id, speedup, 0);
+  }
+  void Forecast(const std::string& id, double speedup, uint64_t labels) {
+    kernelcast::Forecast forecast =
+        FakeForecasters::Make(history.evaluation(id).candidate, speedup, 0.2, labels);
+    forecast.basis = ForecastBasis::kRecording;
+    history.Add(EvaluationForecast{id, std::move(forecast)});
+  }
+  std::string Next(uint64_t measure_slots = 1) const {
+    const ProblemHistory* const known =
+        history.state().FindHistory(problem, "cpu", EventHistory::kDevice);
+    return NextToDecide(history.state(), *known, {history.now_ns(), measure_slots, false})
+        .value_or("");
+  }
+  DecisionReason ReasonOf(const std::string& id) const {
+    return std::get<DecideCandidate>(history.Plan(id, true)).decision.reason;
+  }
+
+  EventHistory history;
+  std::string problem = history.PutProblem();
+};
+
+TEST_CASE("Where forecasts compare launches, the two likeliest winners are the start") {
+  Compared pool;
+  pool.Add("slow", 0.5);
+  pool.Add("best", 4);
+  pool.Add("good", 2);
+  for (const std::string id : {"slow", "best", "good"}) {
+    CHECK(std::holds_alternative<WaitForOthers>(pool.history.Plan(id)));
+  }
+  CHECK(pool.Next() == "best");
+  CHECK(pool.ReasonOf("best") == DecisionReason::kBootstrap);
+  pool.history.Decide("best", DecisionReason::kBootstrap);
+  CHECK(pool.Next() == "good");
+  pool.history.Decide("good", DecisionReason::kBootstrap);
+  // More devices do not make the start larger.
+  CHECK(pool.Next(4).empty());
+  // Not even a hopeless candidate is pruned before a result has shown what the forecasts are worth.
+  CHECK(std::holds_alternative<WaitForOthers>(pool.history.Plan("slow")));
+
+  // All forecasts were too low by the same factor.
+  pool.history.Measure("good", 8);
+  CHECK(pool.Next() == "slow");
+  CHECK(std::holds_alternative<ForecastCandidate>(pool.history.Plan("slow", true)));
+  pool.Forecast("slow", 2, 1);
+  CHECK(pool.ReasonOf("slow") == DecisionReason::kUnpromising);
+}
+
+TEST_CASE("A wrong result does not end the start of compared candidates") {
+  Compared pool;
+  pool.Add("wrong", 4);
+  pool.Add("slow", 0.5);
+  pool.history.Decide("wrong", DecisionReason::kBootstrap);
+  pool.history.Add(EvaluationSettled{"wrong", pool.history.Measured("wrong", Crash{}), false});
+  CHECK(std::holds_alternative<WaitForOthers>(pool.history.Plan("slow")));
+  CHECK(pool.Next() == "slow");
+  pool.Forecast("slow", 0.5, 1);
+  CHECK(pool.ReasonOf("slow") == DecisionReason::kBootstrap);
+}
+
+TEST_CASE("Without a worker, a start of compared candidates does not wait for others") {
+  Compared pool;
+  pool.Add("slow", 0.5);
+  pool.Add("best", 4);
+  CHECK(pool.Next(0) == "best");
+  pool.history.Decide("best", DecisionReason::kBootstrap);
+  CHECK(pool.Next(0) == "slow");
+}
+
+TEST_CASE("Of compared Python candidates three are measured or wait") {
+  Written search;
+  for (int i = 0; i < 4; ++i) {
+    const std::string id = absl::StrCat("python", i);
+    search.Add(id, 2.2, std::nullopt, CandidateKind::kPython);
+    kernelcast::Forecast forecast = *search.history.evaluation(id).forecast;
+    forecast.basis = ForecastBasis::kRecording;
+    search.history.Add(EvaluationForecast{id, std::move(forecast)});
+    CHECK(search.Next() == (i < 3 ? id : ""));
+    if (i < 3) search.history.Decide(id, DecisionReason::kPromising);
+  }
+}
+
 }  // namespace
 }  // namespace kernelcast::orchestrator

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -156,6 +158,49 @@ TEST_CASE("Outside searches, trusted forecasts leave few candidates to measure")
   const double share = measured / static_cast<double>(kernels.size());
   CHECK(share <= said.most_measured[number]);
   CHECK(found / best >= Approx(said.least_found[number]));
+}
+
+TEST_CASE("A candidate is not compared with a result that its forecast has not learnt from") {
+  // In forecasts. A forecaster that never learns is waited for once.
+  const int late = GENERATE(3, 1'000'000);
+  World world;
+  world.workers.measure = [](const Candidate& candidate) {
+    return FakeWorkers::Ok(ToySpeedup(candidate));
+  };
+  world.workers.hold_measurements = true;
+  std::atomic<int> asked = 0;
+  // Without labels all forecasts are too low by the same factor.
+  world.forecasters.answer = [&](const ForecastQuery& query) -> std::optional<ForecastResult> {
+    const bool learnt = world.forecasters.labels() > 0 && ++asked > late;
+    Forecast forecast =
+        FakeForecasters::Make(query.candidate, ToySpeedup(query.candidate) / (learnt ? 1 : 8), 0.1,
+                              learnt ? world.forecasters.labels() : 0);
+    forecast.basis = ForecastBasis::kRecording;
+    return forecast;
+  };
+  world.Start();
+  std::vector<Candidate> kernels = ManyKernels(world.PutToy());
+  kernels.resize(20);
+  std::vector<World::Answer> answers;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    answers.push_back(
+        world.EvaluateLater(Command(absl::StrCat("r", i), kernels[i], EvaluateMode::kRoute)));
+  }
+  while (world.forecasters.queries().size() < kernels.size()) std::this_thread::yield();
+  world.workers.Release();
+  int unlearnt = 0;
+  for (World::Answer& answer : answers) {
+    const auto record = answer.get();
+    REQUIRE(record.ok());
+    REQUIRE(record->decided_on.has_value());
+    const bool pruned = record->decision.kind == DecisionKind::kPrune;
+    unlearnt += pruned && record->decided_on->labels_seen == 0 ? 1 : 0;
+  }
+  if (late == 3) {
+    CHECK(unlearnt == 0);
+  } else {
+    CHECK(unlearnt > 0);
+  }
 }
 
 TEST_CASE("Outside searches most candidates are pruned and the best is found") {

@@ -378,7 +378,7 @@ TEST_CASE(
   for (const auto& event : world.store->All<EvaluationDecided>()) {
     if (event.decision.kind == DecisionKind::kMeasure) ++reasons[event.decision.reason];
     if (event.decision.policy_version.empty()) continue;
-    CHECK(event.decision.policy_version == "threshold/5");
+    CHECK(event.decision.policy_version == "threshold/6");
   }
   CHECK(reasons[DecisionReason::kBootstrap] == start);
   CHECK(reasons[DecisionReason::kSelected] == static_cast<int>(search.counts.measured) - start);

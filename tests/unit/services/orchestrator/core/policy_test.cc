@@ -221,7 +221,7 @@ TEST_CASE("Candidates measured for any reason except an audit have propensity on
     const Decision decision = policy->Decide(Seasoned(forecast));
     if (decision.kind == DecisionKind::kMeasure) CHECK(decision.audit_propensity == 1);
     CHECK(decision.policy == "threshold");
-    CHECK(decision.policy_version == "threshold/5");
+    CHECK(decision.policy_version == "threshold/6");
   }
 }
 
