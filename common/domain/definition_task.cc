@@ -26,8 +26,8 @@ constexpr std::string_view kReferenceFile = "reference.py";
 // flashinfer-bench, eval_config.yaml and bench/evaluators/lowbit.py.
 constexpr double kMoeMatchedRatio = 0.95;
 constexpr int64_t kMaxAxis = int64_t{1} << 40;
-// Of an axis: the sizes of secret cases, [low, high] or [low, high, step]. Of a workload: whether it
-// is timed. Both are for tasks that are made for Kernelcast.
+// Of an axis: the sizes of secret cases, [low, high] or [low, high, step]. Of a workload: whether
+// it is timed. Both are for tasks that are made for Kernelcast.
 constexpr const char* kHeldOut = "held_out";
 constexpr const char* kTimed = "timed";
 

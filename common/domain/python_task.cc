@@ -65,8 +65,8 @@ absl::StatusOr<std::optional<Space>> SpaceOf(const std::vector<ProblemFile>& fil
   KC_ASSIGN_OR_RETURN(Space space, ParseTaskSpace(reader));
   for (const auto& [path, content] : given.files()) {
     if (!reader.files_read().contains(path)) {
-      return absl::InvalidArgumentError(absl::StrCat("file ", Quoted(path), " is not named by ",
-                                                     std::string(kTaskSpaceFile)));
+      return absl::InvalidArgumentError(
+          absl::StrCat("file ", Quoted(path), " is not named by ", std::string(kTaskSpaceFile)));
     }
   }
   return std::optional<Space>(std::move(space));

@@ -53,6 +53,25 @@ absl::StatusOr<std::vector<std::string>> DrawInputs(const Problem& problem, cons
   return inputs;
 }
 
+// Returns null if no call with these sizes is known.
+const PythonTask::Call* FindCall(const Problem& problem, const AxisValues& axes) {
+  if (!problem.task || problem.task->calls == nullptr) return nullptr;
+  for (const PythonTask::Call& call : *problem.task->calls) {
+    if (call.axes == axes) return &call;
+  }
+  return nullptr;
+}
+
+// Takes the values of a call of a task's reference.
+absl::Status TakeCall(const Problem& problem, const PythonTask::Call& call, SimulatedCase& at) {
+  at.inputs = call.inputs;
+  Problem as_declared = problem;
+  for (size_t k = 0; k < as_declared.outputs.size(); ++k) {
+    as_declared.outputs[k].tolerance = call.tolerances[k];
+  }
+  return SetExpected(as_declared, call.outputs, at);
+}
+
 Tolerance Widened(Tolerance tolerance, DataType dtype) {
   tolerance.atol *= kMargin;
   tolerance.rtol = kMargin * tolerance.rtol + 2 * UnitRoundoff(dtype);
@@ -79,7 +98,14 @@ std::vector<SimulatedCase> SimulatedCases(const Problem& problem, const ProblemT
         std::any_of(problem.inputs.begin(), problem.inputs.end(),
                     [](const TensorSpec& input) { return IsFloat(input.dtype); });
     if (!has_oracle) {
-      added.not_compared = "the problem has no oracle in CUDA";
+      const PythonTask::Call* const call = FindCall(problem, shape);
+      if (call == nullptr) {
+        added.not_compared = problem.task ? "the values of the reference's calls are not known"
+                                          : "the problem has no oracle in CUDA";
+        return;
+      }
+      const absl::Status taken = TakeCall(problem, *call, added);
+      if (!taken.ok()) added.not_compared = std::string(taken.message());
       return;
     }
     if (adversarial) absl::StrAppend(&added.text, " (", added.spec.distribution(), ")");

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -47,6 +48,37 @@ TEST_CASE("Cases have the declared inputs at every shape, and adversarial ones a
   // Four check shapes and three held-out ones.
   CHECK(declared == 7);
   CHECK(cases.size() == 7 + 3);
+}
+
+TEST_CASE("Device code of a task is compared with known calls of its reference") {
+  Problem problem;
+  TensorSpec tensor;
+  tensor.name = "x";
+  tensor.shape = {Expression::Parse("n", {"n"}).value()};
+  problem.inputs = {tensor};
+  tensor.name = "y";
+  problem.outputs = {tensor};
+  problem.task.emplace();
+  ProblemTarget target;
+  target.check_shapes = {{{"n", 2}}, {{"n", 3}}};
+  CHECK(SimulatedCases(problem, target)[0].not_compared ==
+        "the values of the reference's calls are not known");
+  PythonTask::Call call;
+  call.axes = {{"n", 2}};
+  call.inputs = {BytesOf(std::vector<float>{1, 2})};
+  call.outputs = {BytesOf(std::vector<double>{2, 4})};
+  call.tolerances = {Tolerance{.atol = 0, .rtol = 1e-3}};
+  problem.task->calls = std::make_shared<const std::vector<PythonTask::Call>>(1, call);
+  const std::vector<SimulatedCase> cases = SimulatedCases(problem, target);
+  REQUIRE(cases.size() == 2);
+  CHECK(cases[0].not_compared.empty());
+  CHECK(cases[0].inputs == call.inputs);
+  CHECK_FALSE(cases[1].not_compared.empty());
+  const auto mismatches = [&](const std::vector<float>& got) {
+    return CompareSimulated(cases[0], std::vector<std::string>{BytesOf(got)}).mismatches.size();
+  };
+  CHECK(mismatches({2, 4.001F}) == 0);
+  CHECK(mismatches({2, 4.02F}) == 1);
 }
 
 TEST_CASE("Outputs are wrong only where they are far off") {
