@@ -17,6 +17,8 @@ constexpr uint64_t kInputSeed = 1;
 constexpr uint64_t kPoisonSeed = 2;
 // The limit for all tensors of a case together.
 constexpr int64_t kMostElements = 1 << 19;
+// A larger workspace is zero at first.
+constexpr int64_t kMostPoisonedBytes = 4 << 20;
 // An output is wrong if it disagrees with tolerances this many times as wide.
 constexpr double kMargin = 2;
 // The share of integer outputs that may differ where they depend on real inputs, because a GPU
@@ -170,6 +172,13 @@ void SetContents(const SimulatedCase& at, SimulationPlan& plan) {
   for (size_t k = 0; k < at.inputs.size(); ++k) plan.buffers[k].content = at.inputs[k];
   for (size_t k = 0; k < at.poison.size(); ++k) {
     plan.buffers[at.inputs.size() + k].content = at.poison[k];
+  }
+  if (at.poison.empty()) return;
+  // The workspace is not zero, either.
+  for (size_t k = at.inputs.size() + at.poison.size(); k < plan.buffers.size(); ++k) {
+    virtual_gpu::BufferSpec& workspace = plan.buffers[k];
+    if (workspace.bytes > kMostPoisonedBytes) continue;
+    for (int64_t i = 0; i < workspace.bytes; ++i) workspace.content += i % 2 == 0 ? '\xf1' : '\x7f';
   }
 }
 

@@ -51,7 +51,8 @@ std::vector<SimulatedCase> SimulatedCases(const Problem& problem, const ProblemT
 [[nodiscard]] absl::Status SetExpected(const Problem& problem, std::span<const std::string> outputs,
                                        SimulatedCase& at);
 
-// Gives the inputs and outputs of a candidate's plan the bytes of the case.
+// Gives the inputs and outputs of a candidate's plan the bytes of the case, and the workspace
+// numbers that are not finite.
 void SetContents(const SimulatedCase& at, SimulationPlan& plan);
 
 // A wrong output.

@@ -1,6 +1,7 @@
 #include "services/worker/cuda/compiler/simulated_outputs.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -79,6 +80,25 @@ TEST_CASE("Device code of a task is compared with known calls of its reference")
   };
   CHECK(mismatches({2, 4.001F}) == 0);
   CHECK(mismatches({2, 4.02F}) == 1);
+}
+
+TEST_CASE("What a workspace holds before the launches is no number") {
+  const Problem problem = testing::ReadExampleProblem("row_softmax");
+  const std::vector<double> expected = {0.25, 0.5, 0.25};
+  SimulatedCase at = Expecting(problem, {{"rows", 1}, {"cols", 3}}, expected);
+  SimulationPlan plan;
+  plan.buffers.resize(at.inputs.size() + 2);
+  plan.buffers.back().bytes = 9;
+  SetContents(at, plan);
+  float first = 0;
+  REQUIRE(plan.buffers.back().content.size() == 9);
+  std::memcpy(&first, plan.buffers.back().content.data(), sizeof(first));
+  CHECK(std::isnan(first));
+  // Where outputs are not compared, nothing is added.
+  at.poison.clear();
+  plan.buffers.back().content.clear();
+  SetContents(at, plan);
+  CHECK(plan.buffers.back().content.empty());
 }
 
 TEST_CASE("Outputs are wrong only where they are far off") {
