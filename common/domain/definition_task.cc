@@ -26,6 +26,10 @@ constexpr std::string_view kReferenceFile = "reference.py";
 // flashinfer-bench, eval_config.yaml and bench/evaluators/lowbit.py.
 constexpr double kMoeMatchedRatio = 0.95;
 constexpr int64_t kMaxAxis = int64_t{1} << 40;
+// Of an axis: the sizes of secret cases, [low, high] or [low, high, step]. Of a workload: whether
+// it is timed. Both are for tasks that are made for Kernelcast.
+constexpr const char* kHeldOut = "held_out";
+constexpr const char* kTimed = "timed";
 
 bool IsTensorFile(const ProblemFile& file) { return file.path.ends_with(kSafetensorsExtension); }
 
@@ -55,6 +59,7 @@ class DefinitionReader {
     return absl::InvalidArgumentError(absl::StrCat(workloads_file_, ":", line, ": ", what));
   }
   absl::Status CheckDefinition() const;
+  absl::Status CheckHeldOut(const std::string& name, const OrderedJson& axis) const;
   absl::Status CheckTensors(const char* field) const;
   absl::Status CheckEvaluator() const;
   // One line of the workloads' file.
@@ -105,6 +110,19 @@ absl::Status DefinitionReader::CheckEvaluator() const {
   return absl::OkStatus();
 }
 
+absl::Status DefinitionReader::CheckHeldOut(const std::string& name,
+                                            const OrderedJson& axis) const {
+  if (format_ != Format::kSolExecBench || !axis.contains(kHeldOut)) return absl::OkStatus();
+  const OrderedJson& range = axis[kHeldOut];
+  bool good = axis["type"] == "var" && range.is_array() && (range.size() == 2 || range.size() == 3);
+  for (size_t i = 0; good && i < range.size(); ++i) {
+    good = range[i].is_number_unsigned() && range[i] >= 1 && range[i] <= kMaxAxis;
+  }
+  if (good && range[0] <= range[1]) return absl::OkStatus();
+  return Bad(absl::StrCat("axes.", Quoted(name), ".", kHeldOut,
+                          ": expected [low, high] or [low, high, step], of an axis of type var"));
+}
+
 absl::Status DefinitionReader::CheckDefinition() const {
   for (const char* const field : {"name", "reference"}) {
     if (Text(field).empty()) return Bad(absl::StrCat(field, ": expected a text"));
@@ -119,6 +137,7 @@ absl::Status DefinitionReader::CheckDefinition() const {
       return Bad(absl::StrCat("axes.", Quoted(name), ".type: expected const or var",
                               format_ == Format::kSolExecBench ? " or expr" : ""));
     }
+    KC_RETURN_IF_ERROR(CheckHeldOut(name, axis));
   }
   KC_RETURN_IF_ERROR(CheckTensors("inputs"));
   KC_RETURN_IF_ERROR(CheckTensors("outputs"));
@@ -244,7 +263,15 @@ absl::Status DefinitionReader::AddWorkload(size_t line, std::string_view text) {
   if (const std::string uuid = StringAt(workload, "uuid"); !uuid.empty()) {
     cases_.back()["uuid"] = uuid;
   }
-  parts_.checked.push_back(parts_.task.cases.size());
+  bool timed = true;
+  if (format_ == Format::kSolExecBench && workload.contains(kTimed)) {
+    if (!workload[kTimed].is_boolean()) {
+      return BadLine(line, absl::StrCat(kTimed, ": expected true or false"));
+    }
+    timed = workload[kTimed].get<bool>();
+    cases_.back()[kTimed] = timed;
+  }
+  (timed ? parts_.timed : parts_.checked).push_back(parts_.task.cases.size());
   parts_.task.cases.push_back(std::move(one));
   return absl::OkStatus();
 }
@@ -268,12 +295,15 @@ absl::StatusOr<TaskParts> DefinitionReader::Read(const std::vector<ProblemFile>&
   for (const auto part : absl::StrSplit(text, '\n')) {
     KC_RETURN_IF_ERROR(AddWorkload(++line, std::string_view(part.data(), part.size())));
   }
-  if (parts_.checked.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(workloads_file_, ": holds no workload"));
+  if (parts_.timed.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        workloads_file_, parts_.checked.empty() ? ": holds no workload" : ": times no workload"));
   }
-  parts_.timed = Spread(parts_.checked, kMaxTimedCases);
+  if (parts_.checked.empty()) parts_.checked = parts_.timed;
+  parts_.timed = Spread(parts_.timed, kMaxTimedCases);
   parts_.title = Text("name");
   parts_.description = Text("description");
+  if (const std::string type = Text("op_type"); IsToken(type)) parts_.family = type;
   parts_.task.format = format_;
   parts_.task.entries = {"run"};
   parts_.task.file = file_;

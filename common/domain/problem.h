@@ -266,6 +266,16 @@ struct PythonTask {
   bool compiled_baseline = false;
   // Whether only the format's rules decide about floating-point outputs.
   bool task_rules_only = false;
+  // A call of the reference whose values are known, of a problem that has its tensors.
+  struct Call {
+    AxisValues axes;
+    std::vector<std::string> inputs;   // elements, in the order of the problem's inputs
+    std::vector<std::string> outputs;  // of floating-point outputs as float64
+    std::vector<Tolerance> tolerances;
+  };
+  // Small ones, which a worker without a GPU adds. Shared, so that copies of a problem do not copy
+  // them. Null: there are none.
+  std::shared_ptr<const std::vector<Call>> calls;
 };
 
 // An operation to optimise, as parsed from problem.yaml and the files that it names. Immutable once

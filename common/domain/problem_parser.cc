@@ -386,7 +386,7 @@ class ProblemParser {
     KC_RETURN_IF_ERROR(CheckHeldOutBenchShapes(at, target.bench_shapes));
     if (at.Has("space")) {
       KC_ASSIGN_OR_RETURN(target.space,
-                          ParseSpace(at.At("space"), {name, target.kind, names_}, files_));
+                          ParseSpace(at.At("space"), {name, target.kind, &names_}, files_));
     }
     return target;
   }

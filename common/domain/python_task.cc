@@ -9,8 +9,10 @@
 #include "common/base/status.h"
 #include "common/base/strings.h"
 #include "common/base/utf8.h"
+#include "common/domain/problem_files.h"
 #include "common/domain/safetensors_file.h"
 #include "common/domain/task_problem.h"
+#include "common/domain/task_space.h"
 #include "common/domain/text.h"
 
 namespace kernelcast {
@@ -40,12 +42,34 @@ std::string NameOf(const std::string& title) {
   return name.empty() ? "task" : name;
 }
 
-// The files without those of TaskOptions.
+bool IsOfSpace(const ProblemFile& file) {
+  return file.path.starts_with(kTaskSpaceFolder) && !file.path.ends_with(kSafetensorsExtension);
+}
+
+// The files without those of TaskOptions and of the space.
 std::vector<ProblemFile> OwnFiles(std::vector<ProblemFile> files) {
   std::erase_if(files, [](const ProblemFile& file) {
-    return file.path == kBaselineFile || file.path == kRulesFile;
+    return file.path == kBaselineFile || file.path == kRulesFile || IsOfSpace(file);
   });
   return files;
+}
+
+// Returns nullopt if none of the files belongs to a space.
+absl::StatusOr<std::optional<Space>> SpaceOf(const std::vector<ProblemFile>& files) {
+  GivenFiles given;
+  for (const ProblemFile& file : files) {
+    if (IsOfSpace(file)) KC_RETURN_IF_ERROR(given.Add(file));
+  }
+  if (given.files().empty()) return std::optional<Space>();
+  ProblemFileReader reader(given);
+  KC_ASSIGN_OR_RETURN(Space space, ParseTaskSpace(reader));
+  for (const auto& [path, content] : given.files()) {
+    if (!reader.files_read().contains(path)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("file ", Quoted(path), " is not named by ", std::string(kTaskSpaceFile)));
+    }
+  }
+  return std::optional<Space>(std::move(space));
 }
 
 // Returns which of the two words the file of a task option has, the first where there is no file.
@@ -186,6 +210,7 @@ absl::StatusOr<Problem> ParsePythonTask(std::vector<ProblemFile> files) {
   KC_ASSIGN_OR_RETURN(Problem problem, ParseTaskFiles(std::move(own)));
   problem.task->compiled_baseline = baseline == kCompiledBaseline;
   problem.task->task_rules_only = rules == kTaskRules;
+  KC_ASSIGN_OR_RETURN(problem.targets.at(std::string(kCudaTargetName)).space, SpaceOf(files));
   std::ranges::sort(files, {}, &ProblemFile::path);
   problem.problem_id = ProblemId(files);
   problem.files = std::move(files);
@@ -205,7 +230,7 @@ Problem MakeTaskProblem(TaskParts parts, std::vector<ProblemFile> files,
   problem.name = NameOf(parts.title);
   problem.title = std::move(parts.title);
   problem.description = std::move(parts.description);
-  problem.family = "pytorch";
+  problem.family = parts.family.empty() ? "pytorch" : std::move(parts.family);
   for (const size_t i : parts.checked) problem.check_shapes.push_back(cases[i].axes);
   for (const size_t i : parts.timed) problem.bench_shapes.push_back(cases[i].axes);
   ProblemTarget target;

@@ -18,7 +18,8 @@ std::string_view Name(PythonTask::Format format);
 
 // Whether the files are a task and not a folder with problem.yaml: NAME.py (KernelBench), NAME.json
 // and NAME.jsonl (a flashinfer-bench definition and its workloads), definition.json and
-// workload.jsonl (SOL-ExecBench), or task.yml (GPU MODE).
+// workload.jsonl (SOL-ExecBench), or task.yml (GPU MODE). Each may have files of a space
+// (task_space.h).
 bool IsPythonTask(const std::vector<ProblemFile>& files);
 
 // Makes a problem of a task's files. INVALID_ARGUMENT: "relu.py: does not define 'get_inputs' ...".

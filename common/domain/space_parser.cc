@@ -40,8 +40,8 @@ absl::Status ParseTunables(const Cursor& at, const SpaceOwner& owner, SpaceTempl
     if (key == "FLAGS" || key == "TEMPLATE") {
       return ErrorAtLine(at, line, Quoted(key) + " is reserved");
     }
-    if (KindInfoOf(parsed.kind).has_launches() &&
-        std::ranges::find(owner.names.axes, key) != owner.names.axes.end()) {
+    if (KindInfoOf(parsed.kind).has_launches() && owner.names != nullptr &&
+        std::ranges::find(owner.names->axes, key) != owner.names->axes.end()) {
       return ErrorAtLine(at, line, Quoted(key) + " is the name of an axis");
     }
     const Cursor values = at.Child(value, key);
@@ -133,18 +133,40 @@ absl::StatusOr<CandidateKind> KindOf(const Cursor& at, const SpaceOwner& owner) 
   return KindOfSource(/*is_python=*/true, /*has_launches=*/true);
 }
 
+// Adds every word of the texts below a node that an expression could use as a name.
+void AddWords(const YamlNode& node, std::set<std::string>& words) {
+  std::string word;
+  for (const char c : node.scalar + " ") {
+    if (IsIdentifier(word + c)) {
+      word += c;
+      continue;
+    }
+    if (!word.empty() && !Expression::IsReservedName(word)) words.insert(word);
+    word.clear();
+  }
+  for (const YamlNode& item : node.items) AddWords(item, words);
+  for (const YamlEntry& entry : node.entries) AddWords(entry.value, words);
+}
+
 absl::Status ParseDeviceProgram(const Cursor& at, const SpaceOwner& owner,
                                 const std::vector<std::string>& numeric, SpaceTemplate& parsed) {
-  std::vector<std::string> variables = owner.names.axes;
+  DeclaredNames names;
+  if (owner.names != nullptr) {
+    names = *owner.names;
+  } else {
+    AddWords(*at.node, names.tensors);
+    names.axes.assign(names.tensors.begin(), names.tensors.end());
+  }
+  std::vector<std::string> variables = names.axes;
   variables.insert(variables.end(), numeric.begin(), numeric.end());
   DeclaredLaunches declared;
   if (KindInfoOf(parsed.kind).launch_form == LaunchForm::kTriton) {
     KC_ASSIGN_OR_RETURN(DeclaredTritonLaunches triton,
-                        ParseTritonLaunches(at, owner.names, variables, parsed.dimensions));
+                        ParseTritonLaunches(at, names, variables, parsed.dimensions));
     declared = std::move(triton.declared);
     parsed.triton_tunables = std::move(triton.tunables);
   } else {
-    KC_ASSIGN_OR_RETURN(declared, ParseLaunches(at, owner.names, variables));
+    KC_ASSIGN_OR_RETURN(declared, ParseLaunches(at, names, variables));
   }
   parsed.launches = std::move(declared.launches);
   parsed.workspace_bytes = std::move(declared.workspace_bytes);

@@ -19,7 +19,8 @@ constexpr size_t kMaxDescriptionBytes = 16 << 10;
 struct SpaceOwner {
   std::string target;
   CandidateKind kind;
-  const DeclaredNames& names;
+  // Null: not known here, so that launches may use any.
+  const DeclaredNames* names;
 };
 
 // Parses the template space in the file that `at` names, with its templates.

@@ -7,7 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/file.h"
 #include "common/base/status.h"
+#include "common/domain/problem_files.h"
 #include "common/domain/task_problem.h"
+#include "common/domain/task_space.h"
 #include "common/domain/text.h"
 
 namespace kernelcast {
@@ -86,6 +88,29 @@ absl::StatusOr<std::vector<ProblemFile>> ReadGpuModeFolder(const fs::path& folde
   return files;
 }
 
+// Adds the files of the task's space, if the folder has one.
+absl::Status AddSpaceFiles(const fs::path& folder, std::vector<ProblemFile>& files) {
+  if (!IsFile(folder / kTaskSpaceFile)) return absl::OkStatus();
+  std::error_code error;
+  FolderFiles source(fs::canonical(folder, error));
+  if (error) return absl::NotFoundError(absl::StrCat("no folder ", Quoted(folder.string(), 255)));
+  ProblemFileReader reader(source);
+  KC_RETURN_IF_ERROR(ParseTaskSpace(reader).status());
+  for (const auto& [path, content] : reader.files_read()) files.push_back({path, content});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<ProblemFile>> ReadSolExecBenchFolder(const fs::path& folder) {
+  std::vector<ProblemFile> files(1);
+  KC_ASSIGN_OR_RETURN(files[0], ReadTaskFile(folder / "definition.json", "definition.json"));
+  for (const char* const name : {"reference.py", "workload.jsonl"}) {
+    if (!IsFile(folder / name)) continue;
+    KC_ASSIGN_OR_RETURN(files.emplace_back(), ReadTaskFile(folder / name, name));
+  }
+  KC_RETURN_IF_ERROR(AddTensorFiles(folder, files));
+  return files;
+}
+
 }  // namespace
 
 bool IsTaskPath(const std::string& argument) {
@@ -97,17 +122,14 @@ bool IsTaskPath(const std::string& argument) {
 
 absl::StatusOr<std::vector<ProblemFile>> ReadTaskFiles(const std::string& argument) {
   const fs::path path(argument);
-  if (IsFile(path / "task.yml")) return ReadGpuModeFolder(path);
-  std::vector<ProblemFile> files(1);
-  if (IsFile(path / "definition.json")) {
-    KC_ASSIGN_OR_RETURN(files[0], ReadTaskFile(path / "definition.json", "definition.json"));
-    for (const char* const name : {"reference.py", "workload.jsonl"}) {
-      if (!IsFile(path / name)) continue;
-      KC_ASSIGN_OR_RETURN(files.emplace_back(), ReadTaskFile(path / name, name));
-    }
-    KC_RETURN_IF_ERROR(AddTensorFiles(path, files));
+  std::vector<ProblemFile> files;
+  const bool gpu_mode = IsFile(path / "task.yml");
+  if (gpu_mode || IsFile(path / "definition.json")) {
+    KC_ASSIGN_OR_RETURN(files, gpu_mode ? ReadGpuModeFolder(path) : ReadSolExecBenchFolder(path));
+    KC_RETURN_IF_ERROR(AddSpaceFiles(path, files));
     return files;
   }
+  files.resize(1);
   KC_ASSIGN_OR_RETURN(files[0], ReadTaskFile(path, path.filename().string()));
   if (path.extension() == ".json") {
     KC_ASSIGN_OR_RETURN(const fs::path workloads, WorkloadsOf(path));

@@ -14,8 +14,9 @@ namespace kernelcast {
 bool IsTaskPath(const std::string& path);
 
 // Reads the files of the task at a path. The workloads of DATA/definitions/OP/NAME.json are in
-// DATA/workloads/OP/NAME.jsonl, or next to the definition. NOT_FOUND: a file is missing.
-// INVALID_ARGUMENT: one is too large, or task.yml is malformed.
+// DATA/workloads/OP/NAME.jsonl, or next to the definition. A folder's space (task_space.h) is part
+// of the task. NOT_FOUND: a file is missing.
+// INVALID_ARGUMENT: one is too large, or task.yml or the space is malformed.
 [[nodiscard]] absl::StatusOr<std::vector<ProblemFile>> ReadTaskFiles(const std::string& path);
 
 }  // namespace kernelcast

@@ -23,6 +23,7 @@ struct TaskParts {
   PythonTask task;
   std::string title;
   std::string description;
+  std::string family;           // empty: the format has none
   std::vector<size_t> checked;  // indices of cases
   std::vector<size_t> timed;
 };

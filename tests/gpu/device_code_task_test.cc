@@ -1,15 +1,20 @@
 // Device code in PyTorch tasks on a GPU: right and wrong kernels in CUDA and Triton.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/domain/expected_verdicts.h"
 #include "services/worker/core/verdict.h"
 #include "tests/gpu/task_fixture.h"
 #include "tests/support/kernel_examples.h"
+#include "tests/support/verdict_trials.h"
 
 namespace kernelcast::testing {
 namespace {
@@ -31,6 +36,15 @@ Candidate Example(const TaskFixture& task, const std::string& file, const Texts&
   }
   candidate.candidate_id = CandidateId(candidate);
   return candidate;
+}
+
+std::vector<std::string> OperationFolders() {
+  std::vector<std::string> folders;
+  for (const auto& entry : std::filesystem::directory_iterator(SourcePath("examples/operations"))) {
+    if (entry.is_directory()) folders.push_back(entry.path().string());
+  }
+  std::sort(folders.begin(), folders.end());
+  return folders;
 }
 
 Measurement Check(TaskFixture& task, const std::string& name, const Candidate& candidate,
@@ -89,6 +103,24 @@ TEST_CASE("Device code for a KernelBench task with weights gets the right verdic
         {"wrong_result", "exploit"});
   // The runner goes on.
   Check(task, "CUDA again", Example(task, kLinear + "tiled.cu"), {"ok"});
+}
+
+TEST_CASE("Points of the operations' spaces get their expected verdicts") {
+  KERNELCAST_NEEDS_TASKS();
+  const auto folder = GENERATE(from_range(OperationFolders()));
+  const Problem problem = ParseProblem(ReadProblemFolder(folder).value()).value();
+  const Space& space = *problem.targets.at(std::string(kCudaTargetName)).space;
+  const auto verdicts = ReadExpectedVerdicts(folder, space);
+  INFO(verdicts.status().ToString());
+  REQUIRE(verdicts.ok());
+  TaskFixture task(problem);
+  for (const VerdictTrial& trial : VerdictTrials(problem, space, **verdicts, 2)) {
+    const std::set<std::string> allowed =
+        trial.expected == ExpectedVerdict::kRace
+            ? std::set<std::string>{"ok", "wrong_result"}
+            : std::set<std::string>{std::string(Name(trial.expected))};
+    Check(task, trial.description, trial.candidate, allowed);
+  }
 }
 
 TEST_CASE("The reference's own time decides about device code as about Python") {

@@ -63,6 +63,12 @@ def test_tasks_of_other_formats_are_read_as_they_are(path, names):
     assert all(file.content for file in problem.files)
 
 
+def test_a_space_of_device_code_is_part_of_its_task():
+    folder = EXAMPLES.parent / "operations/top_k_gating"
+    names = {str(file.relative_to(folder)) for file in folder.rglob("*.*")}
+    assert {file.path for file in read_problem(folder).files} == names - {"space/expected_verdicts_cuda.yaml"}
+
+
 def test_task_yml_may_be_in_block_style(tmp_path):
     (tmp_path / "task.yml").write_text("files:\n- name: reference.py\n  source: reference.py\n- name: a.py\n  source: \"@SUBMISSION@\"\n")
     (tmp_path / "reference.py").write_text("x = 1\n")

@@ -245,9 +245,8 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
   KC_ASSIGN_OR_RETURN(std::string target, ChooseTarget(loaded.problem, flags.target));
   // Before the services start, so that a wrong file is reported at once.
   std::vector<RefusedFile> refused;
-  KC_ASSIGN_OR_RETURN(
-      std::vector<NamedCandidate> candidates,
-      ReadCandidates(flags.candidates, loaded.problem.problem_id, target, &refused));
+  KC_ASSIGN_OR_RETURN(std::vector<NamedCandidate> candidates,
+                      ReadCandidatesOf(loaded.problem, flags.candidates, target, &refused));
 
   Connection connection(context, flags.connection, Needs::kOrchestrator);
   KC_ASSIGN_OR_RETURN(const v1::PutProblemReply known, connection.PutProblem(loaded.problem));
@@ -256,8 +255,8 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
     KC_RETURN_IF_ERROR(connection.CheckMeasures(target));
   }
   if (other_target) {
-    KC_ASSIGN_OR_RETURN(
-        candidates, ReadCandidates(flags.candidates, loaded.problem.problem_id, target, &refused));
+    KC_ASSIGN_OR_RETURN(candidates,
+                        ReadCandidatesOf(loaded.problem, flags.candidates, target, &refused));
   }
 
   std::string search_id;
@@ -361,7 +360,8 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
   evaluate
       ->add_option("--candidates", flags->candidates,
                    "A folder of sources, each with an optional NAME.json next to it; one source; "
-                   "or a .jsonl or .jsonl.gz file with one candidate per line")
+                   "a .jsonl or .jsonl.gz file with one candidate per line; or space: all points "
+                   "of the problem's template space")
       ->required()
       ->type_name("PATH");
   AddTargetOption(*evaluate, flags->target);

@@ -21,9 +21,12 @@ struct ProblemsFlags {
 
 std::string AxisText(const Problem& problem) {
   std::string text;
-  for (const Axis& axis : problem.axes) {
-    absl::StrAppend(&text, text.empty() ? "" : " ", axis.name);
-  }
+  const auto add = [&](const std::string& name) {
+    absl::StrAppend(&text, text.empty() ? "" : " ", name);
+  };
+  for (const Axis& axis : problem.axes) add(axis.name);
+  if (!problem.task) return text;
+  for (const auto& [name, size] : problem.bench_shapes.front()) add(name);
   return text;
 }
 

@@ -222,9 +222,8 @@ absl::StatusOr<Bench> MakeBench(Context& context, const WorkerFlags& flags,
   }
   const auto read_candidates = [&]() -> absl::Status {
     if (flags.candidates.empty()) return absl::OkStatus();
-    KC_ASSIGN_OR_RETURN(
-        bench.candidates,
-        ReadCandidates(flags.candidates, bench.loaded.problem.problem_id, bench.target));
+    KC_ASSIGN_OR_RETURN(bench.candidates,
+                        ReadCandidatesOf(bench.loaded.problem, flags.candidates, bench.target));
     return absl::OkStatus();
   };
   // Before the worker starts, so that a wrong file is reported at once.
@@ -754,7 +753,8 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
 void AddBenchFlags(CLI::App& app, WorkerFlags& flags, Needs needs) {
   AddProblemArgument(app, flags.problem);
   app.add_option("--candidates", flags.candidates,
-                 "A folder of sources, one source, or a .jsonl or .jsonl.gz file; as for evaluate")
+                 "A folder of sources, one source, a .jsonl or .jsonl.gz file, or space; as for "
+                 "evaluate")
       ->type_name("PATH");
   AddTargetOption(app, flags.target);
   AddConnectionFlags(app, flags.connection, needs);

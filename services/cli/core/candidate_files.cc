@@ -252,6 +252,34 @@ std::string CandidateDescription(const Candidate& candidate) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+absl::StatusOr<std::vector<NamedCandidate>> ReadCandidatesOf(const Problem& problem,
+                                                             const std::string& argument,
+                                                             const std::string& target,
+                                                             std::vector<RefusedFile>* refused) {
+  std::error_code error;
+  if (argument != kSpaceCandidates || fs::exists(argument, error)) {
+    return ReadCandidates(argument, problem.problem_id, target, refused);
+  }
+  const auto found = problem.targets.find(target);
+  if (found == problem.targets.end() || !found->second.space) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--candidates: ", problem.name, " has no template space for ", target));
+  }
+  std::vector<NamedCandidate> candidates;
+  for (const SpacePoint& point : EnumeratePoints(*found->second.space)) {
+    NamedCandidate named;
+    named.candidate = CandidateFromPoint(*found->second.space, point, problem.problem_id);
+    // The first tunable is the template.
+    for (const Tunable& tunable : named.candidate.tunables) {
+      absl::StrAppend(&named.name, named.name.empty() ? "" : absl::StrCat(" ", tunable.name, "="),
+                      tunable.value);
+    }
+    named.candidate.name = named.name;
+    candidates.push_back(std::move(named));
+  }
+  return candidates;
+}
+
 absl::StatusOr<std::vector<NamedCandidate>> ReadCandidates(const std::string& path,
                                                            const std::string& problem_id,
                                                            const std::string& target,

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/domain/candidate.h"
+#include "common/domain/problem.h"
 
 namespace kernelcast::cli {
 
@@ -37,6 +38,16 @@ struct RefusedFile {
 // damaged. RESOURCE_EXHAUSTED: it has more than 1 GiB, uncompressed.
 [[nodiscard]] absl::StatusOr<std::vector<NamedCandidate>> ReadCandidates(
     const std::string& path, const std::string& problem_id, const std::string& target,
+    std::vector<RefusedFile>* refused = nullptr);
+
+// The value of --candidates that means all points of the problem's space.
+inline constexpr std::string_view kSpaceCandidates = "space";
+
+// Returns all points of the space for a target, each with the template and its tunables as its name
+// ("rows BLOCK=128 VEC=4"), if the argument is kSpaceCandidates and no file has this name;
+// otherwise the candidates of ReadCandidates. INVALID_ARGUMENT: the problem has no space.
+[[nodiscard]] absl::StatusOr<std::vector<NamedCandidate>> ReadCandidatesOf(
+    const Problem& problem, const std::string& argument, const std::string& target,
     std::vector<RefusedFile>* refused = nullptr);
 
 // Returns the JSON description of a candidate, from which ReadCandidates reads the same candidate

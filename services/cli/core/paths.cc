@@ -16,9 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Whether the folder is a problem or a task.
 bool HoldsProblem(const fs::path& folder) {
   std::error_code error;
-  return fs::is_regular_file(folder / "problem.yaml", error);
+  return fs::is_regular_file(folder / "problem.yaml", error) ||
+         (fs::is_directory(folder, error) && IsTaskPath(folder.string()));
 }
 
 }  // namespace

@@ -276,6 +276,21 @@ class SolExecBench(DefinitionTask):
     default_binding = "torch"
     zeroed_outputs = True
 
+    def held_out_cases(self, seed):
+        ranges = {name: axis["held_out"] for name, axis in self.definition["axes"].items() if "held_out" in axis}
+        if not ranges:
+            return []
+        draw = random.Random(seed)
+        # Those that are not timed are small.
+        untimed = [case for case in self.workloads if not case.get("timed", True)] or self.workloads
+        cases = []
+        for _ in range(HELD_OUT):
+            case = dict(draw.choice(untimed))
+            drawn = {name: draw.randrange(low, high + 1, *step) for name, (low, high, *step) in ranges.items()}
+            case["axes"] = {**case["axes"], **drawn}
+            cases.append(case)
+        return cases
+
     def draw(self, name, dtype, shape, description):
         drawn = values_by_name(name, dtype, shape, description)
         drawn = random_values(dtype, shape) if drawn is None else drawn

@@ -4,7 +4,8 @@ runner.py and triton_stand_in.py in one program.
 A request is JSON: `role`, `format`, `task`, `details` and `candidate` as for runner.py, `case` (its index), and `gpu`
 with `name`, `multiprocessors` and `capability`. The answer is the JSON that recording.h describes. Tensors have shapes
 and no values. The candidate is called twice, and the second call is recorded, as timed calls are repeated. With the
-role "describe", the answer has the shapes of the tensors of all cases and of the weights instead.
+role "describe", the answer has the shapes of the tensors of all cases and of the weights instead, and the values of
+small cases, which the processor computes.
 """
 
 PACKAGE = "torch"
@@ -292,7 +293,50 @@ def describe_shapes(given):
         task = FORMATS[given["format"]](given)
         reference = task.reference()
         cases = [Describe.form(task, reference, case)[0] for case in task.cases()]
-        return {"cases": cases, "weights": weight_leaves(reference)}
+        found = {"cases": cases, "weights": weight_leaves(reference)}
+    try:
+        if not found["weights"] and not hasattr(task, "check"):
+            found["calls"] = calls_with_values(given, cases)
+    except Exception:
+        # For example because a dtype has no arithmetic on processors.
+        pass
+    return found
+
+
+# Of all calls together: the bytes of their values, which fit into an answer as text.
+MOST_VALUE_BYTES = 5 << 19
+MOST_CALLS = 8
+
+
+def value_bytes(case):
+    """An upper bound of the bytes of a case's inputs and outputs."""
+    return sum(8 * math.prod(leaf["shape"]) for leaf in [*leaves(case["inputs"]), *case["outputs"]])
+
+
+def text_of(tensor):
+    flat = stored(tensor).contiguous()
+    return base64.b64encode(ctypes.string_at(flat.data_ptr(), flat.numel() * flat.element_size())).decode()
+
+
+def calls_with_values(given, described):
+    """The inputs and outputs of the smallest cases. Floating-point outputs are in double precision."""
+    calls, left = [], MOST_VALUE_BYTES
+    with remap_devices():
+        task = FORMATS[given["format"]](given)
+        reference = task.reference()
+        for index in sorted(range(len(described)), key=lambda i: value_bytes(described[i])):
+            left -= value_bytes(described[index])
+            if left < 0 or len(calls) == MOST_CALLS:
+                break
+            inputs = task.make_inputs(SEED, task.cases()[index])
+            # The reference may change them.
+            before = [tensor.clone() for tensor in tensors(inputs)]
+            if any(not tensor.is_contiguous() for tensor in tensors(inputs)):
+                continue
+            outputs = task.outputs_of(reference(*inputs))
+            wide = [output.double() if output.is_floating_point() else output for output in outputs]
+            calls.append({"case": index, "inputs": [*map(text_of, before)], "outputs": [*map(text_of, wide)]})
+    return calls
 
 
 def result_of(given):

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/bounded_json.h"
 #include "common/base/status.h"
@@ -181,6 +182,27 @@ std::vector<TensorLayout> LayoutsOf(const std::vector<Described>& tensors) {
   std::vector<TensorLayout> layouts;
   for (const Described& tensor : tensors) layouts.push_back(tensor.layout);
   return layouts;
+}
+
+// The elements of tensors, which a field has as base64; floating-point ones are float64 if `wide`.
+// Returns nullopt if they have other sizes.
+std::optional<std::vector<std::string>> ElementsOf(const Json& call, const char* field,
+                                                   const std::vector<TensorLayout>& layouts,
+                                                   bool wide) {
+  if (!call.contains(field) || !call[field].is_array() || call[field].size() != layouts.size()) {
+    return std::nullopt;
+  }
+  std::vector<std::string> all;
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    const Json& text = call[field][i];
+    const int64_t size = wide && IsFloat(layouts[i].dtype) ? SizeBytes(DataType::kFloat64)
+                                                           : SizeBytes(layouts[i].dtype);
+    if (!text.is_string() || !absl::Base64Unescape(text.get<std::string>(), &all.emplace_back()) ||
+        std::ssize(all.back()) != layouts[i].elements() * size) {
+      return std::nullopt;
+    }
+  }
+  return all;
 }
 
 Json ProgramOf(const Problem& problem, const char* role) {
@@ -375,6 +397,36 @@ absl::Status PythonTaskPrograms::AddWeight(const std::string& description) {
   return absl::OkStatus();
 }
 
+std::shared_ptr<const std::vector<PythonTask::Call>> PythonTaskPrograms::ReadCalls(
+    const std::string& text) const {
+  const Json json = ParseBoundedJson(text);
+  if (!json.is_array()) return nullptr;
+  std::vector<PythonTask::Call> calls;
+  for (const Json& one : json) {
+    const bool known = one.is_object() && one.contains("case") && one["case"].is_number_unsigned();
+    const size_t index = known ? one["case"].get<size_t>() : cases_.size();
+    if (index >= cases_.size()) return nullptr;
+    const TaskCase& of = cases_[index];
+    const auto inputs = ElementsOf(one, "inputs", of.inputs, /*wide=*/false);
+    const auto outputs = ElementsOf(one, "outputs", of.outputs, /*wide=*/true);
+    if (!inputs || !outputs) return nullptr;
+    PythonTask::Call& call = calls.emplace_back();
+    call.axes = launches_.sizes[index];
+    for (const TaskLaunches::Tensor& tensor : launches_.tensors) {
+      // A reference with weights has other values in each process.
+      if (tensor.kind == TaskLaunches::Tensor::Kind::kWeight) return nullptr;
+      const size_t at = tensor.index[index];
+      if (tensor.kind == TaskLaunches::Tensor::Kind::kInput) {
+        call.inputs.push_back((*inputs)[at]);
+      } else {
+        call.outputs.push_back((*outputs)[at]);
+        call.tolerances.push_back(of.tolerances[at]);
+      }
+    }
+  }
+  return std::make_shared<const std::vector<PythonTask::Call>>(std::move(calls));
+}
+
 PythonProgram PythonTaskPrograms::Weights() const {
   Json json = ProgramOf(problem_, "weights");
   json["candidate"] = "";
@@ -405,6 +457,9 @@ absl::StatusOr<PythonTaskPrograms> PythonTaskPrograms::Read(const Problem& probl
     for (const Json& one : json["weights"]) KC_RETURN_IF_ERROR(task.AddWeight(one.dump()));
   }
   KC_ASSIGN_OR_RETURN(task.launches_, MakeTaskLaunches(problem, task.cases_, task.weights_));
+  if (json.contains("calls")) {
+    task.launches_.problem.task->calls = task.ReadCalls(json["calls"].dump());
+  }
   return task;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -112,6 +113,8 @@ class PythonTaskPrograms {
   Calls AllCalls() const;
   absl::Status AddCase(const std::string& description);
   absl::Status AddWeight(const std::string& description);
+  // Returns null where the description has no calls with values, or other values than it says.
+  std::shared_ptr<const std::vector<PythonTask::Call>> ReadCalls(const std::string& text) const;
 
   Problem problem_;
   std::vector<TaskCase> cases_;

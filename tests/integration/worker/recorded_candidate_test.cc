@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/file.h"
+#include "common/domain/expected_verdicts.h"
 #include "common/domain/facts.h"
 #include "services/worker/cuda/language/pytorch/launch_recorder.h"
 #include "services/worker/cuda/language/pytorch/recorded_program.h"
@@ -24,6 +25,7 @@
 #include "tests/support/kernel_examples.h"
 #include "tests/support/services.h"
 #include "tests/support/task_examples.h"
+#include "tests/support/verdict_trials.h"
 
 namespace kernelcast::testing::recorded_candidate_test {
 namespace {
@@ -352,6 +354,32 @@ TEST_CASE("Device code for a task is compiled and simulated without a GPU", "[sl
   CHECK(absl::IsFailedPrecondition(undescribed.status()));
   CHECK_THAT(std::string(undescribed.status().message()),
              Catch::Contains("not known without a GPU: reads values of a tensor"));
+}
+
+TEST_CASE("Outputs of device code for a task are compared with its reference without a GPU",
+          "[slow]") {
+  RecordingTarget target;
+  if (!target.Make()) return;
+  for (const char* const name : {"bias_gelu", "top_k_gating"}) {
+    const std::string folder = SourcePath(absl::StrCat("examples/operations/", name));
+    const Problem problem = ParseProblem(ReadProblemFolder(folder).value()).value();
+    const Space& space = *problem.targets.at(std::string(kCudaTargetName)).space;
+    const auto verdicts = ReadExpectedVerdicts(folder, space);
+    INFO(verdicts.status().ToString());
+    REQUIRE(verdicts.ok());
+    for (const VerdictTrial& trial : VerdictTrials(problem, space, **verdicts, 1)) {
+      INFO(trial.description);
+      const auto compiled = target.Compile(problem, trial.candidate);
+      REQUIRE_FALSE(compiled.facts.simulations.empty());
+      const ShapeSimulation& simulation = compiled.facts.simulations.front();
+      INFO(simulation.not_compared);
+      const bool has_faults =
+          std::any_of(simulation.launches.begin(), simulation.launches.end(),
+                      [](const LaunchSimulation& launch) { return !launch.findings.empty(); });
+      const bool is_right = OutputsAgreed(simulation) && !has_faults;
+      CHECK(is_right == (trial.expected == ExpectedVerdict::kOk));
+    }
+  }
 }
 
 TEST_CASE("Operations of PyTorch are estimated at the peaks of the GPU") {

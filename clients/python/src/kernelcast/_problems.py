@@ -15,22 +15,32 @@ from kernelcast.v1 import kernel_pb2
 _FILE_NAME = re.compile(r"[\w./+-]+\.\w+")
 
 
-def _problem_folder(path: Path) -> kernel_pb2.Problem:
-    """A folder with problem.yaml: that file and those that it names, as docs/reference/problem_format.md describes."""
-    names = ["problem.yaml"]
+def _named_files(path: Path, first: str) -> list[str]:
+    """A file of a problem's folder and those that it and its spaces name, as docs/reference/problem_format.md describes."""
+    names = [first]
     for name in names:  # grows while it is read
         if name.endswith(".yaml"):
             for word in _FILE_NAME.findall((path / name).read_text(encoding="utf-8-sig")):
                 named = os.path.normpath(Path(name).parent / word)
                 if named not in names and not named.startswith("..") and (path / named).is_file():
                     names.append(named)
-    return kernel_pb2.Problem(
-        files=[kernel_pb2.SourceFile(path=name, content=(path / name).read_bytes()) for name in names])
+    return names
 
 
 def _problem(files: dict[str, Path]) -> kernel_pb2.Problem:
     return kernel_pb2.Problem(
         files=[kernel_pb2.SourceFile(path=name, content=path.read_bytes()) for name, path in files.items()])
+
+
+def _problem_folder(path: Path) -> kernel_pb2.Problem:
+    return _problem({name: path / name for name in _named_files(path, "problem.yaml")})
+
+
+def _space_files(path: Path) -> dict[str, Path]:
+    """The files of a task's space of device code; none if it has none."""
+    if not (path / "space/cuda.yaml").is_file():
+        return {}
+    return {name: path / name for name in _named_files(path, "space/cuda.yaml")}
 
 
 def _task_file(path: Path) -> kernel_pb2.Problem:
@@ -67,7 +77,7 @@ def _definition_folder(path: Path) -> kernel_pb2.Problem:
     """A problem of SOL-ExecBench."""
     names = ("definition.json", "reference.py", "workload.jsonl")
     files = {name: path / name for name in names if (path / name).is_file()}
-    return _problem({**files, **_tensor_files(path / "workload.jsonl", path)})
+    return _problem({**files, **_tensor_files(path / "workload.jsonl", path), **_space_files(path)})
 
 
 def _gpu_mode_folder(path: Path) -> kernel_pb2.Problem:
@@ -87,7 +97,7 @@ def _gpu_mode_folder(path: Path) -> kernel_pb2.Problem:
     if not all(re.search(pattern, source, re.MULTILINE) for pattern in _JUDGED_FUNCTIONS):
         own = {program: named.get(program, path / program), "submission.py": path / "submission.py"}
         files.update((name, file) for name, file in own.items() if file.is_file())
-    return _problem(files)
+    return _problem({**files, **_space_files(path)})
 
 
 # Names of config.main in task.yml, and lines of reference.py with the functions that Kernelcast calls.

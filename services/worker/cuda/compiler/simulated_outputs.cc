@@ -17,6 +17,8 @@ constexpr uint64_t kInputSeed = 1;
 constexpr uint64_t kPoisonSeed = 2;
 // The limit for all tensors of a case together.
 constexpr int64_t kMostElements = 1 << 19;
+// A larger workspace is zero at first.
+constexpr int64_t kMostPoisonedBytes = 4 << 20;
 // An output is wrong if it disagrees with tolerances this many times as wide.
 constexpr double kMargin = 2;
 // The share of integer outputs that may differ where they depend on real inputs, because a GPU
@@ -53,6 +55,25 @@ absl::StatusOr<std::vector<std::string>> DrawInputs(const Problem& problem, cons
   return inputs;
 }
 
+// Returns null if no call with these sizes is known.
+const PythonTask::Call* FindCall(const Problem& problem, const AxisValues& axes) {
+  if (!problem.task || problem.task->calls == nullptr) return nullptr;
+  for (const PythonTask::Call& call : *problem.task->calls) {
+    if (call.axes == axes) return &call;
+  }
+  return nullptr;
+}
+
+// Takes the values of a call of a task's reference.
+absl::Status TakeCall(const Problem& problem, const PythonTask::Call& call, SimulatedCase& at) {
+  at.inputs = call.inputs;
+  Problem as_declared = problem;
+  for (size_t k = 0; k < as_declared.outputs.size(); ++k) {
+    as_declared.outputs[k].tolerance = call.tolerances[k];
+  }
+  return SetExpected(as_declared, call.outputs, at);
+}
+
 Tolerance Widened(Tolerance tolerance, DataType dtype) {
   tolerance.atol *= kMargin;
   tolerance.rtol = kMargin * tolerance.rtol + 2 * UnitRoundoff(dtype);
@@ -79,7 +100,14 @@ std::vector<SimulatedCase> SimulatedCases(const Problem& problem, const ProblemT
         std::any_of(problem.inputs.begin(), problem.inputs.end(),
                     [](const TensorSpec& input) { return IsFloat(input.dtype); });
     if (!has_oracle) {
-      added.not_compared = "the problem has no oracle in CUDA";
+      const PythonTask::Call* const call = FindCall(problem, shape);
+      if (call == nullptr) {
+        added.not_compared = problem.task ? "the values of the reference's calls are not known"
+                                          : "the problem has no oracle in CUDA";
+        return;
+      }
+      const absl::Status taken = TakeCall(problem, *call, added);
+      if (!taken.ok()) added.not_compared = std::string(taken.message());
       return;
     }
     if (adversarial) absl::StrAppend(&added.text, " (", added.spec.distribution(), ")");
@@ -144,6 +172,13 @@ void SetContents(const SimulatedCase& at, SimulationPlan& plan) {
   for (size_t k = 0; k < at.inputs.size(); ++k) plan.buffers[k].content = at.inputs[k];
   for (size_t k = 0; k < at.poison.size(); ++k) {
     plan.buffers[at.inputs.size() + k].content = at.poison[k];
+  }
+  if (at.poison.empty()) return;
+  // The workspace is not zero, either.
+  for (size_t k = at.inputs.size() + at.poison.size(); k < plan.buffers.size(); ++k) {
+    virtual_gpu::BufferSpec& workspace = plan.buffers[k];
+    if (workspace.bytes > kMostPoisonedBytes) continue;
+    for (int64_t i = 0; i < workspace.bytes; ++i) workspace.content += i % 2 == 0 ? '\xf1' : '\x7f';
   }
 }
 

@@ -15,7 +15,8 @@
 #include "services/worker/cuda/compiler/simulation_plan.h"
 
 // Compares what launches write on the virtual GPU with what the problem's oracle writes there, on
-// inputs drawn as the judge draws them.
+// inputs drawn as the judge draws them. Device code of a task is compared with the results of its
+// reference, in calls whose values are known (PythonTask::calls).
 
 namespace kernelcast::worker {
 
@@ -35,8 +36,8 @@ struct SimulatedCase {
 
 // The calls of a problem's target that are checked for faults and compared, smallest first: the
 // declared distributions at ShapesToCheck, and the adversarial ones at one of these shapes. The
-// same for every candidate. Without expected values so far. A target without an oracle has the
-// former only, without inputs and not compared.
+// same for every candidate. Without expected values so far, except for a task. A target without an
+// oracle has the former only; they are not compared, except those of a task whose values are known.
 std::vector<SimulatedCase> SimulatedCases(const Problem& problem, const ProblemTarget& target);
 
 // The plan of a case for the oracle, whose floating-point outputs are float64, and the indices of
@@ -50,7 +51,8 @@ std::vector<SimulatedCase> SimulatedCases(const Problem& problem, const ProblemT
 [[nodiscard]] absl::Status SetExpected(const Problem& problem, std::span<const std::string> outputs,
                                        SimulatedCase& at);
 
-// Gives the inputs and outputs of a candidate's plan the bytes of the case.
+// Gives the inputs and outputs of a candidate's plan the bytes of the case, and the workspace
+// numbers that are not finite.
 void SetContents(const SimulatedCase& at, SimulationPlan& plan);
 
 // A wrong output.

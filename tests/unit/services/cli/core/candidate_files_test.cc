@@ -10,6 +10,7 @@
 #include <map>
 #include <sstream>
 
+#include "common/domain/problem.h"
 #include "tests/support/deep_json.h"
 
 namespace kernelcast::cli {
@@ -55,6 +56,24 @@ TEST_CASE("Candidates, their metadata and their lists may start with a byte orde
   REQUIRE(listed.ok());
   REQUIRE(listed->size() == 1);
   CHECK(listed->front().candidate.source == "int a;");
+}
+
+TEST_CASE("The points of a problem's space are candidates") {
+  const Problem problem =
+      ParseProblem(
+          ReadProblemFolder(KERNELCAST_SOURCE_DIR "/examples/triton_spaces/rmsnorm_triton").value())
+          .value();
+  const auto points = ReadCandidatesOf(problem, "space", "cuda");
+  INFO(points.status().ToString());
+  REQUIRE(points.ok());
+  CHECK(points->size() == EnumeratePoints(*problem.targets.at("cuda").space).size());
+  CHECK(points->front().name == "two_passes BLOCK=256 WARPS=1 STAGES=1");
+  CHECK(points->front().candidate.problem_id == problem.problem_id);
+  CHECK(ValidateCandidate(points->front().candidate).ok());
+  const auto none = ReadCandidatesOf(problem, "space", "cpu");
+  CHECK(none.status().message() == "--candidates: rmsnorm_triton has no template space for cpu");
+  const auto missing = ReadCandidatesOf(problem, "spaces", "cuda");
+  CHECK(absl::IsNotFound(missing.status()));
 }
 
 TEST_CASE("A folder gives its sources in order, each with its JSON metadata") {

@@ -117,6 +117,10 @@ TEST_CASE("Tasks of other projects are found by their paths") {
         tasks + "sol_execbench/masked_softmax");
   CHECK_THAT(std::string(FindProblemFolder(tasks + "none.json", {}).status().message()),
              Catch::Contains("there is no file"));
+  CHECK(ListProblems(tasks + "gpu_mode") == std::vector<std::string>{"clamped_add", "matmul_bf16",
+                                                                     "prefix_sum", "rms_norm_pair",
+                                                                     "row_argmax"});
+  CHECK(*FindProblemFolder("prefix_sum", {tasks + "gpu_mode"}) == tasks + "gpu_mode/prefix_sum");
 }
 
 }  // namespace

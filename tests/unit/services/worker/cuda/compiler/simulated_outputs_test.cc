@@ -1,7 +1,9 @@
 #include "services/worker/cuda/compiler/simulated_outputs.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstring>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -47,6 +49,56 @@ TEST_CASE("Cases have the declared inputs at every shape, and adversarial ones a
   // Four check shapes and three held-out ones.
   CHECK(declared == 7);
   CHECK(cases.size() == 7 + 3);
+}
+
+TEST_CASE("Device code of a task is compared with known calls of its reference") {
+  Problem problem;
+  TensorSpec tensor;
+  tensor.name = "x";
+  tensor.shape = {Expression::Parse("n", {"n"}).value()};
+  problem.inputs = {tensor};
+  tensor.name = "y";
+  problem.outputs = {tensor};
+  problem.task.emplace();
+  ProblemTarget target;
+  target.check_shapes = {{{"n", 2}}, {{"n", 3}}};
+  CHECK(SimulatedCases(problem, target)[0].not_compared ==
+        "the values of the reference's calls are not known");
+  PythonTask::Call call;
+  call.axes = {{"n", 2}};
+  call.inputs = {BytesOf(std::vector<float>{1, 2})};
+  call.outputs = {BytesOf(std::vector<double>{2, 4})};
+  call.tolerances = {Tolerance{.atol = 0, .rtol = 1e-3}};
+  problem.task->calls = std::make_shared<const std::vector<PythonTask::Call>>(1, call);
+  const std::vector<SimulatedCase> cases = SimulatedCases(problem, target);
+  REQUIRE(cases.size() == 2);
+  CHECK(cases[0].not_compared.empty());
+  CHECK(cases[0].inputs == call.inputs);
+  CHECK_FALSE(cases[1].not_compared.empty());
+  const auto mismatches = [&](const std::vector<float>& got) {
+    return CompareSimulated(cases[0], std::vector<std::string>{BytesOf(got)}).mismatches.size();
+  };
+  CHECK(mismatches({2, 4.001F}) == 0);
+  CHECK(mismatches({2, 4.02F}) == 1);
+}
+
+TEST_CASE("What a workspace holds before the launches is no number") {
+  const Problem problem = testing::ReadExampleProblem("row_softmax");
+  const std::vector<double> expected = {0.25, 0.5, 0.25};
+  SimulatedCase at = Expecting(problem, {{"rows", 1}, {"cols", 3}}, expected);
+  SimulationPlan plan;
+  plan.buffers.resize(at.inputs.size() + 2);
+  plan.buffers.back().bytes = 9;
+  SetContents(at, plan);
+  float first = 0;
+  REQUIRE(plan.buffers.back().content.size() == 9);
+  std::memcpy(&first, plan.buffers.back().content.data(), sizeof(first));
+  CHECK(std::isnan(first));
+  // Where outputs are not compared, nothing is added.
+  at.poison.clear();
+  plan.buffers.back().content.clear();
+  SetContents(at, plan);
+  CHECK(plan.buffers.back().content.empty());
 }
 
 TEST_CASE("Outputs are wrong only where they are far off") {

@@ -1,0 +1,17 @@
+import triton
+import triton.language as tl
+
+
+# A block of a row, loaded four times with shifts.
+@triton.jit
+def shifted_loads(x, filters, y, channels, length, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < length
+    channel = tl.program_id(0) % channels
+    total = tl.zeros((BLOCK,), tl.float32)
+    for tap in tl.static_range(4):
+        before = at - 3 + tap
+        value = tl.load(x + row * length + before, mask=inside & (before >= 0), other=0.0).to(tl.float32)
+        total += value * tl.load(filters + channel * 4 + tap)
+    tl.store(y + row * length + at, (total * tl.sigmoid(total)).to(tl.bfloat16), mask=inside)

@@ -1,0 +1,30 @@
+// Mistake: multiplies by the reciprocal of the scale, which moves some halves to the other side.
+#include <cuda_bf16.h>
+
+__device__ float MaxBlock(float value) {
+  __shared__ float partial[32];
+  for (int step = 16; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
+  const int lane = threadIdx.x % 32;
+  if (lane == 0) partial[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = lane < BLOCK / 32 ? partial[lane] : 0;
+  for (int step = 16; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
+  return value;
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK)
+    reciprocal(const __nv_bfloat16* __restrict__ x, signed char* __restrict__ quantized,
+               float* __restrict__ scale, int cols) {
+  x += (long long)blockIdx.x * cols;
+  quantized += (long long)blockIdx.x * cols;
+  float largest = 0;
+#pragma unroll UNROLL
+  for (int c = threadIdx.x; c < cols; c += BLOCK) largest = fmaxf(largest, fabsf(__bfloat162float(x[c])));
+  const float unit = MaxBlock(largest) / 127;
+  if (threadIdx.x == 0) scale[blockIdx.x] = unit;
+  const float inverse = unit > 0 ? 1 / unit : 1;
+#pragma unroll UNROLL
+  for (int c = threadIdx.x; c < cols; c += BLOCK) {
+    quantized[c] = (signed char)__float2int_rn(__bfloat162float(x[c]) * inverse);
+  }
+}
