@@ -15,6 +15,7 @@
 #include "common/config/number_flags.h"
 #include "services/cli/commands/ask_model.h"
 #include "services/cli/commands/context.h"
+#include "services/cli/commands/problem_argument.h"
 #include "services/cli/commands/row_flags.h"
 #include "services/cli/core/abstention.h"
 #include "services/cli/core/forecast_eval.h"
@@ -36,6 +37,7 @@ struct EvalFlags {
   bool unweighted = false;
   std::string confidence = "max-prob";
   std::string report;
+  std::vector<std::string> problems;
   EvaluationOptions options;
   AskFlags ask;
 };
@@ -345,6 +347,7 @@ absl::StatusOr<ExitCode> RunEval(Context& context, const EvalFlags& flags) {
     if (flags.rows.format != "auto") {
       return absl::InvalidArgumentError("--format and --llm exclude each other");
     }
+    KC_RETURN_IF_ERROR(NameProblems(context, flags.problems));
     KC_RETURN_IF_ERROR(AskModel(context, flags.ask, flags.files, flags.rows.bin_scheme));
   }
   if (!flags.ask.predictions.empty()) names.push_back(flags.ask.predictions);
@@ -417,6 +420,7 @@ void AddEvalCommand(CLI::App& app, Context& context) {
       ->required();
   AddRowFlags(*eval, flags->rows);
   AddAskFlags(*eval, flags->ask);
+  AddProblemsOption(*eval, flags->problems);
   eval->add_option("--by", flags->by, "Group the evaluation by this")
       ->check(CLI::IsMember({"all", "problem", "backend", "search"}))
       ->capture_default_str();
