@@ -103,15 +103,26 @@ MeanCurve MeanOf(const std::vector<ProblemSearches>& problems, const std::vector
 
 std::vector<MeanCurve> MeanCurves(const std::vector<SearchCurve>& curves, int resamples,
                                   uint64_t seed) {
-  std::map<std::string, double> best;
-  double longest = 0;
+  struct OfProblem {
+    double best = 1;
+    double longest = 0;
+  };
+  std::map<std::string, OfProblem> problems;
   for (const SearchCurve& curve : curves) {
-    double& of_problem = best.emplace(curve.problem, 1.0).first->second;
-    of_problem = std::max(of_problem, FoundAt(curve, std::numeric_limits<double>::infinity()));
-    longest = std::max(longest, curve.device_seconds);
+    OfProblem& problem = problems[curve.problem];
+    problem.best = std::max(problem.best, FoundAt(curve, std::numeric_limits<double>::infinity()));
+    problem.longest = std::max(problem.longest, curve.device_seconds);
   }
+  double longest = 0;
+  for (const auto& [name, problem] : problems) {
+    longest += problem.longest / static_cast<double>(problems.size());
+  }
+  std::vector<double> shares;
   std::vector<double> at;
-  for (int i = 0; i <= kCurvePoints; ++i) at.push_back(longest * i / kCurvePoints);
+  for (int i = 0; i <= kCurvePoints; ++i) {
+    shares.push_back(static_cast<double>(i) / kCurvePoints);
+    at.push_back(longest * shares.back());
+  }
   std::vector<std::string> lines;
   std::map<std::string, std::map<std::string, ProblemSearches>> by_line;
   for (const SearchCurve& curve : curves) {
@@ -119,15 +130,16 @@ std::vector<MeanCurve> MeanCurves(const std::vector<SearchCurve>& curves, int re
     ProblemSearches& searches = by_line[curve.line][curve.problem];
     searches.curves.push_back(&curve);
     std::vector<double>& found = searches.found.emplace_back();
-    for (const double seconds : at) {
-      found.push_back(FoundAt(curve, seconds) / best.at(curve.problem));
+    const OfProblem& problem = problems.at(curve.problem);
+    for (const double share : shares) {
+      found.push_back(FoundAt(curve, share * problem.longest) / problem.best);
     }
   }
   std::vector<MeanCurve> means;
   for (const std::string& line : lines) {
-    std::vector<ProblemSearches> problems;
-    for (auto& [name, searches] : by_line[line]) problems.push_back(std::move(searches));
-    means.push_back(MeanOf(problems, at, resamples, seed));
+    std::vector<ProblemSearches> of_line;
+    for (auto& [name, searches] : by_line[line]) of_line.push_back(std::move(searches));
+    means.push_back(MeanOf(of_line, at, resamples, seed));
     means.back().line = line;
   }
   return means;

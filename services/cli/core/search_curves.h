@@ -24,7 +24,7 @@ struct SearchCurve {
 };
 
 struct CurvePoint {
-  double device_seconds = 0;
+  double device_seconds = 0;  // mean over the problems of all lines
   // Best speedup so far, at least 1, relative to the best of the problem in all curves.
   Interval found;
 };
@@ -36,7 +36,8 @@ struct MeanCurve {
   uint64_t searches = 0;
   double device_seconds = 0;            // of a search
   Interval candidates_per_measurement;  // measured and pruned ones; NaN without measurements
-  std::vector<CurvePoint> points;       // equal steps, up to the longest search of all lines
+  // Equal steps of each problem's time, up to its longest search in all lines.
+  std::vector<CurvePoint> points;
 };
 
 inline constexpr int kCurvePoints = 50;

@@ -167,15 +167,17 @@ std::string Searches(const std::vector<MeanCurve>& searches) {
   }
   const std::string chart =
       LineChart(lines, {.label = "Best so far against device seconds",
-                        .x_axis = "device seconds",
+                        .x_axis = "device seconds, mean over problems",
                         .y_axis = "best so far / best",
                         .high_x = searches.front().points.back().device_seconds});
   return absl::StrCat(
       "<div class=pair>",
-      Panel("Best so far against device seconds",
-            "The mean over the searches of each file, relative to the best of the problem in all "
-            "files. Confirmations are left out.",
-            absl::StrCat(chart, "<ul class=legend>", legend, "</ul>")),
+      Panel(
+          "Best so far against device seconds",
+          "The mean over the searches of each file, relative to the best of the problem in all "
+          "files. The time of each problem is scaled to its longest search. Confirmations are left "
+          "out.",
+          absl::StrCat(chart, "<ul class=legend>", legend, "</ul>")),
       Panel("Searches", "Candidates are those measured, and those pruned on a forecast.",
             absl::StrCat("<div class=scroll><table class=plain><thead><tr><th>file<th "
                          "class=n>searches<th class=n>device s<th class=n>candidates / "

@@ -42,6 +42,16 @@ TEST_CASE("A mean curve is relative to the best of each problem in all lines") {
   CHECK(means[1].candidates_per_measurement.value == 4);
 }
 
+TEST_CASE("The time of each problem is scaled to its longest search") {
+  // Both find their best half way.
+  const std::vector<MeanCurve> means =
+      MeanCurves({Curve("x", "a", {{1, 2}}, 2), Curve("x", "b", {{50, 2}}, 100)}, 10);
+  const std::vector<CurvePoint>& points = means.at(0).points;
+  CHECK(points.back().device_seconds == 51);
+  CHECK(points[kCurvePoints / 2 - 1].found.value == 0.5);
+  CHECK(points[kCurvePoints / 2].found.value == 1);
+}
+
 TEST_CASE("A search that finds nothing faster stays at the reference") {
   SearchCurve none = Curve("x", "a", {{1, 0.5}}, 4);
   none.measured = 0;
