@@ -18,21 +18,29 @@ constexpr int64_t kCheckTimeoutNs = 3'000'000'000;
 
 }  // namespace
 
-void AddLlmFlags(CLI::App& app, LlmFlags& flags) {
-  app.add_option("--llm", flags.url, "Base URL of an OpenAI-compatible endpoint, which ends in /v1")
+void AddLlmFlags(CLI::App& app, LlmFlags& flags, const std::string& prefix,
+                 const std::string& purpose) {
+  const std::string llm = absl::StrCat("--", prefix, "llm");
+  const std::string use = purpose.empty() ? "" : absl::StrCat(" ", purpose);
+  app.add_option(llm, flags.url,
+                 absl::StrCat("Base URL of an OpenAI-compatible endpoint", use,
+                              ", which ends in /v1", purpose.empty() ? "" : " [that of --llm]"))
       ->type_name("URL");
-  app.add_option("--llm-model", flags.model,
+  app.add_option(llm + "-model", flags.model,
                  "The model's name there [the only one that the endpoint lists]")
       ->type_name("MODEL");
-  app.add_option("--llm-key-file", flags.key_file,
+  app.add_option(llm + "-key-file", flags.key_file,
                  "File that holds the endpoint's API key, on one line")
       ->type_name("FILE");
-  app.add_option("--llm-config", flags.config_file,
-                 "YAML file of endpoints, instead of --llm; docs/howto/llm.md describes it")
+  app.add_option(llm + "-config", flags.config_file,
+                 absl::StrCat("YAML file of endpoints", use, ", instead of ", llm,
+                              "; docs/howto/llm.md describes it"))
       ->type_name("FILE");
-  app.add_option("--llm-max-tokens", flags.max_tokens,
-                 "Maximum tokens of each answer, including reasoning; 0: the endpoint's limit "
-                 "[8192 for a forecast, 32768 for a kernel]")
+  app.add_option(
+         llm + "-max-tokens", flags.max_tokens,
+         absl::StrCat("Maximum tokens of each answer, including reasoning; 0: the "
+                      "endpoint's limit ",
+                      purpose.empty() ? "[8192 for a forecast, 32768 for a kernel]" : "[32768]"))
       ->check(CLI::Range(0, 1'000'000))
       ->type_name("N");
 }

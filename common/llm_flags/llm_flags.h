@@ -30,8 +30,10 @@ struct LlmFlags {
   }
 };
 
-// Adds the flags to a program.
-void AddLlmFlags(CLI::App& app, LlmFlags& flags);
+// Adds the flags to a program. With a `prefix`, such as "generator-", they are --generator-llm and
+// so on, for the model that the program uses for `purpose`.
+void AddLlmFlags(CLI::App& app, LlmFlags& flags, const std::string& prefix = {},
+                 const std::string& purpose = {});
 
 // Arguments that pass the same flags to another program, in any working directory.
 std::vector<std::string> LlmArguments(const LlmFlags& flags);

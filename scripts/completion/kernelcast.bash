@@ -72,6 +72,7 @@ _kernelcast() {
     "eval --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "eval --llm-samples") return ;;
     "eval --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "eval --problem") return ;;
     "eval --by") mapfile -t COMPREPLY < <(compgen -W 'all backend problem search' -- "$cur"); return ;;
     "eval --confidence") mapfile -t COMPREPLY < <(compgen -W 'entropy margin max-prob' -- "$cur"); return ;;
     "eval --report") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -85,6 +86,7 @@ _kernelcast() {
     "evaluate --device-model") return ;;
     "evaluate --search-id") mapfile -t COMPREPLY < <(compgen -W "$(kernelcast searches --ids 2>/dev/null)" -- "$cur"); return ;;
     "evaluate --forecaster") mapfile -t COMPREPLY < <(compgen -W 'embedded llm pool replay' -- "$cur"); return ;;
+    "evaluate --prior") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "evaluate --llm") return ;;
     "evaluate --llm-model") return ;;
     "evaluate --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -115,6 +117,7 @@ _kernelcast() {
     "export --rows") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "export --prompt") return ;;
     "export --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "export --problem") return ;;
     "export --from-sequence") return ;;
     "export --output" | "export -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "export --orchestrator") return ;;
@@ -138,6 +141,7 @@ _kernelcast() {
     "forecast --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "forecast --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "forecast --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "forecast --prior") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "forecast --llm") return ;;
     "forecast --llm-model") return ;;
     "forecast --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -217,6 +221,7 @@ _kernelcast() {
     "search --output-token-price") return ;;
     "search --report") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --forecaster") mapfile -t COMPREPLY < <(compgen -W 'embedded llm pool replay' -- "$cur"); return ;;
+    "search --prior") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --llm") return ;;
     "search --llm-model") return ;;
     "search --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -229,6 +234,11 @@ _kernelcast() {
     "search --llm-token-budget") return ;;
     "search --replay-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --record-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "search --generator-llm") return ;;
+    "search --generator-llm-model") return ;;
+    "search --generator-llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "search --generator-llm-config") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "search --generator-llm-max-tokens") return ;;
     "search --generator-prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "search --generator-patience-seconds") return ;;
     "search --orchestrator") return ;;
@@ -268,6 +278,7 @@ _kernelcast() {
     "suite --in-flight") return ;;
     "suite --device-model") return ;;
     "suite --forecaster") mapfile -t COMPREPLY < <(compgen -W 'embedded llm pool replay' -- "$cur"); return ;;
+    "suite --prior") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "suite --llm") return ;;
     "suite --llm-model") return ;;
     "suite --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -304,6 +315,7 @@ _kernelcast() {
     "up --gateway") return ;;
     "up --gateway-serve") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "up --forecaster") mapfile -t COMPREPLY < <(compgen -W 'embedded llm pool replay' -- "$cur"); return ;;
+    "up --prior") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "up --llm") return ;;
     "up --llm-model") return ;;
     "up --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -316,6 +328,11 @@ _kernelcast() {
     "up --llm-token-budget") return ;;
     "up --replay-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "up --record-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "up --generator-llm") return ;;
+    "up --generator-llm-model") return ;;
+    "up --generator-llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "up --generator-llm-config") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "up --generator-llm-max-tokens") return ;;
     "up --generator-prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "up --generator-patience-seconds") return ;;
     "up --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
@@ -374,28 +391,28 @@ _kernelcast() {
       ;;
     eval)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --format --bin-scheme --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --predictions --prompt --prompt-directory --llm-samples --service-dir --by --unweighted --confidence --report --resamples --seed' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --format --bin-scheme --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --predictions --prompt --prompt-directory --llm-samples --service-dir --problem --by --unweighted --confidence --report --resamples --seed' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
       fi
       ;;
     evaluate)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --baseline --task-rules-only --mode --in-flight --device-model --search-id --forecaster --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --baseline --task-rules-only --mode --in-flight --device-model --search-id --forecaster --prior --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
       ;;
     export)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --all --sources --format --records --bin-scheme --pairs --per-bin --seed --prompts --rows --prompt --prompt-directory --from-sequence --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --all --sources --format --records --bin-scheme --pairs --per-bin --seed --prompts --rows --prompt --prompt-directory --problem --from-sequence --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -W "$(kernelcast searches --ids 2>/dev/null)" -- "$cur")
       fi
       ;;
     forecast)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --forecaster --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --show-prompt' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --forecaster --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python --prior --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --show-prompt' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
@@ -435,7 +452,7 @@ _kernelcast() {
       ;;
     search)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --baseline --task-rules-only --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --strategy --strategy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --critic --forecast-tokens --measure-everything --time-in-full --gate --lessons --learn --search-id --device-model --tree --archive --device-price --input-token-price --cached-token-price --output-token-price --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --baseline --task-rules-only --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --strategy --strategy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --critic --forecast-tokens --measure-everything --time-in-full --gate --lessons --learn --search-id --device-model --tree --archive --device-price --input-token-price --cached-token-price --output-token-price --report --no-report --forecaster --prior --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-llm --generator-llm-model --generator-llm-key-file --generator-llm-config --generator-llm-max-tokens --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur"; compgen -f -X '!*.py' -- "$cur")
       fi
@@ -454,7 +471,7 @@ _kernelcast() {
       ;;
     suite)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --only --list --output -o --target --baseline --task-rules-only --mode --in-flight --device-model --forecaster --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --only --list --output -o --target --baseline --task-rules-only --mode --in-flight --device-model --forecaster --prior --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
       fi
@@ -473,7 +490,7 @@ _kernelcast() {
       ;;
     up)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --listen --log-level --gpus --drain-seconds --otlp-endpoint --trace-ratio --accept-loss --gateway --gateway-serve --forecaster --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --state-dir --service-dir --replay --python' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --listen --log-level --gpus --drain-seconds --otlp-endpoint --trace-ratio --accept-loss --gateway --gateway-serve --forecaster --prior --llm --llm-model --llm-key-file --llm-config --llm-max-tokens --prompt --prompt-directory --llm-samples --llm-compare --llm-token-budget --replay-forecasts --record-forecasts --generator-llm --generator-llm-model --generator-llm-key-file --generator-llm-config --generator-llm-max-tokens --generator-prompt-directory --generator-patience-seconds --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
     watch)

@@ -197,6 +197,29 @@ TEST_CASE("A model writes kernels, gets feedback on its mistakes, and succeeds",
   CHECK(measured >= 4);
 }
 
+TEST_CASE("One model writes the kernels, and another one forecasts them",
+          "[e2e][generator][slow]") {
+  const Site site([](int number) { return Good(32 + 16 * number); });
+  const auto surrogate = FakeLlmEndpoint::Start({}).value();
+  const Outcome outcome =
+      Program(site.home,
+              {"search", SourcePath("tests/candidates/iterated_map"), "--json", "--state-dir",
+               site.home.File("state"), "--search-id", "s", "--no-report", "--generator", "llm",
+               "--generator-llm", site.endpoint->url(), "--generator-requests", "4", "--forecaster",
+               "llm", "--llm", surrogate->url()})
+          .Wait(240);
+  INFO(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(site.author.prompts().size() == 4);
+  for (const std::string& prompt : site.author.prompts()) {
+    CHECK_THAT(prompt, Contains("kernelcast_run"));
+  }
+  CHECK(surrogate->Seen().requests > 0);
+  for (const std::string& body : surrogate->Seen().bodies) {
+    CHECK_THAT(body, Contains("p_failure"));
+  }
+}
+
 TEST_CASE("A critic reads the profile, and the model answers with edits of its own kernel",
           "[e2e][generator][slow]") {
   const Site site([](int number) -> std::string {

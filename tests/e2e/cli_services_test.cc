@@ -439,6 +439,23 @@ TEST_CASE("search starts the services itself and finds a kernel near the best", 
   CHECK(report.exit_code == 0);
   CHECK(json::parse(report.out)["counts"] == result["counts"]);
   CHECK(Run(site.home, {"eval", site.home.File("out.jsonl")}).exit_code == 0);
+  // With the records of several searches, eval compares what they found.
+  fs::copy_file(site.home.File("out.jsonl"), site.home.File("same.jsonl"));
+  const Outcome compared =
+      Run(site.home, {"eval", site.home.File("out.jsonl"), site.home.File("same.jsonl"), "--json",
+                      "--report", site.home.File("eval.html")});
+  INFO(compared.err);
+  REQUIRE(compared.exit_code == 0);
+  const size_t last = compared.out.rfind('\n', compared.out.size() - 2);
+  const json searches = json::parse(compared.out.substr(last + 1))["searches"];
+  REQUIRE(searches.size() == 2);
+  CHECK(searches[0]["searches"] == 1);
+  CHECK(searches[0]["device_seconds"].get<double>() > 0);
+  CHECK(searches[0]["candidates_per_measurement"]["value"].get<double>() > 1);
+  CHECK(searches[0]["best_so_far"] == searches[1]["best_so_far"]);
+  CHECK(searches[0]["best_so_far"].back()["found"]["value"] == 1.0);
+  CHECK_THAT(ReadFile(site.home.File("eval.html")).value(),
+             Catch::Contains("Best so far against device seconds"));
 }
 
 TEST_CASE("A search on an absent device fails within seconds and lists the available devices",
@@ -745,6 +762,20 @@ TEST_CASE("Training is reproducible and reports when there is nothing to learn f
   const auto text = [&](const std::string& name) { return ReadFile(home.File(name)).value(); };
   CHECK(text("a.json").size() > 1000);
   CHECK(text("a.json") == text("b.json"));
+  const auto search = [&](const std::string& prior) {
+    const std::string state = home.File("state of " + fs::path(prior).filename().string());
+    const Outcome outcome =
+        Run(home,
+            {"search", std::string(KERNELCAST_SOURCE_DIR) + "/examples/problems/row_softmax",
+             "--target", "cpu", "--replay", measured + "row_softmax.jsonl.gz", "--state-dir", state,
+             "--search-id", "s", "--budget-measurements", "2", "--no-report", "--prior", prior});
+    INFO(outcome.err);
+    REQUIRE(outcome.exit_code <= 1);
+    return Run(home, {"export", "s", "--state-dir", state}).out;
+  };
+  CHECK_THAT(search(home.File("a.json")), Catch::Contains("+prior/"));
+  const std::string without = search("none");
+  CHECK_THAT(without, Catch::Contains("embedded/") && !Catch::Contains("prior/"));
   const Outcome none = train("empty", "c.json");
   CHECK(none.exit_code != 0);
   CHECK_THAT(none.err, Catch::Contains("no records to learn from"));

@@ -35,6 +35,16 @@ def export(*arguments):
     assert done.returncode == 0, done.stderr
 
 
+def test_a_task_is_described_where_it_is_named(tmp_path):
+    """Names of PyTorch tasks come from their descriptions, so they are not found by their names."""
+    task = recorded.ROOT / "examples/tasks/gpu_mode/clamped_add"
+    rows = published(tmp_path, 1, ["add_two_float32_matrices_and_clamp_the_sum_to___1__1_"])
+    for name, options in (("unknown", []), ("named", ["--problem", task])):
+        export("--rows", rows, "--prompt-directory", _PROMPT, "--bin-scheme", "sqrt2/1", "-o", tmp_path / name, *options)
+    unknown, named = ("".join(message["content"] for message in _rows.read([tmp_path / name])[0].messages) for name in ("unknown", "named"))
+    assert "clamp the sum" in named and "clamp the sum" not in unknown
+
+
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rows")

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -22,6 +23,8 @@ struct Context {
   std::string program_folder;
   // The command chosen on the command line.
   std::function<absl::StatusOr<ExitCode>()> chosen;
+  // Folders or files of the problems that --problem names, by the problem's name.
+  std::map<std::string, std::string> named_problems = {};
 };
 
 // CANCELLED: the user has interrupted the command.

@@ -15,10 +15,12 @@
 #include "common/config/number_flags.h"
 #include "services/cli/commands/ask_model.h"
 #include "services/cli/commands/context.h"
+#include "services/cli/commands/problem_argument.h"
 #include "services/cli/commands/row_flags.h"
 #include "services/cli/core/abstention.h"
 #include "services/cli/core/forecast_eval.h"
 #include "services/cli/core/paths.h"
+#include "services/cli/core/search_curves.h"
 #include "services/cli/core/table.h"
 #include "services/cli/report/eval_html.h"
 #include "services/cli/rpc/outcome_files.h"
@@ -35,6 +37,7 @@ struct EvalFlags {
   bool unweighted = false;
   std::string confidence = "max-prob";
   std::string report;
+  std::vector<std::string> problems;
   EvaluationOptions options;
   AskFlags ask;
 };
@@ -297,6 +300,39 @@ void ShowSurrogates(Console& console, const std::map<std::string, AnswerUsage>& 
   console.Line({{"surrogates", json}});
 }
 
+// Compares the searches of several files.
+void ShowSearches(Console& console, const std::vector<MeanCurve>& curves) {
+  if (curves.size() < 2) return;
+  Table table({{"searches of", Table::Align::kLeft, true},
+               {"number", Table::Align::kRight},
+               {"device s", Table::Align::kRight},
+               {"candidates / measurement"},
+               {"half way: found / best"},
+               {"at the end"}});
+  Json json = Json::array();
+  for (const MeanCurve& curve : curves) {
+    table.AddRow({OneLine(curve.line), FormatCount(curve.searches),
+                  FormatFixed(curve.device_seconds, 1),
+                  IntervalText(curve.candidates_per_measurement),
+                  IntervalText(curve.points[curve.points.size() / 2].found),
+                  IntervalText(curve.points.back().found)});
+    Json points = Json::array();
+    for (const CurvePoint& point : curve.points) {
+      points.push_back(
+          {{"device_seconds", point.device_seconds}, {"found", IntervalJson(point.found)}});
+    }
+    json.push_back({{"file", curve.line},
+                    {"searches", curve.searches},
+                    {"device_seconds", curve.device_seconds},
+                    {"candidates_per_measurement", IntervalJson(curve.candidates_per_measurement)},
+                    {"best_so_far", points}});
+  }
+  console.Out(absl::StrCat(table.Render(console.style()),
+                           "found: best speedup relative to the best of the problem in all "
+                           "files\n\n"));
+  console.Line({{"searches", json}});
+}
+
 std::string GroupOf(const NamedOutcome& named, const std::string& by) {
   if (by == "problem") return named.problem;
   if (by == "backend") return named.backend;
@@ -311,6 +347,7 @@ absl::StatusOr<ExitCode> RunEval(Context& context, const EvalFlags& flags) {
     if (flags.rows.format != "auto") {
       return absl::InvalidArgumentError("--format and --llm exclude each other");
     }
+    KC_RETURN_IF_ERROR(NameProblems(context, flags.problems));
     KC_RETURN_IF_ERROR(AskModel(context, flags.ask, flags.files, flags.rows.bin_scheme));
   }
   if (!flags.ask.predictions.empty()) names.push_back(flags.ask.predictions);
@@ -350,14 +387,18 @@ absl::StatusOr<ExitCode> RunEval(Context& context, const EvalFlags& flags) {
     evaluated.push_back({group, *std::move(evaluation)});
   }
   ShowSurrogates(console, files.usage, abstentions);
-  if (evaluated.empty()) {
+  const std::vector<MeanCurve> searches =
+      MeanCurves(files.curves, options.max_resamples, options.seed);
+  ShowSearches(console, searches);
+  if (evaluated.empty() && (searches.size() < 2 || !first_problem.ok())) {
     if (!first_problem.ok()) return first_problem;
     return absl::InvalidArgumentError(
         "the files hold no forecast with what became of its candidate");
   }
   if (!flags.report.empty()) {
-    const std::string page = RenderEvaluation(
-        evaluated, absl::StrCat("kernelcast ", std::string(Version())), Clock::Real().WallNs());
+    const std::string page =
+        RenderEvaluation(evaluated, searches, absl::StrCat("kernelcast ", std::string(Version())),
+                         Clock::Real().WallNs());
     KC_RETURN_IF_ERROR(WriteFileAtomically(flags.report, page));
     console.Note(absl::StrCat("report: ", flags.report));
   }
@@ -379,6 +420,7 @@ void AddEvalCommand(CLI::App& app, Context& context) {
       ->required();
   AddRowFlags(*eval, flags->rows);
   AddAskFlags(*eval, flags->ask);
+  AddProblemsOption(*eval, flags->problems);
   eval->add_option("--by", flags->by, "Group the evaluation by this")
       ->check(CLI::IsMember({"all", "problem", "backend", "search"}))
       ->capture_default_str();

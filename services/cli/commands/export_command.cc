@@ -49,6 +49,7 @@ struct ExportFlags {
   uint64_t seed = 1;
   bool prompts = false;
   std::vector<std::string> row_files;
+  std::vector<std::string> problems;
   PromptFlags prompt;
 };
 
@@ -346,6 +347,7 @@ absl::StatusOr<ExitCode> ExportRowPrompts(Context& context, const ExportFlags& f
 }
 
 absl::StatusOr<ExitCode> RunExport(Context& context, ExportFlags flags) {
+  KC_RETURN_IF_ERROR(NameProblems(context, flags.problems));
   const bool events = flags.format == Name(RowFormat::kSearchEvents);
   if (flags.prompts && !flags.row_files.empty()) return ExportRowPrompts(context, flags);
   if (flags.prompts && flags.format != kRlFormat) {
@@ -453,6 +455,7 @@ void AddExportCommand(CLI::App& app, Context& context) {
           "rl: prompt to train models on; each row has its version [the forecaster's default]")
       ->type_name("VERSION");
   AddPromptDirectoryFlag(*exporter, flags->prompt);
+  AddProblemsOption(*exporter, flags->problems);
   exporter
       ->add_option("--from-sequence", flags->from_sequence,
                    "Start at this sequence number of the log, at most the one after its last")

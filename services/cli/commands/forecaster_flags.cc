@@ -54,6 +54,10 @@ void AddForecasterFlags(CLI::App& app, ForecasterFlags& flags, bool with_backend
                                std::string(kBackends[2]), std::string(kBackends[3])}))
         ->type_name("BACKEND");
   }
+  app.add_option("--prior", flags.prior,
+                 "Prior of the embedded forecaster: a file of `kernelcast train`, none or shipped "
+                 "[shipped]")
+      ->type_name("FILE");
   llm::AddLlmFlags(app, flags.llm);
   app.add_option("--prompt", flags.prompt, "Prompt for the model")->type_name("VERSION");
   app.add_option("--prompt-directory", flags.prompt_directory,
@@ -82,6 +86,7 @@ void AddForecasterFlags(CLI::App& app, ForecasterFlags& flags, bool with_backend
 }
 
 void AddGeneratorServiceFlags(CLI::App& app, ForecasterFlags& flags) {
+  llm::AddLlmFlags(app, flags.generator_llm, "generator-", "for writing kernels");
   app.add_option("--generator-prompt-directory", flags.generator_prompt_directory,
                  "Folder of a custom prompt for writing kernels")
       ->check(CLI::ExistingDirectory)
@@ -143,14 +148,17 @@ absl::Status TryEndpoints(const llm::LlmFlags& flags, const Interrupt& interrupt
 
 absl::Status PrepareForecasts(const ForecasterFlags& flags) {
   const bool wants_model = flags.backend == "llm" || flags.backend == "pool";
-  if (!wants_model && !flags.llm.any()) return absl::OkStatus();
   std::string found;
+  if (flags.generator_llm.any()) KC_RETURN_IF_ERROR(CheckEndpoints(flags.generator_llm, found));
+  if (!wants_model && !flags.llm.any()) return absl::OkStatus();
   return CheckEndpoints(flags.llm, found);
 }
 
 std::vector<std::string> ForecasterArguments(const ForecasterFlags& flags) {
   if (!flags.given()) return {};
   std::vector<std::string> arguments = {"--backend", BackendOf(flags)};
+  const bool named = !flags.prior.empty() && flags.prior != "none" && flags.prior != "shipped";
+  Add(arguments, "--prior", named ? AbsolutePath(flags.prior) : flags.prior);
   Append(arguments, llm::LlmArguments(flags.llm));
   Add(arguments, "--prompt", flags.prompt);
   Add(arguments, "--prompt-directory", AbsolutePath(flags.prompt_directory));
@@ -165,9 +173,10 @@ std::vector<std::string> ForecasterArguments(const ForecasterFlags& flags) {
 }
 
 std::vector<std::string> OrchestratorArguments(const ForecasterFlags& flags) {
-  if (!flags.llm.given()) return {};
-  std::vector<std::string> arguments = {"--forecast-timeout-seconds", kModelTimeoutSeconds};
-  Append(arguments, llm::LlmArguments(flags.llm));
+  if (!flags.writer().given()) return {};
+  std::vector<std::string> arguments;
+  if (flags.llm.given()) arguments = {"--forecast-timeout-seconds", kModelTimeoutSeconds};
+  Append(arguments, llm::LlmArguments(flags.writer()));
   Add(arguments, "--generator-prompt-directory", AbsolutePath(flags.generator_prompt_directory));
   if (flags.generator_patience_seconds > 0) {
     Add(arguments, "--generator-patience-seconds", absl::StrCat(flags.generator_patience_seconds));

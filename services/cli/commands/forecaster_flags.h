@@ -17,6 +17,7 @@ namespace kernelcast::cli {
 struct ForecasterFlags {
   std::string backend;  // empty: pool if a model is given, else embedded
   llm::LlmFlags llm;
+  std::string prior;
   std::string prompt;
   std::string prompt_directory;
   int samples = 0;
@@ -24,16 +25,18 @@ struct ForecasterFlags {
   uint64_t token_budget = 0;
   std::string replay_file;
   std::string record_file;
-  // For the orchestrator, which uses the same endpoints to have kernels written.
+  // For the orchestrator, which has kernels written by these endpoints, or else by those of `llm`.
+  llm::LlmFlags generator_llm;
   std::string generator_prompt_directory;
   double generator_patience_seconds = 0;
 
+  const llm::LlmFlags& writer() const { return generator_llm.any() ? generator_llm : llm; }
   // Whether any flag was given.
   bool given() const {
-    return !backend.empty() || llm.any() || !prompt.empty() || !prompt_directory.empty() ||
-           samples > 0 || !compare.empty() || token_budget > 0 || !replay_file.empty() ||
-           !record_file.empty() || !generator_prompt_directory.empty() ||
-           generator_patience_seconds > 0;
+    return !backend.empty() || llm.any() || generator_llm.any() || !prior.empty() ||
+           !prompt.empty() || !prompt_directory.empty() || samples > 0 || !compare.empty() ||
+           token_budget > 0 || !replay_file.empty() || !record_file.empty() ||
+           !generator_prompt_directory.empty() || generator_patience_seconds > 0;
   }
 };
 

@@ -198,11 +198,7 @@ void AddLessonsCommand(CLI::App& app, Context& context) {
   learn->add_option("--book", learn_flags->book, "The file of lessons; created if it is missing")
       ->required()
       ->type_name("FILE.jsonl");
-  learn
-      ->add_option("--problem", learn_flags->problems,
-                   "Folder or task of a searched problem that is not found by its name; may be "
-                   "repeated")
-      ->type_name("PROBLEM");
+  AddProblemsOption(*learn, learn_flags->problems);
   AddConnectionFlags(*learn, learn_flags->connection, Needs::kOrchestrator);
 
   const auto listed = std::make_shared<std::string>();

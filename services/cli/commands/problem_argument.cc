@@ -70,6 +70,8 @@ absl::StatusOr<LoadedProblem> LoadProblemFolder(const std::string& folder) {
 }
 
 absl::StatusOr<LoadedProblem> LoadProblem(const Context& context, const std::string& argument) {
+  const auto named = context.named_problems.find(argument);
+  if (named != context.named_problems.end()) return LoadProblemFolder(named->second);
   KC_ASSIGN_OR_RETURN(
       const std::string folder,
       FindProblemFolder(argument, ProblemFolders(context.environment, context.program_folder)));
@@ -84,6 +86,21 @@ absl::StatusOr<LoadedProblem> LoadProblem(const Context& context, const std::str
                       WithPrefix(options.rules.empty() ? "--baseline: " : "--task-rules-only: ",
                                  WithOptions(loaded.problem, options)));
   return loaded;
+}
+
+void AddProblemsOption(CLI::App& app, std::vector<std::string>& problems) {
+  app.add_option("--problem", problems,
+                 "Folder or task of a problem that is not found by its name; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("PROBLEM");
+}
+
+absl::Status NameProblems(Context& context, const std::vector<std::string>& problems) {
+  for (const std::string& problem : problems) {
+    KC_ASSIGN_OR_RETURN(LoadedProblem loaded, LoadProblem(context, problem));
+    context.named_problems.insert_or_assign(loaded.problem.name, std::move(loaded.folder));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> ChooseTarget(const Problem& problem, const std::string& asked) {

@@ -3,7 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/domain/problem.h"
 #include "common/domain/python_task.h"
@@ -18,8 +20,8 @@ struct LoadedProblem {
   Problem problem;
 };
 
-// Finds, reads and parses the problem that a user named. The message of INVALID_ARGUMENT starts
-// with the path of the file.
+// Finds, reads and parses the problem that a user named, first among those of --problem. The
+// message of INVALID_ARGUMENT starts with the path of the file.
 [[nodiscard]] absl::StatusOr<LoadedProblem> LoadProblem(const Context& context,
                                                         const std::string& argument);
 // The same, judged with these options if any is set.
@@ -40,6 +42,11 @@ bool TakeDefaultTarget(Console& console, const std::string& asked, const v1::Put
 
 // Number of points of the target's space, or 0 if it has none.
 uint64_t SpacePoints(const Problem& problem, const std::string& target);
+
+// Adds the option --problem, whose values are for NameProblems.
+void AddProblemsOption(CLI::App& app, std::vector<std::string>& problems);
+// From now on LoadProblem finds these problems by their names too.
+[[nodiscard]] absl::Status NameProblems(Context& context, const std::vector<std::string>& problems);
 
 // Adds the positional argument PROBLEM.
 void AddProblemArgument(CLI::App& app, std::string& problem);

@@ -241,7 +241,8 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
   spec.set_target(target);
   const bool writes = flags.generator == "llm";
   spec.set_generator(writes ? v1::GENERATOR_LLM : v1::GENERATOR_TEMPLATE);
-  if (writes && flags.connection.orchestrator.empty() && !flags.connection.forecasts.llm.given()) {
+  if (writes && flags.connection.orchestrator.empty() &&
+      !flags.connection.forecasts.writer().given()) {
     return absl::InvalidArgumentError(
         "--generator llm needs a model: give --llm URL or --llm-config FILE");
   }

@@ -296,7 +296,9 @@ std::string ReliabilityChart(const ReportAnalysis& analysis) {
 std::string LineChart(const std::vector<ChartLine>& lines, const LineChartOptions& options) {
   const SvgFrame frame{.width = 500, .height = 330, .left = 56};
   const double low_x = options.logarithmic_x ? 0.01 : 0;
-  const SvgScale x(low_x, 1, frame.x0(), frame.x1(), options.logarithmic_x);
+  const bool number = options.high_x > 0;
+  const double high_x = number ? options.high_x : 1;
+  const SvgScale x(low_x, high_x, frame.x0(), frame.x1(), options.logarithmic_x);
   const SvgScale y(options.low_y, 1, frame.y0(), frame.y1(), false);
   std::string svg = SvgOpen(frame, options.label);
   for (int i = 0; i <= 5; ++i) {
@@ -304,11 +306,13 @@ std::string LineChart(const std::vector<ChartLine>& lines, const LineChartOption
     svg += SvgLine(frame.x0(), y(tick), frame.x1(), y(tick), i == 0 ? "base" : "grid");
     svg += SvgText(frame.x0() - 8, y(tick) + 4, "tick e", FormatShare(tick));
   }
-  const std::vector<double> ticks = options.logarithmic_x
+  const std::vector<double> ticks = number ? LinearTicks(0, high_x, 6)
+                                    : options.logarithmic_x
                                         ? std::vector<double>{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1}
                                         : std::vector<double>{0, 0.2, 0.4, 0.6, 0.8, 1};
   for (const double tick : ticks) {
-    svg += SvgText(x(tick), frame.y0() + 18, "tick m", FormatShare(tick));
+    svg += SvgText(x(tick), frame.y0() + 18, "tick m",
+                   number ? FormatNumber(tick) : FormatShare(tick));
   }
   for (const ChartLine& line : lines) {
     std::string path;
@@ -317,7 +321,7 @@ std::string LineChart(const std::vector<ChartLine>& lines, const LineChartOption
       absl::StrAppend(&path, path.empty() ? "M" : "L", SvgNumber(x(at)), " ", SvgNumber(y(value)));
     }
     if (path.empty()) continue;
-    absl::StrAppend(&svg, "<path fill=none class=", line.style, " d=\"", path, "\"><title>",
+    absl::StrAppend(&svg, "<path fill=none class=\"", line.style, "\" d=\"", path, "\"><title>",
                     Html(line.name), "</title></path>");
   }
   svg += SvgText((frame.x0() + frame.x1()) / 2, frame.height - 4, "axis m", options.x_axis);

@@ -28,10 +28,10 @@ std::string ReliabilityChart(const ReportAnalysis& analysis);
 // The same for any buckets that cover 0 to 1.
 std::string ReliabilityChart(const std::vector<ReliabilityPoint>& points);
 
-// A line over two shares.
+// A share over a share, or over a number.
 struct ChartLine {
   std::string name;
-  const char* style = "best";  // a class: "best", "calibline", "ideal"
+  const char* style = "best";  // classes: "best", "calibline", "ideal", or "line" and a route
   std::vector<std::pair<double, double>> points;
 };
 struct LineChartOptions {
@@ -40,6 +40,7 @@ struct LineChartOptions {
   std::string y_axis;
   bool logarithmic_x = false;  // starting at 1%
   double low_y = 0;
+  double high_x = 0;  // above 0: x is a number from 0 to this
 };
 std::string LineChart(const std::vector<ChartLine>& lines, const LineChartOptions& options);
 

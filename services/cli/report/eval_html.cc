@@ -1,9 +1,11 @@
 #include "services/cli/report/eval_html.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/domain/decision.h"
 #include "services/cli/core/text.h"
 #include "services/cli/report/charts.h"
 #include "services/cli/report/html_parts.h"
@@ -135,6 +137,55 @@ std::string Group(const EvaluatedGroup& group) {
   return html;
 }
 
+// The routes whose colours lines have, in turn.
+constexpr std::array kLineColours = {Route::kSelected, Route::kDeferred, Route::kPromoted,
+                                     Route::kAudited, Route::kBootstrap};
+
+std::string Searches(const std::vector<MeanCurve>& searches) {
+  if (searches.empty()) return "";
+  std::vector<std::string> styles;
+  for (size_t i = 0; i < searches.size(); ++i) {
+    styles.push_back(
+        absl::StrCat("line ", std::string(Name(kLineColours[i % kLineColours.size()]))));
+  }
+  std::vector<ChartLine> lines;
+  std::string legend;
+  std::string rows;
+  for (size_t i = 0; i < searches.size(); ++i) {
+    const MeanCurve& curve = searches[i];
+    ChartLine& line = lines.emplace_back();
+    line.name = curve.line;
+    line.style = styles[i].c_str();
+    for (const CurvePoint& point : curve.points) {
+      line.points.emplace_back(point.device_seconds, point.found.value);
+    }
+    absl::StrAppend(&legend, "<li class=\"", styles[i], "\">", Html(curve.line), "</li>");
+    absl::StrAppend(
+        &rows, "<tr><td>", Html(curve.line), "</td><td class=n>", FormatCount(curve.searches),
+        "</td><td class=n>", FormatFixed(curve.device_seconds, 1), "</td>",
+        Cell(curve.candidates_per_measurement), Cell(curve.points.back().found), "</tr>");
+  }
+  const std::string chart =
+      LineChart(lines, {.label = "Best so far against device seconds",
+                        .x_axis = "device seconds, mean over problems",
+                        .y_axis = "best so far / best",
+                        .high_x = searches.front().points.back().device_seconds});
+  return absl::StrCat(
+      "<div class=pair>",
+      Panel(
+          "Best so far against device seconds",
+          "The mean over the searches of each file, relative to the best of the problem in all "
+          "files. The time of each problem is scaled to its longest search. Confirmations are left "
+          "out.",
+          absl::StrCat(chart, "<ul class=legend>", legend, "</ul>")),
+      Panel("Searches", "Candidates are those measured, and those pruned on a forecast.",
+            absl::StrCat("<div class=scroll><table class=plain><thead><tr><th>file<th "
+                         "class=n>searches<th class=n>device s<th class=n>candidates / "
+                         "measurement<th class=n>found / best</tr></thead><tbody>",
+                         rows, "</tbody></table></div>")),
+      "</div>");
+}
+
 }  // namespace
 
 const std::vector<EvaluatedMetric>& EvaluatedMetrics() {
@@ -158,8 +209,10 @@ const std::vector<EvaluatedMetric>& EvaluatedMetrics() {
 }
 
 std::string RenderEvaluation(const std::vector<EvaluatedGroup>& groups,
+                             const std::vector<MeanCurve>& searches,
                              const std::string& generator_version, int64_t generated_ns) {
   std::string page = PageStart("Forecasts · Kernelcast evaluation", "evaluation of forecasts");
+  page += Searches(searches);
   for (const EvaluatedGroup& group : groups) page += Group(group);
   absl::StrAppend(&page, "</main><footer>Made by ", Html(generator_version), ", ",
                   Html(FormatUtc(generated_ns)),

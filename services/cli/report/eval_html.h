@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "services/cli/core/forecast_eval.h"
+#include "services/cli/core/search_curves.h"
 
 namespace kernelcast::cli {
 
@@ -23,9 +24,10 @@ struct EvaluatedMetric {
 };
 const std::vector<EvaluatedMetric>& EvaluatedMetrics();
 
-// Renders figures and charts of evaluated forecasts as one self-contained HTML page without
-// scripts.
+// Renders figures and charts of evaluated forecasts and of searches as one self-contained HTML page
+// without scripts.
 std::string RenderEvaluation(const std::vector<EvaluatedGroup>& groups,
+                             const std::vector<MeanCurve>& searches,
                              const std::string& generator_version, int64_t generated_ns);
 
 }  // namespace kernelcast::cli

@@ -67,6 +67,23 @@ std::vector<double> DeviceSecondsSoFar(const ReportInput& input, const ReportAna
   return spent;
 }
 
+SearchCurve CurveOf(const ReportInput& input) {
+  const ReportAnalysis analysis = Analyze(input);
+  const std::vector<double> spent = DeviceSecondsSoFar(input, analysis);
+  SearchCurve curve;
+  double best = 0;
+  for (size_t i = 0; i < input.candidates.size(); ++i) {
+    const Ratio* speedup = SpeedupOf(input.candidates[i]);
+    if (speedup == nullptr || speedup->value <= best || analysis.is_confirmation[i]) continue;
+    best = speedup->value;
+    curve.steps.push_back({spent[i], best});
+  }
+  if (!spent.empty()) curve.device_seconds = spent.back();
+  curve.measured = analysis.counts.measured;
+  curve.pruned = analysis.counts.pruned;
+  return curve;
+}
+
 std::vector<double> TokensSoFar(const ReportInput& input, const ReportAnalysis& analysis) {
   std::vector<ReportTokenSpend> spends = input.token_spends;
   std::ranges::stable_sort(spends, {}, &ReportTokenSpend::time_ns);

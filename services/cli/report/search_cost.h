@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "services/cli/core/cost.h"
+#include "services/cli/core/search_curves.h"
 #include "services/cli/report/analysis.h"
 #include "services/cli/report/model.h"
 
@@ -13,6 +14,10 @@ namespace kernelcast::cli {
 //
 // Device seconds: of the measurements so far, with preparation, without confirmations.
 std::vector<double> DeviceSecondsSoFar(const ReportInput& input, const ReportAnalysis& analysis);
+
+// What the search had found after some use of the device. `line` and `problem` of the result are
+// empty.
+SearchCurve CurveOf(const ReportInput& input);
 
 // Tokens: of the forecasts that decided candidates so far, and of the requests for kernels and to
 // critics that had ended (ReportInput::token_spends). Empty if none were spent.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,7 @@
 #include "common/domain/measurement_check.h"
 #include "services/cli/core/text.h"
 #include "services/cli/report/analysis.h"
+#include "services/cli/report/search_cost.h"
 #include "services/cli/rpc/records.h"
 
 namespace kernelcast::cli {
@@ -21,11 +23,12 @@ struct RecordFiles {
   std::vector<ReportCandidate> candidates;
   std::vector<std::string> problems;  // of the candidates
   std::vector<std::string> searches;
+  std::vector<std::string> sources;  // the files that they are from
   // Number of records left out, and the reason for the first one.
   uint64_t impossible = 0;
   std::string first_impossible;
 
-  absl::Status Add(const std::string& line) {
+  absl::Status Add(const std::string& file, const std::string& line) {
     v1::ExportRecord record;
     KC_RETURN_IF_ERROR(ProtoFromJson(line, &record));
     KC_ASSIGN_OR_RETURN(ReportCandidate candidate, ReportCandidateFromProto(record));
@@ -40,6 +43,7 @@ struct RecordFiles {
     problems.push_back(record.problem_name().empty() ? candidate.candidate.problem_id
                                                      : record.problem_name());
     searches.push_back(record.evaluation().search_id());
+    sources.push_back(file);
     candidates.push_back(std::move(candidate));
     return absl::OkStatus();
   }
@@ -54,6 +58,30 @@ struct RecordFiles {
           absl::StrCat(outcome->forecast.backend, " ", outcome->forecast.backend_version);
       files.outcomes.push_back({*std::move(outcome), problems[i], backend, searches[i]});
     }
+  }
+
+  // Takes the candidates. Searches on several device models are one for each. A search that
+  // measured nothing has no curve.
+  std::vector<SearchCurve> TakeCurves() {
+    std::map<std::tuple<std::string, std::string, std::string>, ReportInput> inputs;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (searches[i].empty()) continue;
+      inputs[{sources[i], problems[i], searches[i]}].candidates.push_back(std::move(candidates[i]));
+    }
+    candidates.clear();
+    std::vector<SearchCurve> curves;
+    for (const auto& [key, input] : inputs) {
+      SearchCurve curve = CurveOf(input);
+      if (curve.measured == 0) continue;
+      curve.line = std::get<0>(key);
+      const auto measured = std::ranges::find_if(input.candidates, [](const auto& candidate) {
+        return candidate.measurement.has_value();
+      });
+      curve.problem = absl::StrCat(std::get<1>(key), "\n", measured->candidate.target, "\n",
+                                   measured->measurement->device.model);
+      curves.push_back(std::move(curve));
+    }
+    return curves;
   }
 };
 
@@ -123,7 +151,7 @@ absl::StatusOr<OutcomeFiles> ReadOutcomes(const std::vector<std::string>& files,
         KC_ASSIGN_OR_RETURN(own, DetectFormat(json));
       }
       switch (*own) {
-        case RowFormat::kRecords: return records.Add(text);
+        case RowFormat::kRecords: return records.Add(file, text);
         case RowFormat::kEvaluationRows: {
           KC_ASSIGN_OR_RETURN(EvaluationRow row, EvaluationRowFromJson(json));
           add_comparison(std::move(row));
@@ -181,6 +209,7 @@ absl::StatusOr<OutcomeFiles> ReadOutcomes(const std::vector<std::string>& files,
     }
   }
   records.Outcomes(result);
+  result.curves = records.TakeCurves();
   if (records.impossible > 0) {
     result.notes.push_back(absl::StrCat(Rows(records.impossible, "record"),
                                         " left out: the figures are impossible; of the first, ",

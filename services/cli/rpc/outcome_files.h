@@ -12,6 +12,7 @@
 #include "common/domain/model_answer.h"
 #include "services/cli/core/paper_rows.h"
 #include "services/cli/core/row_outcomes.h"
+#include "services/cli/core/search_curves.h"
 
 namespace kernelcast::cli {
 
@@ -40,6 +41,8 @@ struct AnswerUsage {
 struct OutcomeFiles {
   std::vector<NamedOutcome> outcomes;
   std::vector<LabelFile> labels;
+  // Of the searches in records, a line for each file.
+  std::vector<SearchCurve> curves;
   // The usage in prediction rows, by surrogate.
   std::map<std::string, AnswerUsage> usage;
   // Measured candidates whose forecast's baseline is not in the files.

@@ -29,6 +29,23 @@ TEST_CASE("Device seconds add up over measurements", "[cli][report]") {
   CHECK(DeviceSecondsSoFar(input, Analyze(input)) == std::vector<double>{0.25, 0.25, 0.25});
 }
 
+TEST_CASE("A search's curve has each improvement at its device seconds", "[cli][report]") {
+  ReportInput input = Three();
+  // Slower than the best before it.
+  input.candidates.push_back(MeasuredCandidate("d", 1.8));
+  input.candidates.back().measurement->device_time_ns = 250'000'000;
+  const SearchCurve curve = CurveOf(input);
+  REQUIRE(curve.steps.size() == 2);
+  CHECK(curve.steps[0].device_seconds == Approx(0.25));
+  CHECK(curve.steps[0].speedup == 1.5);
+  CHECK(curve.steps[1].device_seconds == Approx(0.5));
+  CHECK(curve.steps[1].speedup == 2);
+  CHECK(curve.device_seconds == Approx(0.75));
+  CHECK(curve.measured == 3);
+  CHECK(curve.pruned == 1);
+  CHECK(CurveOf(ReportInput()).steps.empty());
+}
+
 TEST_CASE("Unstable attempts cost device time", "[cli][report]") {
   ReportInput input = Three();
   input.candidates[0].unstable_seconds = 2;
