@@ -39,7 +39,7 @@ int64_t NowNs() { return Clock::Real().MonotonicNs(); }
 JudgementBudget BudgetOf(PreparedProblem& prepared, MeasureLevel level) {
   std::vector<int64_t> check_ns;
   for (const PreparedProblem::CheckCase& check : prepared.check_cases()) {
-    check_ns.push_back(check.reference_ns);
+    check_ns.push_back(prepared.cases()[check.index].reference_ns);
   }
   std::vector<int64_t> bench_ns;
   for (const PreparedProblem::BenchShape& shape : prepared.bench_shapes()) {
@@ -70,10 +70,10 @@ class Judgement {
  private:
   // Each step returns true to go on, or false when `calls_` holds the outcome.
   bool CheckCorrectness();
-  bool CheckCase(PreparedProblem::CheckCase& check, PoisonKind poison);
+  bool CheckCase(size_t index, PoisonKind poison);
   // Checks the largest case once more, and compares its outputs with those of other processes.
   bool CheckLargestCase();
-  bool TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result);
+  bool TimeShape(const PreparedProblem::BenchShape& shape, TimedShape& result);
   bool WarmUp(const PreparedProblem::BenchShape& shape, double& candidate_ns, double& reference_ns);
   // `call_ns`: approximate time of one call.
   bool RunBlock(const PreparedProblem::BenchShape& shape, const TimingSession::Block& block,
@@ -148,9 +148,12 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
   if (calls_.outcome()) {
     return *calls_.outcome();
   }
-  const std::string rule = absl::StrCat(
-      calls_.rules().FormatRule(prepared_.check_cases().front().expected.front().tolerance()),
-      calls_.rules().decided_by());
+  const std::string rule =
+      absl::StrCat(calls_.rules().FormatRule(
+                       prepared_.set(prepared_.check_cases().front().index, CasePlan::kBase)
+                           .expected.front()
+                           .tolerance()),
+                   calls_.rules().decided_by());
   if (spec_.level == MeasureLevel::kCheck) {
     return Passed{correctness_cases_, rule, prepared_.Notes()};
   }
@@ -166,13 +169,13 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
 
 bool Judgement::CheckCorrectness() {
   bool first = true;
-  for (PreparedProblem::CheckCase& check : prepared_.check_cases()) {
+  for (const PreparedProblem::CheckCase& check : prepared_.check_cases()) {
     const bool odd = (correctness_cases_ & 1) != 0;
-    if (!CheckCase(check, odd ? PoisonKind::kPlausible : PoisonKind::kNonFinite)) {
+    if (!CheckCase(check.index, odd ? PoisonKind::kPlausible : PoisonKind::kNonFinite)) {
       return false;
     }
     // Repeat the call on other poison: elements that were not written differ.
-    if (first && !CheckCase(check, PoisonKind::kPlausible)) {
+    if (first && !CheckCase(check.index, PoisonKind::kPlausible)) {
       return false;
     }
     first = false;
@@ -180,27 +183,29 @@ bool Judgement::CheckCorrectness() {
   return true;
 }
 
-bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
+bool Judgement::CheckCase(size_t index, PoisonKind kind) {
   ++correctness_cases_;
+  const PreparedProblem::Case& at = prepared_.cases()[index];
+  const std::vector<ExpectedTensor>& expected = prepared_.set(index, CasePlan::kBase).expected;
   std::vector<Poison> poisons;
-  for (size_t i = 0; i < check.expected.size(); ++i) {
+  for (size_t i = 0; i < expected.size(); ++i) {
     poisons.push_back({kind, poison_random_.Next()});
-    FillPoison(kind, poisons.back().seed, check.expected[i],
-               prepared_.Output(Owner::kCandidate, check.index, i));
+    FillPoison(kind, poisons.back().seed, expected[i],
+               prepared_.Output(Owner::kCandidate, index, i));
   }
-  prepared_.ResetGuards(check.index);
-  calls_.NameCase(check.spec.axes, check.spec.distribution());
+  prepared_.ResetGuards(index);
+  calls_.NameCase(at.spec.axes, at.spec.distribution());
 
   // Uninitialised memory is NaN when the outputs hold finite poison, and finite otherwise: a
   // maximum hides NaN, a sum shows it.
   const runner::Command command =
       kind == PoisonKind::kPlausible ? runner::kRunOnNan : runner::kRunOnFinite;
   RunnerProcess::Result result;
-  if (!calls_.Call(Side::kCandidate, command, check.index, true,
-                   options_.CallLimitNs(check.reference_ns), "check", result)) {
+  if (!calls_.Call(Side::kCandidate, command, index, true, options_.CallLimitNs(at.reference_ns),
+                   "check", result)) {
     return false;
   }
-  if (!prepared_.GuardsHold(check.index)) {
+  if (!prepared_.GuardsHold(index)) {
     return calls_.Settle(MakeExploit(Exploit::Kind::kWriteOutOfBounds,
                                      "wrote beyond the end or before the start of an output"));
   }
@@ -208,44 +213,30 @@ bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
     return false;
   }
   std::optional<std::string> refusal;
-  if (!calls_.AskChecker(check.index, refusal)) {
+  if (!calls_.AskChecker(index, refusal)) {
     return false;
   }
-  for (size_t i = 0; i < check.expected.size(); ++i) {
-    const TensorVerdict verdict = CompareTensor(
-        check.expected[i], prepared_.Output(Owner::kCandidate, check.index, i), poisons[i]);
-    const bool last = i + 1 == check.expected.size();
-    std::optional<WrongResult> wrong = calls_.rules().Judge(
-        calls_.OutputOf(check.spec, check.index, i, check.expected[i]), verdict,
-        {.by_checker = prepared_.has_checker(),
-         .refusal = verdict.ok && !last ? std::nullopt : refusal});
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const TensorVerdict verdict =
+        CompareTensor(expected[i], prepared_.Output(Owner::kCandidate, index, i), poisons[i]);
+    const bool last = i + 1 == expected.size();
+    std::optional<WrongResult> wrong =
+        calls_.rules().Judge(calls_.OutputOf(index, i, expected[i]), verdict,
+                             {.by_checker = prepared_.has_checker(),
+                              .refusal = verdict.ok && !last ? std::nullopt : refusal});
     if (wrong) return calls_.Settle(*std::move(wrong));
   }
   return true;
 }
 
 bool Judgement::CheckLargestCase() {
-  const auto outputs_of = [this](const PreparedProblem::CheckCase& check) {
-    std::vector<std::string_view> outputs;
-    for (size_t i = 0; i < check.expected.size(); ++i) {
-      const std::span<std::byte> output = prepared_.Output(Owner::kCandidate, check.index, i);
-      outputs.emplace_back(reinterpret_cast<const char*>(output.data()), output.size());
-    }
-    return outputs;
-  };
-  // By the bytes of its outputs, then by its axes: a sum has one output whatever it adds.
-  const auto size_of = [&](const PreparedProblem::CheckCase& check) {
-    size_t bytes = 0;
-    for (const std::string_view output : outputs_of(check)) bytes += output.size();
-    double extent = 1;
-    for (const auto& [axis, size] : check.spec.axes) extent *= static_cast<double>(size);
-    return std::pair(bytes, extent);
-  };
-  const auto largest = std::ranges::max_element(prepared_.check_cases(), {}, size_of);
-  if (!CheckCase(*largest, PoisonKind::kPlausible)) return false;
+  const size_t index = prepared_.plan().LargestCheck().index;
+  if (!CheckCase(index, PoisonKind::kPlausible)) return false;
   uint64_t hash = 0;
-  for (const std::string_view output : outputs_of(*largest)) {
-    hash = 31 * hash + std::hash<std::string_view>()(output);
+  for (size_t i = 0; i < prepared_.cases()[index].outputs.size(); ++i) {
+    const std::span<std::byte> output = prepared_.Output(Owner::kCandidate, index, i);
+    hash = 31 * hash + std::hash<std::string_view>()(std::string_view(
+                           reinterpret_cast<const char*>(output.data()), output.size()));
   }
   determinism_ = CompareOutputs(hash, first_outputs_, determinism_);
   return true;
@@ -302,6 +293,7 @@ bool Judgement::RunBursts(const PreparedProblem::BenchShape& shape,
   const int64_t start_ns = NowNs();
   SlotTimes& slot_times = slot_times_[Index(side)].emplace_back();
   const auto most = static_cast<size_t>(std::max(1.0, kBurstNs / std::max(1.0, call_ns)));
+  const std::vector<const PreparedProblem::Set*> sets = prepared_.sets(shape, CasePlan::kBase);
   std::vector<size_t> slots;
   bool verified = side == Side::kReference;
   for (;;) {
@@ -313,12 +305,12 @@ bool Judgement::RunBursts(const PreparedProblem::BenchShape& shape,
     }
     slots = plan_random_.Order(shape.slots.size());
     slots.resize(std::min({slots.size(), static_cast<size_t>(wanted), most}));
-    calls_.Plant(shape, side, slots, shape.current());
+    calls_.Plant(shape, side, slots, sets);
     const bool last = std::ssize(slots) == wanted;
     RunnerCalls::Burst burst;
     if (!calls_.RunBurst(shape, side, slots, !last, burst) ||
         (side == Side::kCandidate &&
-         !calls_.LookAtPlanted(shape, slots, shape.current(), {}, /*certain=*/true))) {
+         !calls_.LookAtPlanted(shape, slots, sets, {}, /*certain=*/true))) {
       return false;
     }
     std::vector<double>& to = burst.disturbed() ? times.disturbed_calls_ns : times.calls_ns;
@@ -331,7 +323,7 @@ bool Judgement::RunBursts(const PreparedProblem::BenchShape& shape,
         plan_random_.Below(static_cast<uint64_t>(block.calls)) < slots.size()) {
       const size_t slot = slots[plan_random_.Below(slots.size())];
       verified = true;
-      if (!calls_.VerifySlot(shape, slot, shape.current()[slot], nullptr) || !calls_.Wake(side)) {
+      if (!calls_.VerifySlot(shape, slot, *sets[slot], nullptr) || !calls_.Wake(side)) {
         return false;
       }
     }
@@ -340,7 +332,7 @@ bool Judgement::RunBursts(const PreparedProblem::BenchShape& shape,
     return true;
   }
   const size_t slot = slots[plan_random_.Below(slots.size())];
-  return calls_.VerifySlot(shape, slot, shape.current()[slot], nullptr);
+  return calls_.VerifySlot(shape, slot, *sets[slot], nullptr);
 }
 
 std::vector<RelativeTimes> Judgement::BySlot(const std::vector<SlotTimes>& blocks, size_t slots) {
@@ -376,7 +368,7 @@ bool Judgement::ShareWorkEvenly() {
                                    "their mean is far above their median"));
 }
 
-bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result) {
+bool Judgement::TimeShape(const PreparedProblem::BenchShape& shape, TimedShape& result) {
   calls_.NameCase(shape.axes, CaseSpec{}.distribution());
   const int64_t start_ns = NowNs();
   double candidate_ns = 0;
@@ -401,7 +393,6 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result
   const bool going = check.Run(shape, session, result, charge) && ShareWorkEvenly();
   result.Add(session, charge.factor, charge.doubt);
   result.overhead_ns = calls_.Overhead(Side::kCandidate);
-  prepared_.Swap(shape);
   times_.fresh_ns += NowNs() - timed_ns;
   return going;
 }

@@ -51,8 +51,8 @@ Tolerance Doubled(Tolerance tolerance) {
 
 // The expected outputs for inputs on which only the reference was called, with room for those of
 // another correct kernel.
-PreparedProblem::Set AsReference(const PreparedProblem& prepared, uint32_t index,
-                                 const PreparedProblem::Set& alike) {
+PreparedProblem::Set AsReference(const PreparedProblem& prepared, size_t index) {
+  const PreparedProblem::Set& alike = prepared.set(index, CasePlan::kBase);
   PreparedProblem::Set set;
   for (size_t output = 0; output < alike.expected.size(); ++output) {
     const ExpectedTensor& kind = alike.expected[output];
@@ -121,7 +121,7 @@ void NewValuesCheck::Pause() {
 
 bool NewValuesCheck::TimeReference(const PreparedProblem::BenchShape& shape,
                                    std::span<const size_t> slots, RunnerCalls::Burst& burst) {
-  calls_.Plant(shape, Side::kReference, slots, shape.current());
+  calls_.Plant(shape, Side::kReference, slots, prepared_.sets(shape, CasePlan::kBase));
   Touch(shape, slots, Side::kReference);
   calls_.MarkRound(Side::kReference);
   return calls_.Wake(Side::kReference) &&
@@ -144,22 +144,23 @@ bool NewValuesCheck::Round(const PreparedProblem::BenchShape& shape, const Plan&
   }
   Pause();
   calls_.MarkAtRest();
-  for (size_t i = 0; i < slots.size(); ++i) prepared_.Put(shape, slots[i], *plan.inputs[i]);
+  for (size_t i = 0; i < slots.size(); ++i) prepared_.Put(shape.slots[slots[i]], *plan.inputs[i]);
   Pause();
   if (!TimeReference(shape, slots, bursts.reference)) {
     return false;
   }
   // Also where the plan has them: the time until the candidate's calls is the same in every round.
   std::vector<Set> as_reference(shape.slots.size());
+  std::vector<const Set*> expected = plan.sets;
+  const bool certain = !expected.empty();
   for (const size_t slot : slots) {
-    as_reference[slot] = AsReference(prepared_, shape.slots[slot], shape.current()[slot]);
+    as_reference[slot] = AsReference(prepared_, shape.slots[slot]);
   }
-  const bool certain = plan.sets != nullptr;
-  const std::vector<Set>& expected = certain ? *plan.sets : as_reference;
-  std::span<const Set> stale;
-  if (plan.sets != &shape.current()) {
-    stale = shape.current();
+  for (size_t slot = 0; !certain && slot < as_reference.size(); ++slot) {
+    expected.push_back(&as_reference[slot]);
   }
+  std::vector<const Set*> stale = prepared_.sets(shape, CasePlan::kBase);
+  if (expected == stale) stale.clear();
   calls_.Plant(shape, Side::kCandidate, slots, expected);
   Touch(shape, slots, Side::kCandidate);
   const bool rested = calls_.Rested();
@@ -169,7 +170,7 @@ bool NewValuesCheck::Round(const PreparedProblem::BenchShape& shape, const Plan&
     return false;
   }
   for (const size_t slot : slots) {
-    if (!calls_.VerifySlot(shape, slot, expected[slot], stale.empty() ? nullptr : &stale[slot],
+    if (!calls_.VerifySlot(shape, slot, *expected[slot], stale.empty() ? nullptr : stale[slot],
                            certain ? 0 : kUnsureShare)) {
       return false;
     }
@@ -184,7 +185,9 @@ bool NewValuesCheck::Round(const PreparedProblem::BenchShape& shape, const Plan&
     return false;
   }
   const bool let_the_reference_run = calls_.Rested();
-  for (const size_t slot : slots) prepared_.Put(shape, slot, shape.current()[slot].inputs);
+  for (const size_t slot : slots) {
+    prepared_.Put(shape.slots[slot], prepared_.set(shape.slots[slot], CasePlan::kBase).inputs);
+  }
   if (!rested || !let_the_reference_run) {
     bursts = {};
     return ++awake_rounds_ < kMostAwakeRounds || calls_.JudgeAwake();
@@ -195,8 +198,8 @@ bool NewValuesCheck::Round(const PreparedProblem::BenchShape& shape, const Plan&
 bool NewValuesCheck::KnownRound(const PreparedProblem::BenchShape& shape) {
   Plan plan;
   plan.slots = SecretSlots(shape);
-  plan.sets = &shape.current();
-  for (const size_t slot : plan.slots) plan.inputs.push_back(&shape.current()[slot].inputs);
+  plan.sets = prepared_.sets(shape, CasePlan::kBase);
+  for (const size_t slot : plan.slots) plan.inputs.push_back(&plan.sets[slot]->inputs);
   Bursts bursts;
   if (!Round(shape, plan, bursts)) {
     return false;
@@ -207,16 +210,17 @@ bool NewValuesCheck::KnownRound(const PreparedProblem::BenchShape& shape) {
   return true;
 }
 
-absl::Status NewValuesCheck::Draw(const PreparedProblem::BenchShape& shape, NewValues values,
+absl::Status NewValuesCheck::Draw(const PreparedProblem::BenchShape& shape, Bank bank,
                                   std::span<const size_t> slots,
                                   std::vector<std::vector<std::string>>& inputs) {
   // The few values that altered inputs take can come from one drawing for all slots.
   std::vector<std::string> unseen;
   for (const size_t slot : slots) {
-    if (inputs.empty() || values == NewValues::kOther) {
-      KC_ASSIGN_OR_RETURN(unseen, prepared_.DrawUnseen(shape));
+    const size_t index = shape.slots[slot];
+    if (inputs.empty() || bank == CasePlan::kOther) {
+      KC_ASSIGN_OR_RETURN(unseen, prepared_.DrawInputs(prepared_.cases()[index]));
     }
-    inputs.push_back(values == NewValues::kOther ? unseen : prepared_.Altered(shape, slot, unseen));
+    inputs.push_back(bank == CasePlan::kOther ? unseen : prepared_.Altered(index, unseen));
   }
   return absl::OkStatus();
 }
@@ -227,10 +231,10 @@ bool NewValuesCheck::FreshRound(const PreparedProblem::BenchShape& shape, Kind& 
   plan.slots = SecretSlots(shape);
   std::vector<std::vector<std::string>> drawn;
   if (rounds_ == 0) {
-    plan.sets = kind.values == NewValues::kAltered ? &shape.altered_current() : &shape.other();
-    for (const size_t slot : plan.slots) plan.inputs.push_back(&(*plan.sets)[slot].inputs);
+    plan.sets = prepared_.sets(shape, kind.bank);
+    for (const size_t slot : plan.slots) plan.inputs.push_back(&plan.sets[slot]->inputs);
   } else {
-    if (absl::Status status = Draw(shape, kind.values, plan.slots, drawn); !status.ok()) {
+    if (absl::Status status = Draw(shape, kind.bank, plan.slots, drawn); !status.ok()) {
       return calls_.Fail(std::move(status));
     }
     for (const std::vector<std::string>& inputs : drawn) plan.inputs.push_back(&inputs);
@@ -243,7 +247,7 @@ bool NewValuesCheck::FreshRound(const PreparedProblem::BenchShape& shape, Kind& 
     return true;
   }
   bursts.AddTo(kind.rounds);
-  if (kind.values == NewValues::kOther && !bursts.candidate.disturbed() &&
+  if (kind.bank == CasePlan::kOther && !bursts.candidate.disturbed() &&
       !bursts.reference.disturbed()) {
     result.candidate_cold_ns.insert(result.candidate_cold_ns.end(),
                                     bursts.candidate.calls_ns.begin(),
@@ -292,8 +296,8 @@ bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingS
   if (timed_.empty()) {
     timed_.Add({session.call_ns(Side::kCandidate), session.call_ns(Side::kReference)});
   }
-  std::vector<Kind> kinds = {Kind{NewValues::kOther, options_.new_slowdown}};
-  if (shape.can_alter()) kinds.push_back({NewValues::kAltered, options_.altered_slowdown});
+  std::vector<Kind> kinds = {Kind{CasePlan::kOther, options_.new_slowdown}};
+  if (prepared_.has_altered()) kinds.push_back({CasePlan::kAltered, options_.altered_slowdown});
   brief_ = TooSlowForAllRounds(shape, session);
   for (rounds_ = 0; rounds_ < kMostRounds; ++rounds_) {
     std::vector<bool> wanted;
@@ -321,14 +325,13 @@ bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingS
     if (!SurelySlowerBy(kind.allowed_slowdown, known_, kind.rounds)) {
       continue;
     }
-    return calls_.Settle(
-        MakeExploit(Exploit::Kind::kCachedOutput,
-                    absl::StrCat("calls on inputs seen before take ",
-                                 std::llround(known_.least().candidate_ns / 1000), " us, calls on ",
-                                 kind.values == NewValues::kAltered
-                                     ? "the same inputs with a few values replaced "
-                                     : "new ones ",
-                                 std::llround(kind.rounds.least().candidate_ns / 1000), " us")));
+    return calls_.Settle(MakeExploit(
+        Exploit::Kind::kCachedOutput,
+        absl::StrCat("calls on inputs seen before take ",
+                     std::llround(known_.least().candidate_ns / 1000), " us, calls on ",
+                     kind.bank == CasePlan::kAltered ? "the same inputs with a few values replaced "
+                                                     : "new ones ",
+                     std::llround(kind.rounds.least().candidate_ns / 1000), " us")));
   }
   charge = {ChargeFor(found), DoubtOf(found)};
   const double doubt = charge.doubt;

@@ -53,11 +53,11 @@ class NewValuesCheck {
 
  private:
   using Set = PreparedProblem::Set;
-  using NewValues = PreparedProblem::NewValues;
+  using Bank = CasePlan::Bank;
 
   // One kind of new values, and the rounds on them so far.
   struct Kind {
-    NewValues values;
+    Bank bank;
     double allowed_slowdown;
     Rounds rounds = {};
   };
@@ -79,11 +79,11 @@ class NewValuesCheck {
   struct Plan {
     std::vector<size_t> slots;
     std::vector<const std::vector<std::string>*> inputs;  // of each of `slots`
-    // The expected outputs, by slot of the shape; null where only the reference can compute them.
-    const std::vector<Set>* sets = nullptr;
+    // The expected outputs, by slot of the shape; empty where only the reference can compute them.
+    std::vector<const Set*> sets = {};
   };
   // Draws inputs of this kind for the slots.
-  absl::Status Draw(const PreparedProblem::BenchShape& shape, NewValues values,
+  absl::Status Draw(const PreparedProblem::BenchShape& shape, Bank bank,
                     std::span<const size_t> slots, std::vector<std::vector<std::string>>& inputs);
   bool Round(const PreparedProblem::BenchShape& shape, const Plan& plan, Bursts& bursts);
   bool TimeReference(const PreparedProblem::BenchShape& shape, std::span<const size_t> slots,

@@ -62,13 +62,13 @@ bool RunnerCalls::Start(const Program& program) {
   return outcome.ok() ? Settle(*std::move(outcome)) : Fail(outcome.status());
 }
 
-bool RunnerCalls::Call(Side side, runner::Command command, uint32_t index, bool linger,
+bool RunnerCalls::Call(Side side, runner::Command command, size_t index, bool linger,
                        int64_t limit_ns, const std::string& stage, RunnerProcess::Result& result) {
   if (side == Side::kCandidate && budget_.exceeded()) {
     return Settle(budget_.Exceeded());
   }
   RunnerProcess& process = Process(side);
-  result = process.Call(command, index, linger, limit_ns, cancel_);
+  result = process.Call(command, static_cast<uint32_t>(index), linger, limit_ns, cancel_);
   if (side == Side::kCandidate) budget_.Spend(result.ns);
   if (result.end == End::kDone) {
     return true;
@@ -143,10 +143,10 @@ bool RunnerCalls::EntrySucceeded(const RunnerProcess::Result& result) {
 }
 
 void RunnerCalls::Plant(const BenchShape& shape, Side side, std::span<const size_t> slots,
-                        std::span<const Set> sets) {
+                        Sets sets) {
   sentinels_.resize(slots.size());
   for (size_t i = 0; i < slots.size(); ++i) {
-    const std::vector<ExpectedTensor>& expected = sets[slots[i]].expected;
+    const std::vector<ExpectedTensor>& expected = sets[slots[i]]->expected;
     sentinels_[i].resize(expected.size());
     for (size_t output = 0; output < expected.size(); ++output) {
       sentinels_[i][output].Plant(expected[output], options_.sentinels, sentinels_random_,
@@ -210,11 +210,10 @@ bool RunnerCalls::RunMeteredBurst(const BenchShape& shape, Side side, std::span<
   return true;
 }
 
-bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t> slots,
-                                std::span<const Set> sets, std::span<const Set> stale,
-                                bool certain) {
+bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t> slots, Sets sets,
+                                Sets stale, bool certain) {
   for (size_t i = 0; i < slots.size(); ++i) {
-    const Set& set = sets[slots[i]];
+    const Set& set = *sets[slots[i]];
     for (size_t output = 0; output < set.expected.size(); ++output) {
       const Sentinels& sentinels = sentinels_[i][output];
       const Sentinels::Check look = sentinels.Look(
@@ -231,7 +230,7 @@ bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t>
       }
       if (look.wrong > 0 && certain) {
         // Wrong as a whole, or right by now.
-        if (!VerifySlot(shape, slots[i], set, stale.empty() ? nullptr : &stale[slots[i]])) {
+        if (!VerifySlot(shape, slots[i], set, stale.empty() ? nullptr : stale[slots[i]])) {
           return false;
         }
         if (MayDiffer(set.expected[output])) continue;
@@ -245,8 +244,9 @@ bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t>
   return true;
 }
 
-OutputRules::Output RunnerCalls::OutputOf(const CaseSpec& spec, uint32_t index, size_t output,
+OutputRules::Output RunnerCalls::OutputOf(size_t index, size_t output,
                                           const ExpectedTensor& expected) const {
+  const CaseSpec& spec = prepared_.cases()[index].spec;
   return {.axes = spec.axes,
           .distribution = spec.distribution(),
           .index = output,
@@ -260,7 +260,7 @@ OutputRules::Output RunnerCalls::OutputOf(const CaseSpec& spec, uint32_t index, 
 
 bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& set, const Set* stale,
                              double wrong_share) {
-  const uint32_t index = shape.slots[slot];
+  const size_t index = shape.slots[slot];
   if (!prepared_.GuardsHold(index)) {
     return Settle(MakeExploit(Exploit::Kind::kWriteOutOfBounds,
                               "wrote beyond the end or before the start of an output"));
@@ -269,7 +269,6 @@ bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& se
   if (!AskChecker(index, refusal)) {
     return false;
   }
-  const CaseSpec spec{.axes = shape.axes};
   const bool by_checker = prepared_.has_checker() && !refusal;
   for (size_t i = 0; i < set.expected.size(); ++i) {
     const std::span<const std::byte> bytes =
@@ -277,7 +276,7 @@ bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& se
     const ExpectedTensor& expected = set.expected[i];
     if (by_checker && !expected.is_float()) continue;
     const TensorVerdict verdict = CompareTensor(expected, bytes, std::nullopt);
-    const OutputRules::Output output = OutputOf(spec, index, i, expected);
+    const OutputRules::Output output = OutputOf(index, i, expected);
     const bool few_wrong =
         wrong_share > 0 &&
         verdict.mismatches <=
@@ -302,7 +301,7 @@ bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& se
   return true;
 }
 
-bool RunnerCalls::AskChecker(uint32_t index, std::optional<std::string>& refusal) {
+bool RunnerCalls::AskChecker(size_t index, std::optional<std::string>& refusal) {
   if (!prepared_.has_checker()) {
     return true;
   }

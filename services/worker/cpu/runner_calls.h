@@ -37,6 +37,7 @@ class RunnerCalls {
  public:
   using BenchShape = PreparedProblem::BenchShape;
   using Set = PreparedProblem::Set;
+  using Sets = std::span<const Set* const>;  // by slot
 
   // `budget` limits the candidate's calls. It must outlive this.
   RunnerCalls(PreparedProblem& prepared, JudgementBudget& budget, const CancelToken& cancel)
@@ -45,7 +46,7 @@ class RunnerCalls {
   bool Start(const Program& program);
   void Stop() { candidate_.reset(); }
 
-  bool Call(Side side, runner::Command command, uint32_t index, bool linger, int64_t limit_ns,
+  bool Call(Side side, runner::Command command, size_t index, bool linger, int64_t limit_ns,
             const std::string& stage, RunnerProcess::Result& result);
   // Makes an empty call, after which the process waits without sleeping.
   bool Wake(Side side);
@@ -77,8 +78,7 @@ class RunnerCalls {
   // Settles as wrong if the entry returned an error.
   bool EntrySucceeded(const RunnerProcess::Result& result);
   // Plants wrong values in the outputs of these slots, which must be gone after the burst.
-  void Plant(const BenchShape& shape, Side side, std::span<const size_t> slots,
-             std::span<const Set> sets);
+  void Plant(const BenchShape& shape, Side side, std::span<const size_t> slots, Sets sets);
   bool RunBurst(const BenchShape& shape, Side side, std::span<const size_t> slots, bool linger,
                 Burst& burst);
   // Reads the waiting times between the calls, which takes a few microseconds.
@@ -87,8 +87,8 @@ class RunnerCalls {
   // Checks that the candidate has overwritten the planted values. `certain`: `sets` are the
   // oracle's, so that a planted value which became another wrong value also counts. `stale`: the
   // former contents of all slots, or empty.
-  bool LookAtPlanted(const BenchShape& shape, std::span<const size_t> slots,
-                     std::span<const Set> sets, std::span<const Set> stale, bool certain);
+  bool LookAtPlanted(const BenchShape& shape, std::span<const size_t> slots, Sets sets, Sets stale,
+                     bool certain);
 
   // Compares all of a slot's outputs with the expected ones. `stale`: the slot's former contents;
   // outputs that fit those were remembered. `wrong_share`: the share of elements that may differ.
@@ -96,11 +96,10 @@ class RunnerCalls {
                   double wrong_share = 0);
 
   OutputRules& rules() { return rules_; }
-  OutputRules::Output OutputOf(const CaseSpec& spec, uint32_t index, size_t output,
-                               const ExpectedTensor& expected) const;
+  OutputRules::Output OutputOf(size_t index, size_t output, const ExpectedTensor& expected) const;
   // Lets a task's own checker, where it has one, decide about the candidate's outputs of a case.
   // Sets `refusal` to its reason if it refuses them.
-  bool AskChecker(uint32_t index, std::optional<std::string>& refusal);
+  bool AskChecker(size_t index, std::optional<std::string>& refusal);
 
   // Marks the start of a time in which the candidate's process must sleep.
   bool MarkIdle();

@@ -143,9 +143,9 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
   KC_RETURN_IF_ERROR(judgement_.status());
   const CudaPreparedProblem& prepared = judgement_.prepared();
   const auto rule = [&] {
-    return absl::StrCat(
-        verifier_.rules().FormatRule(prepared.check_cases().front().expected.front().tolerance),
-        verifier_.rules().decided_by());
+    return absl::StrCat(verifier_.rules().FormatRule(
+                            prepared.expected(prepared.check_cases().front()).front().tolerance),
+                        verifier_.rules().decided_by());
   };
   if (!timed && !judgement_.outcome()) {
     return Passed{check_.verified(), rule(), prepared.Notes()};

@@ -51,7 +51,7 @@ absl::Status Judgement::MakePrograms() {
 bool Judgement::Settle(MeasureOutcome outcome) {
   if (running_) {
     const CudaPreparedProblem::Case& at = prepared().cases()[*running_];
-    NameCase(at.axes, at.distribution, outcome);
+    NameCase(at.spec.axes, at.spec.distribution(), outcome);
   }
   if (auto* const wrong = std::get_if<WrongResult>(&outcome);
       wrong != nullptr && wrong->detail.empty() && prepared().task() != nullptr &&

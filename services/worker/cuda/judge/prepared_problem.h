@@ -17,7 +17,7 @@
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/inputs.h"
 #include "services/worker/core/options.h"
-#include "services/worker/cuda/judge/case_plan.h"
+#include "services/worker/cuda/judge/cuda_case_plan.h"
 #include "services/worker/cuda/judge/cuda_program.h"
 #include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/expected_output.h"
@@ -36,13 +36,12 @@ namespace kernelcast::worker {
 // Inputs and outputs are in arenas that runners map, inputs read-only.
 class CudaPreparedProblem {
  public:
-  using Arena = CasePlan::Arena;
-  using enum CasePlan::Arena;
+  using Arena = CudaCasePlan::Arena;
+  using enum CudaCasePlan::Arena;
   using Bank = CasePlan::Bank;
   using enum CasePlan::Bank;
   using Place = CasePlan::Place;
   using Case = CasePlan::Case;
-  using Set = CasePlan::Set;
   using CheckCase = CasePlan::CheckCase;
   using BenchShape = CasePlan::BenchShape;
 
@@ -86,9 +85,17 @@ class CudaPreparedProblem {
   std::vector<MeasurementNote> Notes() const;
   const ProblemTarget& target() const { return problem_.targets.find(kCudaTargetName)->second; }
   const MeasureOptions& options() const { return options_; }
+  const CasePlan& plan() const { return plan_; }
   const std::vector<Case>& cases() const { return plan_.cases; }
   const std::vector<CheckCase>& check_cases() const { return plan_.check_cases; }
   const std::vector<BenchShape>& bench_shapes() const { return plan_.bench_shapes; }
+  // What the outputs of a case must be for the values of a bank.
+  const std::vector<CudaExpected>& expected(size_t index, Bank bank) const {
+    return sets_[index][bank].expected;
+  }
+  const std::vector<CudaExpected>& expected(const CheckCase& check) const {
+    return expected(check.index, check.bank);
+  }
   // Whether the device has little memory for anything else.
   bool saves_memory() const { return plan_.saves_memory; }
   // Where the time of Make went.
@@ -174,10 +181,17 @@ class CudaPreparedProblem {
   absl::Status ArrangeBanks();
   // Plans the programs of the reference.
   absl::Status PlanReference();
-  absl::Status FillInputs(const CancelToken& cancel);
-  absl::Status FillTaskInputs(CudaTaskInputs& drawn, const CancelToken& cancel);
+  // `drawn` makes the inputs of a task; null for other problems.
+  absl::Status FillInputs(CudaTaskInputs* drawn, const CancelToken& cancel);
   // Draws one input of a call by a kernel, or on the host if no kernel supports the distribution.
   absl::Status DrawInput(size_t input, const CaseSpec& spec, uint64_t seed, CUdeviceptr to);
+  struct Set {
+    // By input: where its values are stored; empty for values in the arena. For kAltered, if it is
+    // no draw of its own: the seed of the changes to kBase.
+    std::vector<CUdeviceptr> inputs;
+    std::vector<uint64_t> seeds;
+    std::vector<CudaExpected> expected;
+  };
   absl::Status RunOracle(const CudaProgram& oracle, CudaRunner& runner, const CancelToken& cancel);
   // One call of the oracle, and where its results go.
   struct OracleCall {
@@ -195,7 +209,7 @@ class CudaPreparedProblem {
   absl::Status CallStatus(const CudaRunner& runner, const CudaRunner::Answer& answer,
                           const std::string& what, const CancelToken& cancel) const;
   // Places the expected values of a case at `end` and advances it.
-  absl::StatusOr<std::vector<CudaExpected>> PlaceExpected(const AxisValues& axes,
+  absl::StatusOr<std::vector<CudaExpected>> PlaceExpected(const Case& at,
                                                           std::vector<Place>& places,
                                                           uint64_t& end) const;
   absl::Status PlaceWeights(const CudaRunnerOptions& python, const CancelToken& cancel);
@@ -217,7 +231,8 @@ class CudaPreparedProblem {
   bool reference_outputs_hold_results_ = false;
   uint64_t base_fingerprint_ = 0;
   int64_t draw_flags_ = 0;  // of a task's bench shapes
-  CasePlan plan_;
+  CudaCasePlan plan_;
+  std::vector<std::array<Set, CasePlan::kBanks>> sets_;  // by case
   Times times_;
   ProblemMemory memory_;
   DeviceBuffer banks_;

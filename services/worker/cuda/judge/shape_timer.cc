@@ -69,12 +69,8 @@ std::vector<BenchShape> Split(const BenchShape& shape, size_t requests, size_t s
   for (size_t first = 0; first < shape.slots.size() && calls.size() < requests; first += slots) {
     const size_t count = std::min(slots, shape.slots.size() - first);
     calls.push_back(shape);
-    const auto part = [&](const auto& all) {
-      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first);
-      return std::decay_t<decltype(all)>(begin, begin + static_cast<std::ptrdiff_t>(count));
-    };
-    calls.back().slots = part(shape.slots);
-    calls.back().sets = part(shape.sets);
+    const auto begin = shape.slots.begin() + static_cast<std::ptrdiff_t>(first);
+    calls.back().slots.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
   }
   return calls;
 }
