@@ -1,6 +1,7 @@
 #include "services/worker/cpu/judge.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -21,7 +22,7 @@
 #include "services/worker/core/timing_session.h"
 #include "services/worker/core/verdict.h"
 #include "services/worker/core/verification.h"
-#include "services/worker/cpu/new_values_check.h"
+#include "services/worker/cpu/cpu_rounds.h"
 #include "services/worker/cpu/runner_calls.h"
 
 namespace kernelcast::worker {
@@ -33,6 +34,15 @@ using Owner = PreparedProblem::Owner;
 constexpr double kBurstNs = 500'000;
 // Bursts of empty calls per side during warm-up.
 constexpr int kWarmUpBursts = 8;
+// A candidate that may be slower on new values is called on them in as many processes as a final
+// figure has.
+constexpr int kProcessesToCharge = 5;
+// With more doubt, as a logarithm, a candidate has no valid measurement: it could remember results.
+const double kMostDoubt = std::log(2);
+// The conditions of a round alone may cause a charge of up to this, as a logarithm: the process has
+// slept, and other programs have used its caches. Short calls of a candidate equal to the reference
+// were charged up to 1.4 on a busy machine. The interval then also covers the time without it.
+const double kOwnCharge = std::log(1.5);
 
 int64_t NowNs() { return Clock::Real().MonotonicNs(); }
 
@@ -73,8 +83,14 @@ class Judgement {
   bool CheckCase(size_t index, PoisonKind poison);
   // Checks the largest case once more, and compares its outputs with those of other processes.
   bool CheckLargestCase();
-  bool TimeShape(const PreparedProblem::BenchShape& shape, TimedShape& result);
-  bool WarmUp(const PreparedProblem::BenchShape& shape, double& candidate_ns, double& reference_ns);
+  bool TimeShape(size_t shape_index);
+  // Makes rounds on new values in one more process, if they are to show more.
+  bool CheckAgain(size_t shape_index);
+  bool Suspects(size_t shape_index) const;
+  // Adds the times of a shape to its result, or refuses.
+  bool AddSessions(size_t shape_index);
+  // `call_ns`: the time of an undisturbed call.
+  bool WarmUp(const PreparedProblem::BenchShape& shape, Side side, double& call_ns);
   // `call_ns`: approximate time of one call.
   bool RunBlock(const PreparedProblem::BenchShape& shape, const TimingSession::Block& block,
                 double call_ns, TimingSession::BlockTimes& times);
@@ -107,8 +123,12 @@ class Judgement {
   SecretRandom poison_random_{"poison"};
   JudgementBudget budget_;
   RunnerCalls calls_;
+  RunnerCore runner_core_{prepared_.placement()};
 
   std::vector<TimedShape> results_;
+  // By shape.
+  std::vector<NewValuesCheck> checks_;
+  std::vector<CpuRounds> rounds_;
   uint32_t correctness_cases_ = 0;
   std::optional<uint64_t> first_outputs_;
   Determinism determinism_ = Determinism::kUnknown;
@@ -117,8 +137,15 @@ class Judgement {
 
 absl::StatusOr<MeasureOutcome> Judgement::Run() {
   results_ = ShapesToTime(prepared_.problem(), kCpuTargetName, prepared_.bench_shapes());
+  const NewValuesCheck check(
+      NewValuesCheck::KindsOf(prepared_.problem(), options_, /*draws_altered=*/false), kAsQuickLog);
+  for (const PreparedProblem::BenchShape& shape : prepared_.bench_shapes()) {
+    checks_.push_back(check);
+    rounds_.emplace_back(prepared_, shape, calls_, runner_core_, plan_random_, cancel_);
+  }
   bool going = true;
-  for (int round = 0; round < precision_.runners && going; ++round) {
+  int processes = precision_.runners;
+  for (int round = 0; round < processes && going; ++round) {
     if (spec_.level == MeasureLevel::kFinal) {
       // A pair of fresh processes on fresh memory: addresses and placement differ between pairs,
       // and the interval must cover that.
@@ -139,9 +166,14 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
     // A screening has one process.
     going = going && (precision_.runners == 1 || CheckLargestCase());
     times_.check_ns += NowNs() - ready_ns;
+    processes = precision_.runners;
     for (size_t i = 0; i < results_.size() && going; ++i) {
-      going = TimeShape(prepared_.bench_shapes()[i], results_[i]);
+      going = round < precision_.runners ? TimeShape(i) : CheckAgain(i);
+      if (Suspects(i)) processes = std::max(processes, kProcessesToCharge);
     }
+  }
+  if (spec_.level != MeasureLevel::kCheck) {
+    for (size_t i = 0; i < results_.size() && going; ++i) going = AddSessions(i);
   }
   calls_.Stop();
   KC_RETURN_IF_ERROR(calls_.status());
@@ -242,40 +274,33 @@ bool Judgement::CheckLargestCase() {
   return true;
 }
 
-bool Judgement::WarmUp(const PreparedProblem::BenchShape& shape, double& candidate_ns,
-                       double& reference_ns) {
-  for (const Side side : {Side::kReference, Side::kCandidate}) {
-    std::vector<double> times;
-    double spent_ns = 0;
-    double burst_at_ns = 0;
-    calls_.ForgetEmptyCalls(side);
-    for (int i = 0;
-         i < options_.warm_up_calls || spent_ns < static_cast<double>(options_.warm_up_ns); ++i) {
-      const size_t slot = static_cast<size_t>(i) % shape.slots.size();
-      RunnerCalls::Burst call;
-      if (!calls_.RunBurst(shape, side, {&slot, 1}, true, call)) {
-        return false;
-      }
-      times.push_back(call.calls_ns[0]);
-      spent_ns += call.calls_ns[0];
-      if (spent_ns >= burst_at_ns) {
-        if (!calls_.TimeEmptyCalls(side, true, "warm_up")) {
-          return false;
-        }
-        burst_at_ns = spent_ns + static_cast<double>(options_.warm_up_ns / kWarmUpBursts);
-      }
-      // A slow kernel is warm after fewer calls.
-      if (spent_ns > 10 * static_cast<double>(options_.warm_up_ns) && i >= 2) {
-        break;
-      }
-    }
-    if (!calls_.TimeEmptyCalls(side, false, "warm_up")) {
+bool Judgement::WarmUp(const PreparedProblem::BenchShape& shape, Side side, double& call_ns) {
+  std::vector<double> times;
+  double spent_ns = 0;
+  double burst_at_ns = 0;
+  calls_.ForgetEmptyCalls(side);
+  for (int i = 0; i < options_.warm_up_calls || spent_ns < static_cast<double>(options_.warm_up_ns);
+       ++i) {
+    const size_t slot = static_cast<size_t>(i) % shape.slots.size();
+    RunnerCalls::Burst call;
+    if (!calls_.RunBurst(shape, side, {&slot, 1}, true, call)) {
       return false;
     }
-    // Time of an undisturbed call.
-    (side == Side::kCandidate ? candidate_ns : reference_ns) = Quantile(times, 0.1);
+    times.push_back(call.calls_ns[0]);
+    spent_ns += call.calls_ns[0];
+    if (spent_ns >= burst_at_ns) {
+      if (!calls_.TimeEmptyCalls(side, true, "warm_up")) {
+        return false;
+      }
+      burst_at_ns = spent_ns + static_cast<double>(options_.warm_up_ns / kWarmUpBursts);
+    }
+    // A slow kernel is warm after fewer calls.
+    if (spent_ns > 10 * static_cast<double>(options_.warm_up_ns) && i >= 2) {
+      break;
+    }
   }
-  return true;
+  call_ns = Quantile(times, 0.1);
+  return calls_.TimeEmptyCalls(side, false, "warm_up");
 }
 
 bool Judgement::RunBlock(const PreparedProblem::BenchShape& shape,
@@ -293,7 +318,6 @@ bool Judgement::RunBursts(const PreparedProblem::BenchShape& shape,
   const int64_t start_ns = NowNs();
   SlotTimes& slot_times = slot_times_[Index(side)].emplace_back();
   const auto most = static_cast<size_t>(std::max(1.0, kBurstNs / std::max(1.0, call_ns)));
-  const std::vector<const PreparedProblem::Set*> sets = prepared_.sets(shape, CasePlan::kBase);
   std::vector<size_t> slots;
   bool verified = side == Side::kReference;
   for (;;) {
@@ -305,12 +329,12 @@ bool Judgement::RunBursts(const PreparedProblem::BenchShape& shape,
     }
     slots = plan_random_.Order(shape.slots.size());
     slots.resize(std::min({slots.size(), static_cast<size_t>(wanted), most}));
-    calls_.Plant(shape, side, slots, sets);
+    calls_.Plant(shape, side, slots, CasePlan::kBase);
     const bool last = std::ssize(slots) == wanted;
     RunnerCalls::Burst burst;
     if (!calls_.RunBurst(shape, side, slots, !last, burst) ||
         (side == Side::kCandidate &&
-         !calls_.LookAtPlanted(shape, slots, sets, {}, /*certain=*/true))) {
+         !calls_.LookAtPlanted(shape, slots, CasePlan::kBase, std::nullopt))) {
       return false;
     }
     std::vector<double>& to = burst.disturbed() ? times.disturbed_calls_ns : times.calls_ns;
@@ -323,7 +347,7 @@ bool Judgement::RunBursts(const PreparedProblem::BenchShape& shape,
         plan_random_.Below(static_cast<uint64_t>(block.calls)) < slots.size()) {
       const size_t slot = slots[plan_random_.Below(slots.size())];
       verified = true;
-      if (!calls_.VerifySlot(shape, slot, *sets[slot], nullptr) || !calls_.Wake(side)) {
+      if (!calls_.VerifySlot(shape, slot, CasePlan::kBase, std::nullopt) || !calls_.Wake(side)) {
         return false;
       }
     }
@@ -332,7 +356,7 @@ bool Judgement::RunBursts(const PreparedProblem::BenchShape& shape,
     return true;
   }
   const size_t slot = slots[plan_random_.Below(slots.size())];
-  return calls_.VerifySlot(shape, slot, *sets[slot], nullptr);
+  return calls_.VerifySlot(shape, slot, CasePlan::kBase, std::nullopt);
 }
 
 std::vector<RelativeTimes> Judgement::BySlot(const std::vector<SlotTimes>& blocks, size_t slots) {
@@ -368,12 +392,15 @@ bool Judgement::ShareWorkEvenly() {
                                    "their mean is far above their median"));
 }
 
-bool Judgement::TimeShape(const PreparedProblem::BenchShape& shape, TimedShape& result) {
+bool Judgement::TimeShape(size_t shape_index) {
+  const PreparedProblem::BenchShape& shape = prepared_.bench_shapes()[shape_index];
+  TimedShape& result = results_[shape_index];
   calls_.NameCase(shape.axes, CaseSpec{}.distribution());
   const int64_t start_ns = NowNs();
   double candidate_ns = 0;
   double reference_ns = 0;
-  if (!WarmUp(shape, candidate_ns, reference_ns)) {
+  if (!WarmUp(shape, Side::kReference, reference_ns) ||
+      !WarmUp(shape, Side::kCandidate, candidate_ns)) {
     return false;
   }
 
@@ -388,13 +415,46 @@ bool Judgement::TimeShape(const PreparedProblem::BenchShape& shape, TimedShape& 
   const int64_t timed_ns = NowNs();
   times_.timing_ns += timed_ns - start_ns;
 
-  NewValuesCheck::Charge charge;
-  NewValuesCheck check(prepared_, calls_, plan_random_, cancel_);
-  const bool going = check.Run(shape, session, result, charge) && ShareWorkEvenly();
-  result.Add(session, charge.factor, charge.doubt);
   result.overhead_ns = calls_.Overhead(Side::kCandidate);
+  rounds_[shape_index].NoteSession(session);
+  checks_[shape_index].AddSession(std::move(session));
+  const bool going = checks_[shape_index].Run(rounds_[shape_index], result) && ShareWorkEvenly();
   times_.fresh_ns += NowNs() - timed_ns;
   return going;
+}
+
+bool Judgement::Suspects(size_t shape_index) const {
+  return !rounds_[shape_index].brief() && checks_[shape_index].Suspects();
+}
+
+bool Judgement::CheckAgain(size_t shape_index) {
+  if (!Suspects(shape_index)) return true;
+  const PreparedProblem::BenchShape& shape = prepared_.bench_shapes()[shape_index];
+  calls_.NameCase(shape.axes, CaseSpec{}.distribution());
+  const int64_t start_ns = NowNs();
+  double call_ns = 0;
+  // It must know the values in place by now.
+  const bool going = WarmUp(shape, Side::kCandidate, call_ns) &&
+                     checks_[shape_index].Run(rounds_[shape_index], results_[shape_index]);
+  times_.fresh_ns += NowNs() - start_ns;
+  return going;
+}
+
+bool Judgement::AddSessions(size_t shape_index) {
+  const NewValuesCheck& check = checks_[shape_index];
+  calls_.NameCase(prepared_.bench_shapes()[shape_index].axes, CaseSpec{}.distribution());
+  if (std::optional<Exploit> refusal = check.Refusal()) return calls_.Settle(*std::move(refusal));
+  if (!check.complete()) return calls_.JudgeAwake();
+  const double doubt = check.Doubt();
+  if (doubt > kMostDoubt && !rounds_[shape_index].brief()) {
+    EnvironmentUnstable unstable;
+    unstable.reason =
+        "other processes held up too many calls to rule out that the candidate reuses results of "
+        "earlier calls";
+    return calls_.Settle(std::move(unstable));
+  }
+  check.AddTo(results_[shape_index], doubt + std::min(std::log(check.Charge()), kOwnCharge));
+  return true;
 }
 
 }  // namespace

@@ -202,15 +202,7 @@ absl::StatusOr<std::vector<std::string>> PreparedProblem::DrawInputs(const Case&
   return inputs;
 }
 
-std::vector<std::string> PreparedProblem::Altered(size_t index,
-                                                  const std::vector<std::string>& other) {
-  std::vector<std::string> inputs = set(index, kBase).inputs;
-  Random random(values_random_.Next());
-  AlterInputs(problem_.inputs, other, random, inputs);
-  return inputs;
-}
-
-void PreparedProblem::Put(size_t index, const std::vector<std::string>& inputs) {
+void PreparedProblem::Place(size_t index, const std::vector<std::string>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     std::byte* const place = inputs_.data() + table_[index].tensors[i].offset;
     std::memcpy(place, inputs[i].data(), inputs[i].size());
@@ -223,7 +215,10 @@ absl::Status PreparedProblem::FillCases() {
     const Case& at = plan_.cases[index];
     Set& set = sets_[index][bank];
     if (bank == kAltered) {
-      if (has_altered()) set.inputs = Altered(index, this->set(index, kOther).inputs);
+      if (!has_altered()) return absl::OkStatus();
+      set.inputs = sets_[index][kBase].inputs;
+      Random random(values_random_.Next());
+      AlterInputs(problem_.inputs, sets_[index][kOther].inputs, random, set.inputs);
       return absl::OkStatus();
     }
     KC_RETURN_IF_ERROR(CheckPace());
@@ -231,7 +226,7 @@ absl::Status PreparedProblem::FillCases() {
     if (at.timed) {
       if (task_inputs_ != nullptr) draw_flags_ |= task_inputs_->flags();
     } else {
-      Put(index, std::exchange(set.inputs, {}));
+      Place(index, std::exchange(set.inputs, {}));
     }
     return absl::OkStatus();
   });
@@ -265,7 +260,7 @@ absl::Status PreparedProblem::RunOracle(const Program& oracle, const CancelToken
     KC_RETURN_IF_ERROR(CheckPace());
     const Case& at = plan_.cases[index];
     Set& set = sets_[index][bank];
-    if (at.timed) Put(index, set.inputs);
+    if (at.timed) Put(index, bank);
     const std::string what = absl::StrCat(ShapeText(at.spec.axes), ", ", at.spec.distribution());
     const RunnerProcess::Result result = process->Call(
         runner::kRun, static_cast<uint32_t>(index), true, options_.problem_call_limit_ns, cancel);
@@ -293,7 +288,7 @@ absl::Status PreparedProblem::RunOracle(const Program& oracle, const CancelToken
   };
   KC_RETURN_IF_ERROR(plan_.ForEachDraw(run));
   for (const BenchShape& shape : plan_.bench_shapes) {
-    for (const size_t index : shape.slots) Put(index, set(index, kBase).inputs);
+    for (const size_t index : shape.slots) Put(index, kBase);
   }
   return absl::OkStatus();
 }

@@ -78,23 +78,13 @@ class PreparedProblem {
   const std::vector<CheckCase>& check_cases() const { return plan_.check_cases; }
   const std::vector<BenchShape>& bench_shapes() const { return plan_.bench_shapes; }
   const Set& set(size_t index, Bank bank) const { return sets_[index][bank]; }
-  // The same for the slots of a shape, in their order.
-  std::vector<const Set*> sets(const BenchShape& shape, Bank bank) const {
-    std::vector<const Set*> sets;
-    for (const size_t index : shape.slots) sets.push_back(&set(index, bank));
-    return sets;
-  }
   // Whether there are values of kAltered.
   bool has_altered() const { return CanAlter(problem_); }
   RunnerProcess& reference() { return *reference_; }
   const std::vector<std::string>& missing_protections() const { return missing_protections_; }
 
-  // Draws inputs for a case.
-  [[nodiscard]] absl::StatusOr<std::vector<std::string>> DrawInputs(const Case& at);
-  // The inputs of kBase with a few values replaced by those of `other`. Only with has_altered.
-  std::vector<std::string> Altered(size_t index, const std::vector<std::string>& other);
-  // Puts inputs into the place of a case.
-  void Put(size_t index, const std::vector<std::string>& inputs);
+  // Puts the inputs of a bank into a slot.
+  void Put(size_t index, Bank bank) { Place(index, set(index, bank).inputs); }
 
   // Starts a runner for a candidate. Its output memory is fresh, or shared by all screenings so
   // that they have the same placement; nothing written by an earlier candidate is left in it.
@@ -161,6 +151,9 @@ class PreparedProblem {
   absl::Status FillCases();
   absl::Status RunOracle(const Program& oracle, const CancelToken& cancel);
   absl::Status RunReference(const CancelToken& cancel);
+  absl::StatusOr<std::vector<std::string>> DrawInputs(const Case& at);
+  // Puts inputs into the place of a case.
+  void Place(size_t index, const std::vector<std::string>& inputs);
   void ClearOutputs();
   std::array<std::span<std::byte>, 2> Guards(size_t index, size_t output) const;
   absl::StatusOr<std::unique_ptr<RunnerProcess>> StartReady(

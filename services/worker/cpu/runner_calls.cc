@@ -27,8 +27,6 @@ constexpr int64_t kSleepLimitNs = 2'000'000'000;
 // all, whichever is more.
 constexpr int kAwakeTimes = 2;
 constexpr double kAwakeShare = 0.1;
-// Elements that may differ from a reference whose own error is not known.
-constexpr uint64_t kFewestWrong = 8;
 
 }  // namespace
 
@@ -143,10 +141,11 @@ bool RunnerCalls::EntrySucceeded(const RunnerProcess::Result& result) {
 }
 
 void RunnerCalls::Plant(const BenchShape& shape, Side side, std::span<const size_t> slots,
-                        Sets sets) {
+                        Bank bank) {
   sentinels_.resize(slots.size());
   for (size_t i = 0; i < slots.size(); ++i) {
-    const std::vector<ExpectedTensor>& expected = sets[slots[i]]->expected;
+    const std::vector<ExpectedTensor>& expected =
+        prepared_.set(shape.slots[slots[i]], bank).expected;
     sentinels_[i].resize(expected.size());
     for (size_t output = 0; output < expected.size(); ++output) {
       sentinels_[i][output].Plant(expected[output], options_.sentinels, sentinels_random_,
@@ -210,10 +209,10 @@ bool RunnerCalls::RunMeteredBurst(const BenchShape& shape, Side side, std::span<
   return true;
 }
 
-bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t> slots, Sets sets,
-                                Sets stale, bool certain) {
+bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t> slots, Bank bank,
+                                std::optional<Bank> stale) {
   for (size_t i = 0; i < slots.size(); ++i) {
-    const Set& set = *sets[slots[i]];
+    const PreparedProblem::Set& set = prepared_.set(shape.slots[slots[i]], bank);
     for (size_t output = 0; output < set.expected.size(); ++output) {
       const Sentinels& sentinels = sentinels_[i][output];
       const Sentinels::Check look = sentinels.Look(
@@ -228,9 +227,9 @@ bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t>
                          " values planted in output ", prepared_.OutputName(output, shape.axes),
                          " were still there when the call returned")));
       }
-      if (look.wrong > 0 && certain) {
+      if (look.wrong > 0) {
         // Wrong as a whole, or right by now.
-        if (!VerifySlot(shape, slots[i], set, stale.empty() ? nullptr : stale[slots[i]])) {
+        if (!VerifySlot(shape, slots[i], bank, stale)) {
           return false;
         }
         if (MayDiffer(set.expected[output])) continue;
@@ -258,9 +257,10 @@ OutputRules::Output RunnerCalls::OutputOf(size_t index, size_t output,
           .elements = static_cast<uint64_t>(expected.elements())};
 }
 
-bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& set, const Set* stale,
-                             double wrong_share) {
+bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, Bank bank,
+                             std::optional<Bank> stale) {
   const size_t index = shape.slots[slot];
+  const PreparedProblem::Set& set = prepared_.set(index, bank);
   if (!prepared_.GuardsHold(index)) {
     return Settle(MakeExploit(Exploit::Kind::kWriteOutOfBounds,
                               "wrote beyond the end or before the start of an output"));
@@ -277,21 +277,15 @@ bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& se
     if (by_checker && !expected.is_float()) continue;
     const TensorVerdict verdict = CompareTensor(expected, bytes, std::nullopt);
     const OutputRules::Output output = OutputOf(index, i, expected);
-    const bool few_wrong =
-        wrong_share > 0 &&
-        verdict.mismatches <=
-            std::max(kFewestWrong,
-                     static_cast<uint64_t>(wrong_share * static_cast<double>(output.elements)));
     const bool last = i + 1 == set.expected.size();
     std::optional<WrongResult> wrong =
         rules_.Judge(output, verdict,
                      {.by_checker = prepared_.has_checker(),
                       .refusal = verdict.ok && !last ? std::nullopt : refusal,
-                      .timed = true,
-                      .may_mismatch = few_wrong});
+                      .timed = true});
     if (!wrong) continue;
-    if (stale != nullptr &&
-        rules_.Fits(output, CompareTensor(stale->expected[i], bytes, std::nullopt))) {
+    if (stale && rules_.Fits(output, CompareTensor(prepared_.set(index, *stale).expected[i], bytes,
+                                                   std::nullopt))) {
       return Settle(MakeExploit(Exploit::Kind::kCachedOutput,
                                 absl::StrCat("after the inputs had changed, output ", output.name,
                                              " was that of the inputs before")));

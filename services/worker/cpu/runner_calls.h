@@ -36,8 +36,7 @@ namespace kernelcast::worker {
 class RunnerCalls {
  public:
   using BenchShape = PreparedProblem::BenchShape;
-  using Set = PreparedProblem::Set;
-  using Sets = std::span<const Set* const>;  // by slot
+  using Bank = PreparedProblem::Bank;
 
   // `budget` limits the candidate's calls. It must outlive this.
   RunnerCalls(PreparedProblem& prepared, JudgementBudget& budget, const CancelToken& cancel)
@@ -78,22 +77,20 @@ class RunnerCalls {
   // Settles as wrong if the entry returned an error.
   bool EntrySucceeded(const RunnerProcess::Result& result);
   // Plants wrong values in the outputs of these slots, which must be gone after the burst.
-  void Plant(const BenchShape& shape, Side side, std::span<const size_t> slots, Sets sets);
+  void Plant(const BenchShape& shape, Side side, std::span<const size_t> slots, Bank bank);
   bool RunBurst(const BenchShape& shape, Side side, std::span<const size_t> slots, bool linger,
                 Burst& burst);
   // Reads the waiting times between the calls, which takes a few microseconds.
   bool RunMeteredBurst(const BenchShape& shape, Side side, std::span<const size_t> slots,
                        Burst& burst);
-  // Checks that the candidate has overwritten the planted values. `certain`: `sets` are the
-  // oracle's, so that a planted value which became another wrong value also counts. `stale`: the
-  // former contents of all slots, or empty.
-  bool LookAtPlanted(const BenchShape& shape, std::span<const size_t> slots, Sets sets, Sets stale,
-                     bool certain);
+  // Checks that the candidate has overwritten the planted values with right ones. `stale`: as for
+  // VerifySlot.
+  bool LookAtPlanted(const BenchShape& shape, std::span<const size_t> slots, Bank bank,
+                     std::optional<Bank> stale);
 
-  // Compares all of a slot's outputs with the expected ones. `stale`: the slot's former contents;
-  // outputs that fit those were remembered. `wrong_share`: the share of elements that may differ.
-  bool VerifySlot(const BenchShape& shape, size_t slot, const Set& set, const Set* stale,
-                  double wrong_share = 0);
+  // Compares all of a slot's outputs with the expected ones. `stale`: the bank whose values were in
+  // the slot before; outputs that fit those were remembered.
+  bool VerifySlot(const BenchShape& shape, size_t slot, Bank bank, std::optional<Bank> stale);
 
   OutputRules& rules() { return rules_; }
   OutputRules::Output OutputOf(size_t index, size_t output, const ExpectedTensor& expected) const;

@@ -30,6 +30,9 @@ using End = CudaRunner::End;
 // processes decide. In each of them all values are new again. They also decide if a graph was
 // slowed.
 constexpr int kRunnersToCharge = 3;
+// Four times the standard deviation of the logarithm of a request's mean call (1%), at the clocks
+// before requests are made: both sides vary, on new values and in timed calls.
+constexpr double kNoiseOfRounds = 0.04;
 
 // Has the steps of one judgement follow each other, in as many processes as it takes.
 class CudaJudge {
@@ -60,18 +63,15 @@ class CudaJudge {
   // When timing ends early.
   BehindRule BehindOf(double reference_ns, bool replays) const;
 
-  // A shape's timed calls in one process.
-  struct TimedSession {
-    TimingSession session;
-    double charge;  // factor by which new values made calls slower
-    bool slowed;    // see NewValuesFound
-    std::string cached;
-  };
+  bool has_graphs(size_t shape_index) const {
+    return !graphs_.empty() && no_graphs_[shape_index].empty();
+  }
+  NewValuesCheck MakeCheck() const;
   // Whether some process has seen calls on new values that were slower, or graphs that were slower
   // than their calls.
   bool Suspects() const;
-  // Adds the sessions to the results, charged by each shape's median factor. Refuses if most
-  // processes have seen a shape's results reused.
+  // Adds the sessions to the results, charged for calls on new values. Refuses if most processes
+  // have seen a shape's results reused.
   bool AddSessions();
 
   const PrecisionOptions& precision_;
@@ -83,8 +83,8 @@ class CudaJudge {
   ShapeTimer timer_{judgement_, verifier_};
 
   std::vector<TimedShape> results_;
-  std::vector<std::vector<TimedSession>> sessions_;  // by shape
-  std::map<Side, double> graph_call_ns_;             // at the present shape
+  std::vector<NewValuesCheck> checks_;    // by shape
+  std::map<Side, double> graph_call_ns_;  // at the present shape
   bool slowed_ = false;
   // The times of graphs, by shape.
   std::vector<TimedShape> graphs_;
@@ -100,7 +100,7 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
   no_graphs_.resize(graphs_.size(), judgement_.prepared().saves_memory()
                                         ? "the task's tensors leave too little memory"
                                         : "");
-  sessions_.resize(results_.size());
+  checks_ = std::vector<NewValuesCheck>(results_.size(), MakeCheck());
   timer_.Begin();
   // A final figure must be accurate, and loading other candidates would hold up its calls.
   if (judgement_.level() == MeasureLevel::kFinal) judgement_.Quieten();
@@ -165,32 +165,31 @@ absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
   return outcome;
 }
 
+NewValuesCheck CudaJudge::MakeCheck() const {
+  const Problem& problem = judgement_.prepared().problem();
+  return {NewValuesCheck::KindsOf(problem, judgement_.options(), /*draws_altered=*/true),
+          kNoiseOfRounds};
+}
+
 bool CudaJudge::Suspects() const {
-  if (slowed_) return true;
   // The host time of a launch varies too much for small charges.
   const bool counts_charges = judgement_.prepared().task() == nullptr;
-  return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& sessions) {
-    return std::any_of(sessions.begin(), sessions.end(), [&](const TimedSession& timed) {
-      return (counts_charges && timed.charge > 1) || timed.slowed;
-    });
-  });
+  bool suspects = slowed_;
+  for (size_t i = 0; i < checks_.size(); ++i) {
+    // Graphs run no host code that could remember results.
+    suspects = suspects ||
+               (counts_charges ? checks_[i].Suspects() : checks_[i].slowed() && !has_graphs(i));
+  }
+  return suspects;
 }
 
 bool CudaJudge::AddSessions() {
   for (size_t i = 0; i < results_.size(); ++i) {
-    std::vector<double> charges;
-    std::vector<std::string> cached;
-    for (const TimedSession& timed : sessions_[i]) {
-      charges.push_back(timed.charge);
-      if (!timed.cached.empty()) cached.push_back(timed.cached);
-    }
-    if (2 * cached.size() > charges.size()) {
+    if (std::optional<Exploit> refusal = checks_[i].Refusal(); refusal && !has_graphs(i)) {
       judgement_.set_running(judgement_.prepared().bench_shapes()[i].slots.front());
-      return judgement_.Settle(MakeExploit(Exploit::Kind::kCachedOutput, cached.front()));
+      return judgement_.Settle(*std::move(refusal));
     }
-    for (const TimedSession& timed : sessions_[i]) {
-      results_[i].Add(timed.session, Median(charges));
-    }
+    checks_[i].AddTo(results_[i], /*doubt=*/0);
   }
   return true;
 }
@@ -198,9 +197,9 @@ bool CudaJudge::AddSessions() {
 bool CudaJudge::TimeShape(size_t shape_index) {
   TimedShape& result = results_[shape_index];
   const int64_t start_ns = judgement_.NowNs();
-  const bool has_graphs = !graphs_.empty() && no_graphs_[shape_index].empty();
+  const bool graphs = has_graphs(shape_index);
   std::optional<TimingSession> session =
-      has_graphs
+      graphs
           ? timer_.RunSession(shape_index, EagerPrecision(precision_), {}, result)
           : timer_.RunSession(
                 shape_index, precision_,
@@ -209,30 +208,19 @@ bool CudaJudge::TimeShape(size_t shape_index) {
   if (!session) {
     return false;
   }
-  if (has_graphs) {
-    for (const Side side : {Side::kCandidate, Side::kReference}) {
-      slowed_ = slowed_ || IsSlowed(graph_call_ns_[side], session->call_ns(side));
-    }
+  for (const Side side : {Side::kCandidate, Side::kReference}) {
+    slowed_ = slowed_ || (graphs && IsSlowed(graph_call_ns_[side], session->call_ns(side)));
   }
   const int64_t timed_ns = judgement_.NowNs();
   times_.timing_ns += timed_ns - start_ns;
   // Where there are graphs, theirs are the figures that count.
-  const ShapeTimer::FreshCalls calls = has_graphs            ? ShapeTimer::FreshCalls::kBesideGraphs
+  const ShapeTimer::FreshCalls calls = graphs                ? ShapeTimer::FreshCalls::kBesideGraphs
                                        : judgement_.hosted() ? ShapeTimer::FreshCalls::kOneByOne
                                                              : ShapeTimer::FreshCalls::kTogether;
-  std::optional<NewValuesFound> found = timer_.RunFreshRounds(shape_index, *session, calls, result);
-  if (found) {
-    // Graphs run no host code that could remember results.
-    if (has_graphs) {
-      found->slowed = false;
-      found->cached.clear();
-    }
-    // A kernel's time is its time on new values.
-    sessions_[shape_index].push_back({*std::move(session), ChargeFor(found->slowdowns),
-                                      found->slowed, std::move(found->cached)});
-  }
+  checks_[shape_index].AddSession(*std::move(session));
+  const bool going = timer_.CheckNewValues(shape_index, calls, checks_[shape_index], result);
   times_.fresh_ns += judgement_.NowNs() - timed_ns;
-  return found.has_value();
+  return going;
 }
 
 bool CudaJudge::CaptureShape(const CudaPreparedProblem::BenchShape& shape, std::string& why) {
@@ -280,24 +268,26 @@ bool CudaJudge::TimeGraphs(size_t shape_index) {
   const std::optional<TimingSession> session = timer_.RunSession(
       shape_index, precision_,
       [this](double reference_ns) { return BehindOf(reference_ns, /*replays=*/true); }, result);
-  std::optional<NewValuesFound> found;
-  if (session) {
-    found = timer_.RunFreshRounds(
-        shape_index, *session,
+  NewValuesCheck check = MakeCheck();
+  bool going = session.has_value();
+  if (going) {
+    check.AddSession(*session);
+    going = timer_.CheckNewValues(
+        shape_index,
         judgement_.hosted() ? ShapeTimer::FreshCalls::kOneByOne : ShapeTimer::FreshCalls::kTogether,
-        result);
-    if (found && !found->cached.empty()) {
-      why = absl::StrCat("its graphs: ", found->cached);
-      found.reset();
-    }
+        check, result);
+  }
+  if (const std::optional<Exploit> refusal = check.Refusal(); refusal && going) {
+    why = absl::StrCat("its graphs: ", refusal->evidence);
+    going = false;
   }
   timer_.set_replays(false);
   times_.graphs_ns += judgement_.NowNs() - start_ns;
-  if (found) {
+  if (going) {
     for (const Side side : {Side::kCandidate, Side::kReference}) {
       graph_call_ns_[side] = session->call_ns(side);
     }
-    result.Add(*session, ChargeFor(found->slowdowns));
+    check.AddTo(result, /*doubt=*/0);
     return true;
   }
   return GiveUpGraphs(judgement_.prepared().bench_shapes()[shape_index], std::move(why));
