@@ -46,18 +46,6 @@ const double kOwnCharge = std::log(1.5);
 
 int64_t NowNs() { return Clock::Real().MonotonicNs(); }
 
-JudgementBudget BudgetOf(PreparedProblem& prepared, MeasureLevel level) {
-  std::vector<int64_t> check_ns;
-  for (const PreparedProblem::CheckCase& check : prepared.check_cases()) {
-    check_ns.push_back(prepared.cases()[check.index].reference_ns);
-  }
-  std::vector<int64_t> bench_ns;
-  for (const PreparedProblem::BenchShape& shape : prepared.bench_shapes()) {
-    bench_ns.push_back(shape.reference_ns);
-  }
-  return {prepared.options(), level, {check_ns, bench_ns}};
-}
-
 class Judgement {
  public:
   Judgement(PreparedProblem& prepared, const Program& candidate, MeasureSpec spec,
@@ -72,7 +60,7 @@ class Judgement {
         spread_(spread),
         cancel_(cancel),
         times_(times),
-        budget_(BudgetOf(prepared, spec.level)),
+        budget_(prepared.BudgetOf(spec.level)),
         calls_(prepared, budget_, cancel) {}
 
   absl::StatusOr<MeasureOutcome> Run();

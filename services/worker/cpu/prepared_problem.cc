@@ -110,7 +110,7 @@ absl::StatusOr<std::unique_ptr<PreparedProblem>> PreparedProblem::MakeTask(
     const PythonTaskPrograms& task, const Setting& setting, const CancelToken& cancel) {
   std::unique_ptr<PreparedProblem> prepared(
       new PreparedProblem(task.problem(), PythonProgram(), setting));
-  prepared->task_ = std::make_unique<PythonTaskPrograms>(task);
+  prepared->task_ = std::make_shared<PythonTaskPrograms>(task);
   KC_RETURN_IF_ERROR(prepared->Arrange());
   prepared->reference_program_ = prepared->TaskReference();
   KC_ASSIGN_OR_RETURN(prepared->task_inputs_,
@@ -179,10 +179,6 @@ absl::Status PreparedProblem::CheckMemory() const {
         bytes + most_expected, available_bytes));
   }
   return absl::OkStatus();
-}
-
-absl::Status PreparedProblem::CheckPace() const {
-  return PreparationPace(options_, Clock::Real().MonotonicNs() - started_ns_);
 }
 
 absl::StatusOr<std::vector<std::string>> PreparedProblem::DrawInputs(const Case& at) {
@@ -391,11 +387,6 @@ absl::StatusOr<std::optional<std::string>> PreparedProblem::AskChecker(Owner own
     outputs.emplace_back(Output(owner, index, i));
   }
   return checker_->Check(task_calls_[index], inputs, outputs, cancel);
-}
-
-std::vector<MeasurementNote> PreparedProblem::Notes() const {
-  return task_ != nullptr ? NotesOf(draw_flags_)
-                          : InputNotes(problem_, problem_.targets.find(kCpuTargetName)->second);
 }
 
 absl::StatusOr<std::unique_ptr<RunnerProcess>> PreparedProblem::StartCandidate(

@@ -12,20 +12,17 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/base/clock.h"
 #include "common/base/secret_random.h"
 #include "common/domain/problem.h"
 #include "common/process/memory_file.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/inputs.h"
-#include "services/worker/core/options.h"
 #include "services/worker/core/verification.h"
 #include "services/worker/cpu/placement.h"
 #include "services/worker/cpu/python_task.h"
 #include "services/worker/cpu/runner_process.h"
-#include "services/worker/judge/case_plan.h"
+#include "services/worker/judge/prepared_cases.h"
 #include "services/worker/native/shared_object.h"
-#include "services/worker/python/call_tensors.h"
 
 namespace kernelcast::worker {
 
@@ -37,14 +34,8 @@ namespace kernelcast::worker {
 // candidates kBase is in the slots. Expected outputs exist only in this process.
 //
 // Not thread-safe: used under the timing lease.
-class PreparedProblem {
+class PreparedProblem : public PreparedCases {
  public:
-  using Bank = CasePlan::Bank;
-  using enum CasePlan::Bank;
-  using Case = CasePlan::Case;
-  using CheckCase = CasePlan::CheckCase;
-  using BenchShape = CasePlan::BenchShape;
-
   // The values of a bank for one case.
   struct Set {
     std::vector<std::string> inputs;  // bytes, by tensor; only of timed cases
@@ -72,11 +63,6 @@ class PreparedProblem {
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<PreparedProblem>> MakeTask(
       const PythonTaskPrograms& task, const Setting& setting, const CancelToken& cancel);
 
-  const Problem& problem() const { return problem_; }
-  const CasePlan& plan() const { return plan_; }
-  const std::vector<Case>& cases() const { return plan_.cases; }
-  const std::vector<CheckCase>& check_cases() const { return plan_.check_cases; }
-  const std::vector<BenchShape>& bench_shapes() const { return plan_.bench_shapes; }
   const Set& set(size_t index, Bank bank) const { return sets_[index][bank]; }
   // Whether there are values of kAltered.
   bool has_altered() const { return CanAlter(problem_); }
@@ -105,49 +91,35 @@ class PreparedProblem {
   // Correctness cases share the memory of their outputs, so guards are set before each.
   void ResetGuards(size_t index);
 
-  // The programs of a Python task; null for other problems.
-  const PythonTaskPrograms* task() const { return task_.get(); }
+  // The programs of a Python task.
   PythonProgram TaskReference() const { return task_->Reference(task_calls_); }
   PythonProgram TaskProgram(const Candidate& candidate) const {
     return task_->ProgramFor(candidate, task_calls_);
-  }
-  std::string OutputName(size_t output, const AxisValues& axes) const {
-    return Tensors().OutputName(output, axes);
   }
   // Whether the task's own code decides about outputs.
   bool has_checker() const { return checker_ != nullptr; }
   // Why the task's checker refuses the outputs of a case; nothing if it accepts them.
   [[nodiscard]] absl::StatusOr<std::optional<std::string>> AskChecker(Owner owner, size_t index,
                                                                       const CancelToken& cancel);
-  // Notes on results that follow from its inputs.
-  std::vector<MeasurementNote> Notes() const;
   // Time limit for the start of a process.
   int64_t start_limit_ns() const {
     return task_ != nullptr ? kPythonStartLimitNs : options_.load_limit_ns;
   }
 
-  const MeasureOptions& options() const { return options_; }
   const Placement& placement() const { return placement_; }
-  int candidates_served = 0;
 
  private:
   PreparedProblem(const Problem& problem, Program reference, const Setting& setting)
-      : problem_(problem),
+      : PreparedCases(problem, kCpuTargetName, setting.options, setting.key),
         reference_program_(std::move(reference)),
-        options_(setting.options),
         runner_options_(setting.runner),
-        placement_(setting.placement),
-        shapes_random_(setting.key, "held-out shapes"),
-        values_random_(setting.key, "input values") {}
+        placement_(setting.placement) {}
 
   absl::Status Arrange();
-  CallTensors Tensors() const { return {problem_, task_.get()}; }
   // RESOURCE_EXHAUSTED: the planned cases do not fit into this worker's memory.
   absl::Status CheckMemory() const;
   // After Arrange.
   absl::Status Prepare(const Program& oracle, const CancelToken& cancel);
-  // FAILED_PRECONDITION: preparing takes too long.
-  absl::Status CheckPace() const;
   absl::Status FillCases();
   absl::Status RunOracle(const Program& oracle, const CancelToken& cancel);
   absl::Status RunReference(const CancelToken& cancel);
@@ -160,18 +132,9 @@ class PreparedProblem {
       const Program& program, const std::vector<runner::CaseRecord>& table,
       const MemoryFile& outputs, const std::string& who, const CancelToken& cancel) const;
 
-  const Problem problem_;
   Program reference_program_;
-  const MeasureOptions options_;
   const RunnerOptions runner_options_;
   const Placement placement_;
-  const int64_t started_ns_ = Clock::Real().MonotonicNs();
-  // Candidates see both sizes and values. Separate streams keep one from revealing the other, and
-  // every tensor's values have their own seed so that no tensor reveals another.
-  SecretRandom shapes_random_;
-  SecretRandom values_random_;
-
-  CasePlan plan_;
   std::vector<std::array<Set, CasePlan::kBanks>> sets_;  // by case
   std::vector<runner::CaseRecord> table_;                // by case
   MemoryFile inputs_;
@@ -179,10 +142,8 @@ class PreparedProblem {
   MemoryFile reference_outputs_;
   std::unique_ptr<RunnerProcess> reference_;
   // Python tasks only.
-  std::unique_ptr<const PythonTaskPrograms> task_;
   std::vector<size_t> task_calls_;  // the task's case of each entry of the case table
   std::unique_ptr<PythonInputs> task_inputs_;
-  int64_t draw_flags_ = 0;  // of the bench shapes
   std::unique_ptr<PythonChecker> checker_;
   std::vector<std::string> missing_protections_;
 };

@@ -59,6 +59,7 @@ absl::StatusOr<CasePlan> PlanCases(const Problem& problem, const PythonTaskProgr
   const ProblemTarget& target = found->second;
   const CallTensors tensors(problem, task);
   CasePlan plan;
+  plan.saves_memory = rules.saves_memory;
   const auto add_case = [&](CaseSpec spec, uint64_t& outputs_end) -> absl::StatusOr<size_t> {
     CasePlan::Case& added = plan.cases.emplace_back();
     added.spec = std::move(spec);

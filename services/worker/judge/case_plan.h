@@ -73,6 +73,7 @@ struct CasePlan {
   std::vector<BenchShape> bench_shapes;
   uint64_t inputs_bytes = 0;
   uint64_t outputs_bytes = 0;
+  bool saves_memory = false;  // see PlanRules
 };
 
 // What differs between the plans of targets.

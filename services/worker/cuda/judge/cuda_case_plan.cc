@@ -59,7 +59,6 @@ absl::StatusOr<CudaCasePlan> Plan(const Problem& problem, const PythonTaskProgra
   CudaCasePlan plan;
   KC_ASSIGN_OR_RETURN(static_cast<CasePlan&>(plan),
                       PlanCases(problem, task, options, rules, shapes_random));
-  plan.saves_memory = saves_memory;
   plan.draws_altered = draws_altered;
   // One extra program does nothing, to measure the overhead of a call.
   if (plan.cases.size() >= cuda_runner::kMaxPrograms ||

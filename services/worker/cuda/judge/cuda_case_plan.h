@@ -35,8 +35,6 @@ struct CudaCasePlan : CasePlan {
   // of legal sizes may overflow.
   double MemoryBytes(const Problem& problem) const;
 
-  // Whether correctness cases of bench shapes use the values of their banks, to need less memory.
-  bool saves_memory = false;
   // Whether kAltered is a draw of its own, as for inputs that cannot be altered.
   bool draws_altered = false;
 };

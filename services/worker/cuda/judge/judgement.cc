@@ -17,26 +17,13 @@ using End = CudaRunner::End;
 // For the worker's other work on the device.
 constexpr int64_t kQuietLimitNs = 10'000'000'000;
 
-JudgementBudget CudaBudgetOf(const CudaJudgeRequest& request) {
-  const std::vector<CudaPreparedProblem::Case>& cases = request.prepared.cases();
-  std::vector<int64_t> check_ns;
-  for (const CudaPreparedProblem::CheckCase& check : request.prepared.check_cases()) {
-    check_ns.push_back(cases[check.index].reference_ns);
-  }
-  std::vector<int64_t> bench_ns;
-  for (const CudaPreparedProblem::BenchShape& shape : request.prepared.bench_shapes()) {
-    bench_ns.push_back(shape.reference_ns);
-  }
-  return {request.prepared.options(), request.spec.level, {check_ns, bench_ns}};
-}
-
 }  // namespace
 
 Judgement::Judgement(const CudaJudgeRequest& request)
     : request_(request),
       runners_(request.runners),
       plan_random_("plan"),
-      budget_(CudaBudgetOf(request)) {}
+      budget_(request.prepared.BudgetOf(request.spec.level)) {}
 
 absl::Status Judgement::MakePrograms() {
   auto programs = prepared().MakePrograms(candidate(), CudaPreparedProblem::kOutputs);

@@ -100,9 +100,11 @@ absl::Status CudaPreparedProblem::PlanReference() {
 
 absl::Status CudaPreparedProblem::Arrange() {
   KC_ASSIGN_OR_RETURN(const DeviceMemory device, device_.Memory());
-  KC_ASSIGN_OR_RETURN(
-      plan_, PlanCudaCases(problem_, task_.get(), options_, device.total_bytes, shapes_random_));
-  const double bytes = plan_.MemoryBytes(problem_);
+  KC_ASSIGN_OR_RETURN(CudaCasePlan plan, PlanCudaCases(problem_, task_.get(), options_,
+                                                       device.total_bytes, shapes_random_));
+  const double bytes = plan.MemoryBytes(problem_);
+  draws_altered_ = plan.draws_altered;
+  plan_ = std::move(plan);
   const std::string text = absl::StrFormat(
       "the problem's inputs, outputs and expected outputs need %.0f bytes of device memory", bytes);
   if (bytes > static_cast<double>(device.total_bytes)) {
@@ -140,7 +142,7 @@ absl::Status CudaPreparedProblem::ArrangeBanks() {
     for (const BenchShape& shape : plan_.bench_shapes) {
       for (const size_t index : shape.slots) {
         for (const Bank bank : {kBase, kOther, kAltered}) {
-          if (bank == kAltered && !plan_.draws_altered) continue;
+          if (bank == kAltered && !draws_altered_) continue;
           for (const Place& input : plan_.cases[index].inputs) {
             place(sets_[index][bank], input.bytes);
             end = AlignTensor(end + input.bytes);
@@ -182,7 +184,7 @@ absl::Status CudaPreparedProblem::FillInputs(CudaTaskInputs* drawn, const Cancel
       to.push_back(memory_.inputs() + at.inputs[t].offset);
     }
     if (drawn != nullptr) {
-      if (bank == kAltered && !plan_.draws_altered) return absl::OkStatus();
+      if (bank == kAltered && !draws_altered_) return absl::OkStatus();
       KC_RETURN_IF_ERROR(drawn->Draw(at.task_case, values_random_.Next(), cancel));
       for (size_t t = 0; t < to.size(); ++t) KC_RETURN_IF_ERROR(drawn->CopyTo(t, to[t]));
       if (at.timed) draw_flags_ |= drawn->flags();
@@ -322,7 +324,7 @@ absl::Status CudaPreparedProblem::Detach(CudaRunner& runner, const CancelToken& 
 }
 
 absl::Status CudaPreparedProblem::PutBank(const BenchShape& shape, Bank bank) {
-  const bool alters = bank == kAltered && !plan_.draws_altered;
+  const bool alters = bank == kAltered && !draws_altered_;
   for (const size_t index : shape.slots) {
     const Case& at = plan_.cases[index];
     const std::array<Set, CasePlan::kBanks>& sets = sets_[index];
@@ -339,10 +341,6 @@ absl::Status CudaPreparedProblem::PutBank(const BenchShape& shape, Bank bank) {
     }
   }
   return absl::OkStatus();
-}
-
-std::vector<MeasurementNote> CudaPreparedProblem::Notes() const {
-  return task_ != nullptr ? NotesOf(draw_flags_) : InputNotes(problem_, target());
 }
 
 absl::Status CudaPreparedProblem::PutValues(const CheckCase& check) {
@@ -371,10 +369,6 @@ uint64_t CudaPreparedProblem::AddWorkspacePoison(uint64_t workspace_bytes, uint3
     poisons.push_back({kScratch, pattern, random.Below(places) * kTensorAlignment, bytes});
   }
   return bytes;
-}
-
-absl::Status CudaPreparedProblem::CheckPace() const {
-  return PreparationPace(options_, Clock::Real().MonotonicNs() - started_ns_);
 }
 
 // Host code that ends its process is a fault of the task. Device code has none, so that another
