@@ -113,7 +113,9 @@ std::optional<Exploit> NewValuesCheck::Refusal() const {
 }
 
 void NewValuesCheck::AddTo(TimedShape& result, double doubt) const {
-  for (const TimingSession& session : sessions_) result.Add(session, Charge(), doubt);
+  // Of several sessions each has more, because it is not averaged out.
+  const double each = doubt * std::sqrt(static_cast<double>(sessions_.size()));
+  for (const TimingSession& session : sessions_) result.Add(session, Charge(), each);
 }
 
 }  // namespace kernelcast::worker
