@@ -20,7 +20,7 @@ constexpr int kTouches = 2;
 constexpr double kCheckBurstNs = 1'500'000;
 constexpr size_t kFewestSlots = 3;
 // A candidate that is slower than the reference by this factor does not get all rounds if they do
-// not fit its budget: those of about so many processes, if it reuses results.
+// not fit its budget. There are this many at most, in all its processes.
 constexpr double kSlowFactor = 2;
 constexpr double kMostRounds = 50;
 

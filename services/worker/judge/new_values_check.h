@@ -41,9 +41,9 @@ class NewValuesRounds {
 // Compares timed calls of one shape, whose values are repeated, with calls on values that the
 // candidate has never seen, at the same addresses. The slower of the two counts.
 //
-// All values are new in another process, so the machine's noise is told from a slowdown by further
-// processes, where a process is suspicious. Medians over all processes count. Results are reused
-// where most processes are quick again on values that they have seen. Not thread-safe.
+// One slow process may be noise. All values are new again in another process, so further processes
+// decide, and medians over all of them count. A candidate reuses results if it is quick again on
+// values that it has seen, in most of its processes. Not thread-safe.
 class NewValuesCheck {
  public:
   struct Kind {

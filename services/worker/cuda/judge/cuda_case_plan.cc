@@ -13,7 +13,8 @@
 namespace kernelcast::worker {
 namespace {
 
-// Memory of a case: of each input and expected output so many, and the outputs of both sides.
+// Memory of a case with this many copies of each input and expected output, and the outputs of both
+// sides.
 double CaseBytes(const CasePlan::Case& at, bool python_task, size_t inputs, size_t expected) {
   double bytes = 0;
   for (const CasePlan::Place& input : at.inputs) {
