@@ -412,7 +412,8 @@ bool Judgement::TimeShape(size_t shape_index) {
 }
 
 bool Judgement::Suspects(size_t shape_index) const {
-  return !rounds_[shape_index].brief() && checks_[shape_index].Suspects();
+  const NewValuesCheck& check = checks_[shape_index];
+  return rounds_[shape_index].brief() ? !check.complete() : check.Suspects();
 }
 
 bool Judgement::CheckAgain(size_t shape_index) {
