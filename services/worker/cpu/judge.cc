@@ -44,39 +44,51 @@ const double kMostDoubt = std::log(2);
 // were charged up to 1.4 on a busy machine. The interval then also covers the time without it.
 const double kOwnCharge = std::log(1.5);
 
-int64_t NowNs() { return Clock::Real().MonotonicNs(); }
-
-class Judgement {
+class CpuJudge final : public JudgeSequence {
  public:
-  Judgement(PreparedProblem& prepared, const Program& candidate, MeasureSpec spec,
-            RunnerSpread& spread, const CancelToken& cancel, JudgeTimes& times)
-      : prepared_(prepared),
+  CpuJudge(PreparedProblem& prepared, const Program& candidate, MeasureSpec spec,
+           RunnerSpread& spread, const CancelToken& cancel, JudgeTimes& times)
+      : JudgeSequence({.prepared = prepared,
+                       .target = kCpuTargetName,
+                       .spec = spec,
+                       .spread = spread,
+                       .times = times,
+                       .check = {NewValuesCheck::KindsOf(prepared.problem(), prepared.options(),
+                                                         /*draws_altered=*/false),
+                                 kAsQuickLog},
+                       .processes_to_charge = kProcessesToCharge}),
+        prepared_(prepared),
         program_(candidate),
-        options_(prepared.options()),
-        precision_(options_.Precision(spec.level)),
-        spec_(spec),
         behind_({spec.StopBelow(prepared.bench_shapes().size()),
                  spread.Of(prepared.problem().problem_id)}),
-        spread_(spread),
         cancel_(cancel),
         times_(times),
         budget_(prepared.BudgetOf(spec.level)),
-        calls_(prepared, budget_, cancel) {}
-
-  absl::StatusOr<MeasureOutcome> Run();
+        calls_(prepared, budget_, cancel) {
+    for (const PreparedProblem::BenchShape& shape : prepared_.bench_shapes()) {
+      rounds_.emplace_back(prepared_, shape, calls_, runner_core_, plan_random_, cancel_);
+    }
+  }
 
  private:
-  // Each step returns true to go on, or false when `calls_` holds the outcome.
-  bool CheckCorrectness();
+  JudgementEnd& end() override { return calls_; }
+  bool Start(int process) override;
+  bool CheckCases() override;
+  bool CheckLargest(uint64_t& outputs) override;
+  bool TimeShape(size_t shape_index) override;
+  bool CheckAgain(size_t shape_index) override;
+  bool AddSessions(size_t shape_index) override;
+  bool Suspects(size_t shape_index) const override;
+  void End() override { calls_.Stop(); }
+  const OutputRules& rules() const override { return calls_.rules(); }
+  const Tolerance& FirstTolerance() const override {
+    return prepared_.set(prepared_.check_cases().front().index, CasePlan::kBase)
+        .expected.front()
+        .tolerance();
+  }
+  uint32_t checked_cases() const override { return correctness_cases_; }
+
   bool CheckCase(size_t index, PoisonKind poison);
-  // Checks the largest case once more, and compares its outputs with those of other processes.
-  bool CheckLargestCase();
-  bool TimeShape(size_t shape_index);
-  // Makes rounds on new values in one more process, if they are to show more.
-  bool CheckAgain(size_t shape_index);
-  bool Suspects(size_t shape_index) const;
-  // Adds the times of a shape to its result, or refuses.
-  bool AddSessions(size_t shape_index);
   // `call_ns`: the time of an undisturbed call.
   bool WarmUp(const PreparedProblem::BenchShape& shape, Side side, double& call_ns);
   // `call_ns`: approximate time of one call.
@@ -98,11 +110,7 @@ class Judgement {
 
   PreparedProblem& prepared_;
   const Program& program_;
-  const MeasureOptions& options_;
-  const PrecisionOptions& precision_;
-  const MeasureSpec spec_;
   const BehindRule behind_;
-  RunnerSpread& spread_;
   const CancelToken& cancel_;
   JudgeTimes& times_;
   // Choice of what is called and verified, and contents of memory that candidates can see. Separate
@@ -112,82 +120,20 @@ class Judgement {
   JudgementBudget budget_;
   RunnerCalls calls_;
   RunnerCore runner_core_{prepared_.placement()};
-
-  std::vector<TimedShape> results_;
-  // By shape.
-  std::vector<NewValuesCheck> checks_;
-  std::vector<CpuRounds> rounds_;
+  std::vector<CpuRounds> rounds_;  // by shape
   uint32_t correctness_cases_ = 0;
-  std::optional<uint64_t> first_outputs_;
-  Determinism determinism_ = Determinism::kUnknown;
   std::vector<SlotTimes> slot_times_[2];  // of the shape being timed, by side and block
 };
 
-absl::StatusOr<MeasureOutcome> Judgement::Run() {
-  results_ = ShapesToTime(prepared_.problem(), kCpuTargetName, prepared_.bench_shapes());
-  const NewValuesCheck check(
-      NewValuesCheck::KindsOf(prepared_.problem(), options_, /*draws_altered=*/false), kAsQuickLog);
-  for (const PreparedProblem::BenchShape& shape : prepared_.bench_shapes()) {
-    checks_.push_back(check);
-    rounds_.emplace_back(prepared_, shape, calls_, runner_core_, plan_random_, cancel_);
+bool CpuJudge::Start(int) {
+  if (spec_.level == MeasureLevel::kFinal) {
+    calls_.Stop();
+    if (!calls_.Must(prepared_.RenewProcesses(cancel_))) return false;
   }
-  bool going = true;
-  int processes = precision_.runners;
-  for (int round = 0; round < processes && going; ++round) {
-    if (spec_.level == MeasureLevel::kFinal) {
-      // A pair of fresh processes on fresh memory: addresses and placement differ between pairs,
-      // and the interval must cover that.
-      calls_.Stop();
-      KC_RETURN_IF_ERROR(prepared_.RenewProcesses(cancel_));
-    }
-    const int64_t start_ns = NowNs();
-    going = calls_.Start(program_);
-    const int64_t ready_ns = NowNs();
-    times_.start_ns += ready_ns - start_ns;
-    if (going && round == 0) {
-      going = CheckCorrectness();
-    }
-    if (spec_.level == MeasureLevel::kCheck) {
-      times_.check_ns += NowNs() - ready_ns;
-      break;
-    }
-    // A screening has one process.
-    going = going && (precision_.runners == 1 || CheckLargestCase());
-    times_.check_ns += NowNs() - ready_ns;
-    processes = precision_.runners;
-    for (size_t i = 0; i < results_.size() && going; ++i) {
-      going = round < precision_.runners ? TimeShape(i) : CheckAgain(i);
-      if (Suspects(i)) processes = std::max(processes, kProcessesToCharge);
-    }
-  }
-  if (spec_.level != MeasureLevel::kCheck) {
-    for (size_t i = 0; i < results_.size() && going; ++i) going = AddSessions(i);
-  }
-  calls_.Stop();
-  KC_RETURN_IF_ERROR(calls_.status());
-  if (calls_.outcome()) {
-    return *calls_.outcome();
-  }
-  const std::string rule =
-      absl::StrCat(calls_.rules().FormatRule(
-                       prepared_.set(prepared_.check_cases().front().index, CasePlan::kBase)
-                           .expected.front()
-                           .tolerance()),
-                   calls_.rules().decided_by());
-  if (spec_.level == MeasureLevel::kCheck) {
-    return Passed{correctness_cases_, rule, prepared_.Notes()};
-  }
-  MeasureOutcome outcome =
-      Conclude(results_, options_, prepared_.problem().problem_id, correctness_cases_, spread_);
-  if (auto* const ok = std::get_if<MeasuredOk>(&outcome)) {
-    ok->determinism = determinism_;
-    ok->notes = prepared_.Notes();
-    ok->rule = rule;
-  }
-  return outcome;
+  return calls_.Start(program_);
 }
 
-bool Judgement::CheckCorrectness() {
+bool CpuJudge::CheckCases() {
   bool first = true;
   for (const PreparedProblem::CheckCase& check : prepared_.check_cases()) {
     const bool odd = (correctness_cases_ & 1) != 0;
@@ -203,7 +149,7 @@ bool Judgement::CheckCorrectness() {
   return true;
 }
 
-bool Judgement::CheckCase(size_t index, PoisonKind kind) {
+bool CpuJudge::CheckCase(size_t index, PoisonKind kind) {
   ++correctness_cases_;
   const PreparedProblem::Case& at = prepared_.cases()[index];
   const std::vector<ExpectedTensor>& expected = prepared_.set(index, CasePlan::kBase).expected;
@@ -214,7 +160,7 @@ bool Judgement::CheckCase(size_t index, PoisonKind kind) {
                prepared_.Output(Owner::kCandidate, index, i));
   }
   prepared_.ResetGuards(index);
-  calls_.NameCase(at.spec.axes, at.spec.distribution());
+  calls_.set_running(index);
 
   // Uninitialised memory is NaN when the outputs hold finite poison, and finite otherwise: a
   // maximum hides NaN, a sum shows it.
@@ -249,20 +195,18 @@ bool Judgement::CheckCase(size_t index, PoisonKind kind) {
   return true;
 }
 
-bool Judgement::CheckLargestCase() {
+bool CpuJudge::CheckLargest(uint64_t& outputs) {
   const size_t index = prepared_.plan().LargestCheck().index;
   if (!CheckCase(index, PoisonKind::kPlausible)) return false;
-  uint64_t hash = 0;
   for (size_t i = 0; i < prepared_.cases()[index].outputs.size(); ++i) {
     const std::span<std::byte> output = prepared_.Output(Owner::kCandidate, index, i);
-    hash = 31 * hash + std::hash<std::string_view>()(std::string_view(
-                           reinterpret_cast<const char*>(output.data()), output.size()));
+    outputs = 31 * outputs + std::hash<std::string_view>()(std::string_view(
+                                 reinterpret_cast<const char*>(output.data()), output.size()));
   }
-  determinism_ = CompareOutputs(hash, first_outputs_, determinism_);
   return true;
 }
 
-bool Judgement::WarmUp(const PreparedProblem::BenchShape& shape, Side side, double& call_ns) {
+bool CpuJudge::WarmUp(const PreparedProblem::BenchShape& shape, Side side, double& call_ns) {
   std::vector<double> times;
   double spent_ns = 0;
   double burst_at_ns = 0;
@@ -291,17 +235,16 @@ bool Judgement::WarmUp(const PreparedProblem::BenchShape& shape, Side side, doub
   return calls_.TimeEmptyCalls(side, false, "warm_up");
 }
 
-bool Judgement::RunBlock(const PreparedProblem::BenchShape& shape,
-                         const TimingSession::Block& block, double call_ns,
-                         TimingSession::BlockTimes& times) {
+bool CpuJudge::RunBlock(const PreparedProblem::BenchShape& shape, const TimingSession::Block& block,
+                        double call_ns, TimingSession::BlockTimes& times) {
   const bool candidate_idle = block.side == Side::kReference ? calls_.MarkIdle() : calls_.WasIdle();
   return candidate_idle && calls_.TimeEmptyCalls(block.side, true, "timing") &&
          RunBursts(shape, block, call_ns, times);
 }
 
-bool Judgement::RunBursts(const PreparedProblem::BenchShape& shape,
-                          const TimingSession::Block& block, double call_ns,
-                          TimingSession::BlockTimes& times) {
+bool CpuJudge::RunBursts(const PreparedProblem::BenchShape& shape,
+                         const TimingSession::Block& block, double call_ns,
+                         TimingSession::BlockTimes& times) {
   const Side side = block.side;
   const int64_t start_ns = NowNs();
   SlotTimes& slot_times = slot_times_[Index(side)].emplace_back();
@@ -347,7 +290,7 @@ bool Judgement::RunBursts(const PreparedProblem::BenchShape& shape,
   return calls_.VerifySlot(shape, slot, CasePlan::kBase, std::nullopt);
 }
 
-std::vector<RelativeTimes> Judgement::BySlot(const std::vector<SlotTimes>& blocks, size_t slots) {
+std::vector<RelativeTimes> CpuJudge::BySlot(const std::vector<SlotTimes>& blocks, size_t slots) {
   std::vector<std::vector<double>> of_slot(slots);
   for (const SlotTimes& block : blocks) {
     for (const SlotTime& call : block) of_slot[call.slot].push_back(call.ns);
@@ -366,7 +309,7 @@ std::vector<RelativeTimes> Judgement::BySlot(const std::vector<SlotTimes>& block
 
 // The mean already charges a call that does the work of others; doing so is also reported as an
 // exploit.
-bool Judgement::ShareWorkEvenly() {
+bool CpuJudge::ShareWorkEvenly() {
   size_t slots = 0;
   for (const std::vector<SlotTimes>& blocks : slot_times_) {
     for (const SlotTimes& block : blocks) {
@@ -380,10 +323,10 @@ bool Judgement::ShareWorkEvenly() {
                                    "their mean is far above their median"));
 }
 
-bool Judgement::TimeShape(size_t shape_index) {
+bool CpuJudge::TimeShape(size_t shape_index) {
   const PreparedProblem::BenchShape& shape = prepared_.bench_shapes()[shape_index];
   TimedShape& result = results_[shape_index];
-  calls_.NameCase(shape.axes, CaseSpec{}.distribution());
+  calls_.set_running(shape.slots.front());
   const int64_t start_ns = NowNs();
   double candidate_ns = 0;
   double reference_ns = 0;
@@ -411,15 +354,15 @@ bool Judgement::TimeShape(size_t shape_index) {
   return going;
 }
 
-bool Judgement::Suspects(size_t shape_index) const {
+bool CpuJudge::Suspects(size_t shape_index) const {
   const NewValuesCheck& check = checks_[shape_index];
   return rounds_[shape_index].brief() ? !check.complete() : check.Suspects();
 }
 
-bool Judgement::CheckAgain(size_t shape_index) {
+bool CpuJudge::CheckAgain(size_t shape_index) {
   if (!Suspects(shape_index)) return true;
   const PreparedProblem::BenchShape& shape = prepared_.bench_shapes()[shape_index];
-  calls_.NameCase(shape.axes, CaseSpec{}.distribution());
+  calls_.set_running(shape.slots.front());
   const int64_t start_ns = NowNs();
   double call_ns = 0;
   // It must know the values in place by now.
@@ -429,9 +372,9 @@ bool Judgement::CheckAgain(size_t shape_index) {
   return going;
 }
 
-bool Judgement::AddSessions(size_t shape_index) {
+bool CpuJudge::AddSessions(size_t shape_index) {
   const NewValuesCheck& check = checks_[shape_index];
-  calls_.NameCase(prepared_.bench_shapes()[shape_index].axes, CaseSpec{}.distribution());
+  calls_.set_running(prepared_.bench_shapes()[shape_index].slots.front());
   if (std::optional<Exploit> refusal = check.Refusal()) return calls_.Settle(*std::move(refusal));
   if (!check.complete()) return calls_.JudgeAwake();
   const double doubt = check.Doubt();
@@ -451,7 +394,7 @@ bool Judgement::AddSessions(size_t shape_index) {
 absl::StatusOr<MeasureOutcome> Judge(PreparedProblem& prepared, const Program& candidate,
                                      MeasureSpec spec, RunnerSpread& spread,
                                      const CancelToken& cancel, JudgeTimes& times) {
-  return Judgement(prepared, candidate, spec, spread, cancel, times).Run();
+  return CpuJudge(prepared, candidate, spec, spread, cancel, times).Run();
 }
 
 }  // namespace kernelcast::worker

@@ -30,17 +30,6 @@ constexpr double kAwakeShare = 0.1;
 
 }  // namespace
 
-bool RunnerCalls::Settle(MeasureOutcome outcome) {
-  worker::NameCase(running_shape_, running_distribution_, outcome);
-  outcome_ = std::move(outcome);
-  return false;
-}
-
-bool RunnerCalls::Fail(absl::Status status) {
-  status_ = std::move(status);
-  return false;
-}
-
 bool RunnerCalls::Start(const Program& program) {
   candidate_.reset();  // two candidates never share their output memory
   auto started = prepared_.StartCandidate(program);
@@ -55,7 +44,7 @@ bool RunnerCalls::Start(const Program& program) {
   if (end == End::kStopped) {
     return Fail(cancel_.Check());
   }
-  NameCase({}, "");
+  set_running(std::nullopt);
   auto outcome = candidate_->Failure(end, "load", prepared_.start_limit_ns());
   return outcome.ok() ? Settle(*std::move(outcome)) : Fail(outcome.status());
 }

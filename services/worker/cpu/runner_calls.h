@@ -23,6 +23,7 @@
 #include "services/worker/cpu/placement.h"
 #include "services/worker/cpu/prepared_problem.h"
 #include "services/worker/cpu/runner_process.h"
+#include "services/worker/judge/judgement_end.h"
 #include "services/worker/native/shared_object.h"
 
 namespace kernelcast::worker {
@@ -31,16 +32,19 @@ namespace kernelcast::worker {
 // call how the process ended, its status, the planted values, and whether it works while it should
 // sleep. Not thread-safe.
 //
-// Methods that return bool return true to continue, and false when the judgement has ended with
-// `outcome()` or `status()`.
-class RunnerCalls {
+// Methods that return bool are steps; see JudgementEnd.
+class RunnerCalls : public JudgementEnd {
  public:
   using BenchShape = PreparedProblem::BenchShape;
   using Bank = PreparedProblem::Bank;
 
   // `budget` limits the candidate's calls. It must outlive this.
   RunnerCalls(PreparedProblem& prepared, JudgementBudget& budget, const CancelToken& cancel)
-      : prepared_(prepared), budget_(budget), cancel_(cancel), options_(prepared.options()) {}
+      : JudgementEnd(prepared.plan()),
+        prepared_(prepared),
+        budget_(budget),
+        cancel_(cancel),
+        options_(prepared.options()) {}
 
   bool Start(const Program& program);
   void Stop() { candidate_.reset(); }
@@ -93,6 +97,7 @@ class RunnerCalls {
   bool VerifySlot(const BenchShape& shape, size_t slot, Bank bank, std::optional<Bank> stale);
 
   OutputRules& rules() { return rules_; }
+  const OutputRules& rules() const { return rules_; }
   OutputRules::Output OutputOf(size_t index, size_t output, const ExpectedTensor& expected) const;
   // Lets a task's own checker, where it has one, decide about the candidate's outputs of a case.
   // Sets `refusal` to its reason if it refuses them.
@@ -120,18 +125,7 @@ class RunnerCalls {
   // Ends with the finding that the candidate works between its calls.
   bool JudgeAwake();
 
-  // Sets the case that runs; empty while none does.
-  void NameCase(AxisValues shape, std::string distribution) {
-    running_shape_ = std::move(shape);
-    running_distribution_ = std::move(distribution);
-  }
-  // Ends the judgement with this outcome. Adds the case that runs if the outcome has a field for it
-  // and names none.
-  bool Settle(MeasureOutcome outcome);
-  bool Fail(absl::Status status);
   const JudgementBudget& budget() const { return budget_; }
-  const std::optional<MeasureOutcome>& outcome() const { return outcome_; }
-  const absl::Status& status() const { return status_; }
 
  private:
   static size_t Index(Side side) { return side == Side::kCandidate ? 0 : 1; }
@@ -176,10 +170,6 @@ class RunnerCalls {
   int awake_times_ = 0;          // of those, by WasIdle
   int64_t waited_ns_[2] = {0, 0};
   int64_t own_waited_ns_ = 0;
-  AxisValues running_shape_;
-  std::string running_distribution_;
-  std::optional<MeasureOutcome> outcome_;
-  absl::Status status_;
 };
 
 }  // namespace kernelcast::worker

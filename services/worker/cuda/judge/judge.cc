@@ -34,20 +34,48 @@ constexpr int kRunnersToCharge = 3;
 // before requests are made: both sides vary, on new values and in timed calls.
 constexpr double kNoiseOfRounds = 0.04;
 
-// Has the steps of one judgement follow each other, in as many processes as it takes.
-class CudaJudge {
+NewValuesCheck MakeCheck(const CudaPreparedProblem& prepared) {
+  return {NewValuesCheck::KindsOf(prepared.problem(), prepared.options(), /*draws_altered=*/true),
+          kNoiseOfRounds};
+}
+
+class CudaJudge final : public JudgeSequence {
  public:
   explicit CudaJudge(const CudaJudgeRequest& request)
-      : precision_(request.prepared.options().Precision(request.spec.level)),
-        spread_(request.spread),
+      : JudgeSequence({.prepared = request.prepared,
+                       .target = kCudaTargetName,
+                       .spec = request.spec,
+                       .spread = request.spread,
+                       .times = request.times,
+                       .check = MakeCheck(request.prepared),
+                       .processes_to_charge = kRunnersToCharge,
+                       .clock = request.clock}),
         times_(request.times),
         judgement_(request) {}
 
-  absl::StatusOr<MeasureOutcome> Run();
+  absl::Status MakePrograms() { return judgement_.MakePrograms(); }
 
  private:
-  // Steps; see Judgement.
-  bool TimeShape(size_t shape_index);
+  JudgementEnd& end() override { return judgement_; }
+  bool Begin() override;
+  bool Start(int process) override;
+  bool CheckCases() override { return check_.Run(); }
+  bool CheckLargest(uint64_t& outputs) override { return check_.RunLargest(outputs); }
+  bool BeforeTiming() override;
+  bool TimeShape(size_t shape_index) override;
+  bool AddSessions(size_t shape_index) override;
+  bool Suspects(size_t shape_index) const override;
+  void End() override;
+  const OutputRules& rules() const override { return verifier_.rules(); }
+  const Tolerance& FirstTolerance() const override {
+    const CudaPreparedProblem& prepared = judgement_.prepared();
+    return prepared.expected(prepared.check_cases().front()).front().tolerance;
+  }
+  uint32_t checked_cases() const override { return check_.verified(); }
+  MeasureOutcome ConcludeTimes() override;
+  void Describe(MeasuredOk& ok) override;
+
+  bool TimeCalls(size_t shape_index);
   // Captures CUDA graphs of the calls of a Python task, and times them, if both sides can be
   // captured at all shapes. A mistake of the candidate here is only the reason why there is no such
   // figure.
@@ -66,135 +94,84 @@ class CudaJudge {
   bool has_graphs(size_t shape_index) const {
     return !graphs_.empty() && no_graphs_[shape_index].empty();
   }
-  NewValuesCheck MakeCheck() const;
-  // Whether some process has seen calls on new values that were slower, or graphs that were slower
-  // than their calls.
-  bool Suspects() const;
-  // Adds the sessions to the results, charged for calls on new values. Refuses if most processes
-  // have seen a shape's results reused.
-  bool AddSessions();
 
-  const PrecisionOptions& precision_;
-  RunnerSpread& spread_;
   CudaJudgeTimes& times_;
   Judgement judgement_;
   OutputVerifier verifier_{judgement_};
   CorrectnessCheck check_{judgement_, verifier_};
   ShapeTimer timer_{judgement_, verifier_};
 
-  std::vector<TimedShape> results_;
-  std::vector<NewValuesCheck> checks_;    // by shape
   std::map<Side, double> graph_call_ns_;  // at the present shape
-  bool slowed_ = false;
+  bool slowed_ = false;                   // whether graphs were slower than their calls
   // The times of graphs, by shape.
   std::vector<TimedShape> graphs_;
   std::vector<std::string> no_graphs_;  // why there is no figure; empty: there is one
 };
 
-absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
-  KC_RETURN_IF_ERROR(judgement_.MakePrograms());
-  results_ = ShapesToTime(judgement_.prepared().problem(), kCudaTargetName,
-                          judgement_.prepared().bench_shapes());
+bool CudaJudge::Begin() {
   if (judgement_.prepared().task() != nullptr) graphs_ = results_;
   // Graphs keep the memory of their calls, in addition to that of eager calls.
   no_graphs_.resize(graphs_.size(), judgement_.prepared().saves_memory()
                                         ? "the task's tensors leave too little memory"
                                         : "");
-  checks_ = std::vector<NewValuesCheck>(results_.size(), MakeCheck());
   timer_.Begin();
   // A final figure must be accurate, and loading other candidates would hold up its calls.
   if (judgement_.level() == MeasureLevel::kFinal) judgement_.Quieten();
   // The process of a candidate with host code starts below for a final figure.
   const bool started = judgement_.runners().candidate != nullptr;
-  bool going = (!started || LoadedAhead(judgement_)) && verifier_.Reserve() && check_.Reserve();
-  int runners = precision_.runners;
-  for (int round = 0; round < runners && going; ++round) {
-    const int64_t start_ns = judgement_.NowNs();
-    // A final figure spans several processes, and with them different addresses and memory
-    // placement.
-    if (judgement_.level() == MeasureLevel::kFinal || round > 0 || !judgement_.runners().alive()) {
-      KC_RETURN_IF_ERROR(judgement_.RenewRunners());
-    }
-    going = LoadCandidate(judgement_);
-    const int64_t loaded_ns = judgement_.NowNs();
-    times_.load_ns += loaded_ns - start_ns;
-    if (going && round == 0) {
-      going = check_.Run();
-    }
-    // A screening has one process.
-    going = going && (precision_.runners == 1 || check_.RunLargest());
-    times_.check_ns += judgement_.NowNs() - loaded_ns;
-    if (judgement_.level() == MeasureLevel::kCheck) break;
-    going = going && CaptureGraphs();
-    const int64_t captured_ns = judgement_.NowNs();
-    going = going && judgement_.AwaitDevice();
-    times_.wait_ns += judgement_.NowNs() - captured_ns;
-    for (size_t i = 0; i < results_.size() && going; ++i) {
-      going = (graphs_.empty() || TimeGraphs(i)) && TimeShape(i);
-    }
-    if (Suspects()) runners = std::max(runners, kRunnersToCharge);
-  }
-  const bool timed = judgement_.level() != MeasureLevel::kCheck;
-  if (going && timed) AddSessions();
+  return (!started || LoadedAhead(judgement_)) && verifier_.Reserve() && check_.Reserve();
+}
+
+bool CudaJudge::Start(int process) {
+  const bool renew =
+      judgement_.level() == MeasureLevel::kFinal || process > 0 || !judgement_.runners().alive();
+  return (!renew || judgement_.Must(judgement_.RenewRunners())) && LoadCandidate(judgement_);
+}
+
+bool CudaJudge::BeforeTiming() {
+  if (!CaptureGraphs()) return false;
+  const int64_t captured_ns = NowNs();
+  const bool going = judgement_.AwaitDevice();
+  times_.wait_ns += NowNs() - captured_ns;
+  return going;
+}
+
+bool CudaJudge::TimeShape(size_t shape_index) {
+  return (graphs_.empty() || TimeGraphs(shape_index)) && TimeCalls(shape_index);
+}
+
+void CudaJudge::End() {
   CudaRunner* const candidate = judgement_.runners().candidate;
   if (!judgement_.hosted() && candidate != nullptr && candidate->alive()) {
     candidate->Unload(cuda_runner::kCandidate, judgement_.cancel());
   }
-  KC_RETURN_IF_ERROR(judgement_.status());
-  const CudaPreparedProblem& prepared = judgement_.prepared();
-  const auto rule = [&] {
-    return absl::StrCat(verifier_.rules().FormatRule(
-                            prepared.expected(prepared.check_cases().front()).front().tolerance),
-                        verifier_.rules().decided_by());
-  };
-  if (!timed && !judgement_.outcome()) {
-    return Passed{check_.verified(), rule(), prepared.Notes()};
-  }
-  MeasureOutcome outcome = judgement_.outcome() ? *judgement_.TakeOutcome()
-                           : graphs_.empty()    ? Conclude(results_, judgement_.options(),
-                                                           judgement_.prepared().problem().problem_id,
-                                                           check_.verified(), spread_)
-                                                : ConcludeTask();
-  if (auto* const ok = std::get_if<MeasuredOk>(&outcome)) {
-    judgement_.monitor().Look();
-    judgement_.monitor().Fill(ok->environment);
-    ok->determinism = check_.determinism();
-    ok->notes = prepared.Notes();
-    ok->rule = rule();
-  }
-  return outcome;
 }
 
-NewValuesCheck CudaJudge::MakeCheck() const {
-  const Problem& problem = judgement_.prepared().problem();
-  return {NewValuesCheck::KindsOf(problem, judgement_.options(), /*draws_altered=*/true),
-          kNoiseOfRounds};
+void CudaJudge::Describe(MeasuredOk& ok) {
+  judgement_.monitor().Look();
+  judgement_.monitor().Fill(ok.environment);
 }
 
-bool CudaJudge::Suspects() const {
-  // The host time of a launch varies too much for small charges.
-  const bool counts_charges = judgement_.prepared().task() == nullptr;
-  bool suspects = slowed_;
-  for (size_t i = 0; i < checks_.size(); ++i) {
-    // Graphs run no host code that could remember results.
-    suspects = suspects ||
-               (counts_charges ? checks_[i].Suspects() : checks_[i].slowed() && !has_graphs(i));
-  }
-  return suspects;
+bool CudaJudge::Suspects(size_t shape_index) const {
+  const NewValuesCheck& check = checks_[shape_index];
+  // The host time of a launch varies too much for small charges. Graphs run no host code that could
+  // remember results.
+  return slowed_ ||
+         (judgement_.prepared().task() == nullptr ? check.Suspects()
+                                                  : check.slowed() && !has_graphs(shape_index));
 }
 
-bool CudaJudge::AddSessions() {
-  for (size_t i = 0; i < results_.size(); ++i) {
-    if (std::optional<Exploit> refusal = checks_[i].Refusal(); refusal && !has_graphs(i)) {
-      judgement_.set_running(judgement_.prepared().bench_shapes()[i].slots.front());
-      return judgement_.Settle(*std::move(refusal));
-    }
-    checks_[i].AddTo(results_[i], /*doubt=*/0);
+bool CudaJudge::AddSessions(size_t shape_index) {
+  const NewValuesCheck& check = checks_[shape_index];
+  if (std::optional<Exploit> refusal = check.Refusal(); refusal && !has_graphs(shape_index)) {
+    judgement_.set_running(judgement_.prepared().bench_shapes()[shape_index].slots.front());
+    return judgement_.Settle(*std::move(refusal));
   }
+  check.AddTo(results_[shape_index], /*doubt=*/0);
   return true;
 }
 
-bool CudaJudge::TimeShape(size_t shape_index) {
+bool CudaJudge::TimeCalls(size_t shape_index) {
   TimedShape& result = results_[shape_index];
   const int64_t start_ns = judgement_.NowNs();
   const bool graphs = has_graphs(shape_index);
@@ -268,7 +245,7 @@ bool CudaJudge::TimeGraphs(size_t shape_index) {
   const std::optional<TimingSession> session = timer_.RunSession(
       shape_index, precision_,
       [this](double reference_ns) { return BehindOf(reference_ns, /*replays=*/true); }, result);
-  NewValuesCheck check = MakeCheck();
+  NewValuesCheck check = MakeCheck(judgement_.prepared());
   bool going = session.has_value();
   if (going) {
     check.AddSession(*session);
@@ -320,6 +297,10 @@ BehindRule CudaJudge::BehindOf(double reference_ns, bool replays) const {
   return {below, RunnerSpread(spread).Of(problem_id)};
 }
 
+MeasureOutcome CudaJudge::ConcludeTimes() {
+  return graphs_.empty() ? JudgeSequence::ConcludeTimes() : ConcludeTask();
+}
+
 MeasureOutcome CudaJudge::ConcludeTask() {
   MeasureOptions eager_options = judgement_.options();
   for (const TimedShape& shape : results_)
@@ -352,7 +333,9 @@ MeasureOutcome CudaJudge::ConcludeTask() {
 }  // namespace
 
 absl::StatusOr<MeasureOutcome> JudgeCuda(const CudaJudgeRequest& request) {
-  return CudaJudge(request).Run();
+  CudaJudge judge(request);
+  KC_RETURN_IF_ERROR(judge.MakePrograms());
+  return judge.Run();
 }
 
 }  // namespace kernelcast::worker

@@ -20,7 +20,8 @@ constexpr int64_t kQuietLimitNs = 10'000'000'000;
 }  // namespace
 
 Judgement::Judgement(const CudaJudgeRequest& request)
-    : request_(request),
+    : JudgementEnd(request.prepared.plan()),
+      request_(request),
       runners_(request.runners),
       plan_random_("plan"),
       budget_(request.prepared.BudgetOf(request.spec.level)) {}
@@ -36,10 +37,6 @@ absl::Status Judgement::MakePrograms() {
 }
 
 bool Judgement::Settle(MeasureOutcome outcome) {
-  if (running_) {
-    const CudaPreparedProblem::Case& at = prepared().cases()[*running_];
-    NameCase(at.spec.axes, at.spec.distribution(), outcome);
-  }
   if (auto* const wrong = std::get_if<WrongResult>(&outcome);
       wrong != nullptr && wrong->detail.empty() && prepared().task() != nullptr &&
       NamesStreams(PythonTaskPrograms::CandidateSourceOf(candidate().object))) {
@@ -47,13 +44,7 @@ bool Judgement::Settle(MeasureOutcome outcome) {
         "The candidate's source names streams: results are read on the stream that is current when "
         "it is called, so work on another stream must be awaited there";
   }
-  outcome_ = std::move(outcome);
-  return false;
-}
-
-bool Judgement::Fail(absl::Status status) {
-  status_ = std::move(status);
-  return false;
+  return JudgementEnd::Settle(std::move(outcome));
 }
 
 bool Judgement::Resume() {
@@ -68,6 +59,7 @@ void Judgement::Quieten() {
 }
 
 absl::Status Judgement::RenewRunners() {
+  runners_ = {};  // destroyed, also if there are no new ones
   KC_ASSIGN_OR_RETURN(runners_, request_.renew());
   return absl::OkStatus();
 }
