@@ -113,9 +113,7 @@ std::optional<Exploit> NewValuesCheck::Refusal() const {
 }
 
 void NewValuesCheck::AddTo(TimedShape& result, double doubt) const {
-  // Of several sessions each has more, because it is not averaged out.
-  const double each = doubt * std::sqrt(static_cast<double>(sessions_.size()));
-  for (const TimingSession& session : sessions_) result.Add(session, Charge(), each);
+  for (const TimingSession& session : sessions_) result.Add(session, Charge(), doubt);
 }
 
 }  // namespace kernelcast::worker

@@ -79,8 +79,7 @@ class NewValuesCheck {
   double Charge() const { return ChargeFor(Slowdowns()); }
   // The logarithm of a factor by which they may be shorter still.
   double Doubt() const { return DoubtOf(Slowdowns()); }
-  // Adds all sessions with the charge. `doubt` is that about all of them together; see
-  // TimedShape::Add.
+  // Adds all sessions with the charge; see TimedShape::Add.
   void AddTo(TimedShape& result, double doubt) const;
 
  private:
