@@ -90,6 +90,14 @@ bool CpuRounds::Time(CasePlan::Bank bank, NewValuesRound& round) {
   calls_.MarkAtRest();
   Put(slots, bank);
   Pause();
+  const bool going = CallBoth(slots, bank, round);
+  // Also if the judgement has ended: for the next candidate.
+  Put(slots, CasePlan::kBase);
+  return going;
+}
+
+bool CpuRounds::CallBoth(std::span<const size_t> slots, CasePlan::Bank bank,
+                         NewValuesRound& round) {
   // Short calls depend on how long their process has slept, and what ran meanwhile. So the
   // reference is timed before and after the candidate, and what it takes lies between the two.
   RunnerCalls::Burst before;
@@ -121,7 +129,6 @@ bool CpuRounds::Time(CasePlan::Bank bank, NewValuesRound& round) {
     return false;
   }
   const bool let_the_reference_run = calls_.Rested();
-  Put(slots, CasePlan::kBase);
   round.counts = rested && let_the_reference_run;
   if (!round.counts) return ++awake_rounds_ < kMostAwakeRounds || calls_.JudgeAwake();
   round.held_up = candidate.disturbed() || before.disturbed();

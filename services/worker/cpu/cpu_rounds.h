@@ -43,6 +43,8 @@ class CpuRounds final : public NewValuesRounds {
   bool brief() const { return brief_; }
 
  private:
+  // The part of a round in which the values of the bank are in place.
+  bool CallBoth(std::span<const size_t> slots, CasePlan::Bank bank, NewValuesRound& round);
   bool TimeReference(std::span<const size_t> slots, RunnerCalls::Burst& burst);
   // Brings the tensors of a side's calls into the caches of its core, as they are in repeated
   // calls. Otherwise a call would wait for what the judge has written and read on another core.
