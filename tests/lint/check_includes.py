@@ -42,6 +42,7 @@ CLI_LAYERS = {"core": 0, "rpc": 1, "commands": 2, "main": 3}
 # The folders of common/ allowed in folders that must stay small; others may include all of it.
 COMMON_FOR = {
     "services/*/core": ["base", "domain", "calibration", "tracing"],
+    "services/worker/judge": ["base", "domain"],
     "services/worker/runner": ["base", "candidate_abi", "domain"],
 }
 

@@ -10,9 +10,8 @@ namespace {
 
 // In deviations of the rank sum.
 constexpr double kCertain = 2.3;
-constexpr double kSure = 4;
-// In deviations of one round, where there is only one of a kind: both sides of both kinds vary.
-constexpr double kLoneCertain = 4;
+// The rank sum of fewer rounds says little.
+constexpr size_t kFewestRanked = 5;
 // The overhead of an honest process varies by this factor between rounds.
 constexpr double kOverheadFactor = 1.25;
 // With shorter waits of the judge, a process polls no longer than usual.
@@ -71,7 +70,7 @@ RoundTimes Rounds::least() const { return {Median(candidate_least_), Median(refe
 
 RoundTimes Rounds::most() const { return {Median(candidate_most_), Median(reference_most_)}; }
 
-Slowdown SlowdownOf(const Rounds& before, const Rounds& after) {
+Slowdown SlowdownOf(const Rounds& before, const Rounds& after, double noise) {
   const double reference = ReferenceFactor(before, after);
   Slowdown slowdown;
   slowdown.log_value =
@@ -81,15 +80,10 @@ Slowdown SlowdownOf(const Rounds& before, const Rounds& after) {
   slowdown.most_log_value =
       std::log(after.most().candidate_ns / (before.least().candidate_ns * least_reference));
   slowdown.certain =
-      std::min(before.size(), after.size()) == 1
-          ? slowdown.log_value > kLoneCertain * before.lone_deviation()
+      std::min(before.size(), after.size()) < kFewestRanked
+          ? slowdown.log_value > noise
           : RankDeviations(before.candidate_most(), after.candidate_least(), reference) > kCertain;
   return slowdown;
-}
-
-bool SurelySlowerBy(double factor, const Rounds& before, const Rounds& after) {
-  return RankDeviations(before.candidate_most(), after.candidate_least(),
-                        factor * ReferenceFactor(before, after)) > kSure;
 }
 
 double ChargeFor(std::span<const Slowdown> found) {

@@ -24,11 +24,6 @@ struct RoundTimes {
 // a few rounds on purpose.
 class Rounds {
  public:
-  Rounds() = default;
-  // `lone_deviation`: standard deviation of the logarithm of a time, used if there is only one
-  // round.
-  explicit Rounds(double lone_deviation) : lone_deviation_(lone_deviation) {}
-
   // `least` and `most` bound what a call took where the machine has held some up, and are the same
   // where it has not.
   void Add(const RoundTimes& least, const RoundTimes& most);
@@ -42,10 +37,8 @@ class Rounds {
 
   const std::vector<double>& candidate_least() const { return candidate_least_; }
   const std::vector<double>& candidate_most() const { return candidate_most_; }
-  double lone_deviation() const { return lone_deviation_; }
 
  private:
-  double lone_deviation_ = 0.05;
   std::vector<double> candidate_least_;
   std::vector<double> candidate_most_;
   std::vector<double> reference_least_;
@@ -58,18 +51,15 @@ class Rounds {
 struct Slowdown {
   double log_value = 0;
   double most_log_value = 0;
-  // The rank test rejects chance at 1%.
+  // The rank test rejects chance at 1%. With fewer than 5 rounds: it is larger than the noise.
   bool certain = false;
 };
-// Neither is empty.
-Slowdown SlowdownOf(const Rounds& before, const Rounds& after);
-
-// Returns whether the candidate is slower by more than `factor`. The error is at most 1 in 30,000
-// for a candidate that is slower by exactly `factor`. False with fewer than 11 rounds of each kind.
-bool SurelySlowerBy(double factor, const Rounds& before, const Rounds& after);
 
 // Slower by less than this is as quick, and no more rounds are needed to tell.
 inline constexpr double kAsQuickLog = 0.03;
+
+// Neither is empty. `noise`: of a few rounds, as a logarithm.
+Slowdown SlowdownOf(const Rounds& before, const Rounds& after, double noise = kAsQuickLog);
 
 // By which factor timed calls are too short, given what slowdowns were found: 1 where none is
 // certain.

@@ -15,7 +15,7 @@ namespace kernelcast::worker {
 inline constexpr int64_t kMaxCandidateOutputBytes = 16 << 20;
 
 // Versions of the measuring protocols. Change one whenever the meaning of its numbers changes.
-inline constexpr std::string_view kCpuMeasuringProtocol = "cpu/6";
+inline constexpr std::string_view kCpuMeasuringProtocol = "cpu/7";
 inline constexpr std::string_view kCudaMeasuringProtocol = "cuda/7";
 
 // Precision targets of one measurement level, and their time limits.

@@ -29,8 +29,7 @@ std::optional<std::string> OutputRules::TrivialAnswer(const Output& output,
 std::optional<WrongResult> OutputRules::Judge(const Output& output, const TensorVerdict& verdict,
                                               const Circumstances& circumstances) {
   const bool unwritten = !verdict.ok && verdict.cause == WrongResult::Cause::kNotWritten;
-  const bool agrees =
-      verdict.ok || circumstances.may_mismatch || (circumstances.by_checker && !unwritten);
+  const bool agrees = verdict.ok || (circumstances.by_checker && !unwritten);
   std::optional<std::string> trivial;
   if (agrees && !circumstances.refusal) {
     trivial = TrivialAnswer(output, verdict);

@@ -41,8 +41,6 @@ class OutputRules {
     std::optional<std::string> refusal =
         std::nullopt;  // why the checker refuses the call's outputs
     bool timed = false;
-    // Whether the expected values are only the reference's, so that the mismatches do not count.
-    bool may_mismatch = false;
   };
   // Nothing if the output is right. Values and errors of the result are rounded for reports.
   std::optional<WrongResult> Judge(const Output& output, const TensorVerdict& verdict,

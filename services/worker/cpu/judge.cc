@@ -1,6 +1,7 @@
 #include "services/worker/cpu/judge.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -21,7 +22,7 @@
 #include "services/worker/core/timing_session.h"
 #include "services/worker/core/verdict.h"
 #include "services/worker/core/verification.h"
-#include "services/worker/cpu/new_values_check.h"
+#include "services/worker/cpu/cpu_rounds.h"
 #include "services/worker/cpu/runner_calls.h"
 
 namespace kernelcast::worker {
@@ -33,48 +34,63 @@ using Owner = PreparedProblem::Owner;
 constexpr double kBurstNs = 500'000;
 // Bursts of empty calls per side during warm-up.
 constexpr int kWarmUpBursts = 8;
+// A candidate that may be slower on new values is called on them in as many processes as a final
+// figure has.
+constexpr int kProcessesToCharge = 5;
+// With more doubt, as a logarithm, a candidate has no valid measurement: it could remember results.
+const double kMostDoubt = std::log(2);
+// The conditions of a round alone may cause a charge of up to this, as a logarithm: the process has
+// slept, and other programs have used its caches. Short calls of a candidate equal to the reference
+// were charged up to 1.4 on a busy machine. The interval then also covers the time without it.
+const double kOwnCharge = std::log(1.5);
 
-int64_t NowNs() { return Clock::Real().MonotonicNs(); }
-
-JudgementBudget BudgetOf(PreparedProblem& prepared, MeasureLevel level) {
-  std::vector<int64_t> check_ns;
-  for (const PreparedProblem::CheckCase& check : prepared.check_cases()) {
-    check_ns.push_back(check.reference_ns);
-  }
-  std::vector<int64_t> bench_ns;
-  for (const PreparedProblem::BenchShape& shape : prepared.bench_shapes()) {
-    bench_ns.push_back(shape.reference_ns);
-  }
-  return {prepared.options(), level, {check_ns, bench_ns}};
-}
-
-class Judgement {
+class CpuJudge final : public JudgeSequence {
  public:
-  Judgement(PreparedProblem& prepared, const Program& candidate, MeasureSpec spec,
-            RunnerSpread& spread, const CancelToken& cancel, JudgeTimes& times)
-      : prepared_(prepared),
+  CpuJudge(PreparedProblem& prepared, const Program& candidate, MeasureSpec spec,
+           RunnerSpread& spread, const CancelToken& cancel, JudgeTimes& times)
+      : JudgeSequence({.prepared = prepared,
+                       .target = kCpuTargetName,
+                       .spec = spec,
+                       .spread = spread,
+                       .times = times,
+                       .check = {NewValuesCheck::KindsOf(prepared.problem(), prepared.options(),
+                                                         /*draws_altered=*/false),
+                                 kAsQuickLog},
+                       .processes_to_charge = kProcessesToCharge}),
+        prepared_(prepared),
         program_(candidate),
-        options_(prepared.options()),
-        precision_(options_.Precision(spec.level)),
-        spec_(spec),
         behind_({spec.StopBelow(prepared.bench_shapes().size()),
                  spread.Of(prepared.problem().problem_id)}),
-        spread_(spread),
         cancel_(cancel),
         times_(times),
-        budget_(BudgetOf(prepared, spec.level)),
-        calls_(prepared, budget_, cancel) {}
-
-  absl::StatusOr<MeasureOutcome> Run();
+        budget_(prepared.BudgetOf(spec.level)),
+        calls_(prepared, budget_, cancel) {
+    for (const PreparedProblem::BenchShape& shape : prepared_.bench_shapes()) {
+      rounds_.emplace_back(prepared_, shape, calls_, runner_core_, plan_random_, cancel_);
+    }
+  }
 
  private:
-  // Each step returns true to go on, or false when `calls_` holds the outcome.
-  bool CheckCorrectness();
-  bool CheckCase(PreparedProblem::CheckCase& check, PoisonKind poison);
-  // Checks the largest case once more, and compares its outputs with those of other processes.
-  bool CheckLargestCase();
-  bool TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result);
-  bool WarmUp(const PreparedProblem::BenchShape& shape, double& candidate_ns, double& reference_ns);
+  JudgementEnd& end() override { return calls_; }
+  bool Start(int process) override;
+  bool CheckCases() override;
+  bool CheckLargest(uint64_t& outputs) override;
+  bool TimeShape(size_t shape_index) override;
+  bool CheckAgain(size_t shape_index) override;
+  bool AddSessions(size_t shape_index) override;
+  bool Suspects(size_t shape_index) const override;
+  void End() override { calls_.Stop(); }
+  const OutputRules& rules() const override { return calls_.rules(); }
+  const Tolerance& FirstTolerance() const override {
+    return prepared_.set(prepared_.check_cases().front().index, CasePlan::kBase)
+        .expected.front()
+        .tolerance();
+  }
+  uint32_t checked_cases() const override { return correctness_cases_; }
+
+  bool CheckCase(size_t index, PoisonKind poison);
+  // `call_ns`: the time of an undisturbed call.
+  bool WarmUp(const PreparedProblem::BenchShape& shape, Side side, double& call_ns);
   // `call_ns`: approximate time of one call.
   bool RunBlock(const PreparedProblem::BenchShape& shape, const TimingSession::Block& block,
                 double call_ns, TimingSession::BlockTimes& times);
@@ -94,11 +110,7 @@ class Judgement {
 
   PreparedProblem& prepared_;
   const Program& program_;
-  const MeasureOptions& options_;
-  const PrecisionOptions& precision_;
-  const MeasureSpec spec_;
   const BehindRule behind_;
-  RunnerSpread& spread_;
   const CancelToken& cancel_;
   JudgeTimes& times_;
   // Choice of what is called and verified, and contents of memory that candidates can see. Separate
@@ -107,72 +119,29 @@ class Judgement {
   SecretRandom poison_random_{"poison"};
   JudgementBudget budget_;
   RunnerCalls calls_;
-
-  std::vector<TimedShape> results_;
+  RunnerCore runner_core_{prepared_.placement()};
+  std::vector<CpuRounds> rounds_;  // by shape
   uint32_t correctness_cases_ = 0;
-  std::optional<uint64_t> first_outputs_;
-  Determinism determinism_ = Determinism::kUnknown;
   std::vector<SlotTimes> slot_times_[2];  // of the shape being timed, by side and block
 };
 
-absl::StatusOr<MeasureOutcome> Judgement::Run() {
-  results_ = ShapesToTime(prepared_.problem(), kCpuTargetName, prepared_.bench_shapes());
-  bool going = true;
-  for (int round = 0; round < precision_.runners && going; ++round) {
-    if (spec_.level == MeasureLevel::kFinal) {
-      // A pair of fresh processes on fresh memory: addresses and placement differ between pairs,
-      // and the interval must cover that.
-      calls_.Stop();
-      KC_RETURN_IF_ERROR(prepared_.RenewProcesses(cancel_));
-    }
-    const int64_t start_ns = NowNs();
-    going = calls_.Start(program_);
-    const int64_t ready_ns = NowNs();
-    times_.start_ns += ready_ns - start_ns;
-    if (going && round == 0) {
-      going = CheckCorrectness();
-    }
-    if (spec_.level == MeasureLevel::kCheck) {
-      times_.check_ns += NowNs() - ready_ns;
-      break;
-    }
-    // A screening has one process.
-    going = going && (precision_.runners == 1 || CheckLargestCase());
-    times_.check_ns += NowNs() - ready_ns;
-    for (size_t i = 0; i < results_.size() && going; ++i) {
-      going = TimeShape(prepared_.bench_shapes()[i], results_[i]);
-    }
+bool CpuJudge::Start(int) {
+  if (spec_.level == MeasureLevel::kFinal) {
+    calls_.Stop();
+    if (!calls_.Must(prepared_.RenewProcesses(cancel_))) return false;
   }
-  calls_.Stop();
-  KC_RETURN_IF_ERROR(calls_.status());
-  if (calls_.outcome()) {
-    return *calls_.outcome();
-  }
-  const std::string rule = absl::StrCat(
-      calls_.rules().FormatRule(prepared_.check_cases().front().expected.front().tolerance()),
-      calls_.rules().decided_by());
-  if (spec_.level == MeasureLevel::kCheck) {
-    return Passed{correctness_cases_, rule, prepared_.Notes()};
-  }
-  MeasureOutcome outcome =
-      Conclude(results_, options_, prepared_.problem().problem_id, correctness_cases_, spread_);
-  if (auto* const ok = std::get_if<MeasuredOk>(&outcome)) {
-    ok->determinism = determinism_;
-    ok->notes = prepared_.Notes();
-    ok->rule = rule;
-  }
-  return outcome;
+  return calls_.Start(program_);
 }
 
-bool Judgement::CheckCorrectness() {
+bool CpuJudge::CheckCases() {
   bool first = true;
-  for (PreparedProblem::CheckCase& check : prepared_.check_cases()) {
+  for (const PreparedProblem::CheckCase& check : prepared_.check_cases()) {
     const bool odd = (correctness_cases_ & 1) != 0;
-    if (!CheckCase(check, odd ? PoisonKind::kPlausible : PoisonKind::kNonFinite)) {
+    if (!CheckCase(check.index, odd ? PoisonKind::kPlausible : PoisonKind::kNonFinite)) {
       return false;
     }
     // Repeat the call on other poison: elements that were not written differ.
-    if (first && !CheckCase(check, PoisonKind::kPlausible)) {
+    if (first && !CheckCase(check.index, PoisonKind::kPlausible)) {
       return false;
     }
     first = false;
@@ -180,27 +149,29 @@ bool Judgement::CheckCorrectness() {
   return true;
 }
 
-bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
+bool CpuJudge::CheckCase(size_t index, PoisonKind kind) {
   ++correctness_cases_;
+  const PreparedProblem::Case& at = prepared_.cases()[index];
+  const std::vector<ExpectedTensor>& expected = prepared_.set(index, CasePlan::kBase).expected;
   std::vector<Poison> poisons;
-  for (size_t i = 0; i < check.expected.size(); ++i) {
+  for (size_t i = 0; i < expected.size(); ++i) {
     poisons.push_back({kind, poison_random_.Next()});
-    FillPoison(kind, poisons.back().seed, check.expected[i],
-               prepared_.Output(Owner::kCandidate, check.index, i));
+    FillPoison(kind, poisons.back().seed, expected[i],
+               prepared_.Output(Owner::kCandidate, index, i));
   }
-  prepared_.ResetGuards(check.index);
-  calls_.NameCase(check.spec.axes, check.spec.distribution());
+  prepared_.ResetGuards(index);
+  calls_.set_running(index);
 
   // Uninitialised memory is NaN when the outputs hold finite poison, and finite otherwise: a
   // maximum hides NaN, a sum shows it.
   const runner::Command command =
       kind == PoisonKind::kPlausible ? runner::kRunOnNan : runner::kRunOnFinite;
   RunnerProcess::Result result;
-  if (!calls_.Call(Side::kCandidate, command, check.index, true,
-                   options_.CallLimitNs(check.reference_ns), "check", result)) {
+  if (!calls_.Call(Side::kCandidate, command, index, true, options_.CallLimitNs(at.reference_ns),
+                   "check", result)) {
     return false;
   }
-  if (!prepared_.GuardsHold(check.index)) {
+  if (!prepared_.GuardsHold(index)) {
     return calls_.Settle(MakeExploit(Exploit::Kind::kWriteOutOfBounds,
                                      "wrote beyond the end or before the start of an output"));
   }
@@ -208,96 +179,72 @@ bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
     return false;
   }
   std::optional<std::string> refusal;
-  if (!calls_.AskChecker(check.index, refusal)) {
+  if (!calls_.AskChecker(index, refusal)) {
     return false;
   }
-  for (size_t i = 0; i < check.expected.size(); ++i) {
-    const TensorVerdict verdict = CompareTensor(
-        check.expected[i], prepared_.Output(Owner::kCandidate, check.index, i), poisons[i]);
-    const bool last = i + 1 == check.expected.size();
-    std::optional<WrongResult> wrong = calls_.rules().Judge(
-        calls_.OutputOf(check.spec, check.index, i, check.expected[i]), verdict,
-        {.by_checker = prepared_.has_checker(),
-         .refusal = verdict.ok && !last ? std::nullopt : refusal});
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const TensorVerdict verdict =
+        CompareTensor(expected[i], prepared_.Output(Owner::kCandidate, index, i), poisons[i]);
+    const bool last = i + 1 == expected.size();
+    std::optional<WrongResult> wrong =
+        calls_.rules().Judge(calls_.OutputOf(index, i, expected[i]), verdict,
+                             {.by_checker = prepared_.has_checker(),
+                              .refusal = verdict.ok && !last ? std::nullopt : refusal});
     if (wrong) return calls_.Settle(*std::move(wrong));
   }
   return true;
 }
 
-bool Judgement::CheckLargestCase() {
-  const auto outputs_of = [this](const PreparedProblem::CheckCase& check) {
-    std::vector<std::string_view> outputs;
-    for (size_t i = 0; i < check.expected.size(); ++i) {
-      const std::span<std::byte> output = prepared_.Output(Owner::kCandidate, check.index, i);
-      outputs.emplace_back(reinterpret_cast<const char*>(output.data()), output.size());
-    }
-    return outputs;
-  };
-  // By the bytes of its outputs, then by its axes: a sum has one output whatever it adds.
-  const auto size_of = [&](const PreparedProblem::CheckCase& check) {
-    size_t bytes = 0;
-    for (const std::string_view output : outputs_of(check)) bytes += output.size();
-    double extent = 1;
-    for (const auto& [axis, size] : check.spec.axes) extent *= static_cast<double>(size);
-    return std::pair(bytes, extent);
-  };
-  const auto largest = std::ranges::max_element(prepared_.check_cases(), {}, size_of);
-  if (!CheckCase(*largest, PoisonKind::kPlausible)) return false;
-  uint64_t hash = 0;
-  for (const std::string_view output : outputs_of(*largest)) {
-    hash = 31 * hash + std::hash<std::string_view>()(output);
+bool CpuJudge::CheckLargest(uint64_t& outputs) {
+  const size_t index = prepared_.plan().LargestCheck().index;
+  if (!CheckCase(index, PoisonKind::kPlausible)) return false;
+  for (size_t i = 0; i < prepared_.cases()[index].outputs.size(); ++i) {
+    const std::span<std::byte> output = prepared_.Output(Owner::kCandidate, index, i);
+    outputs = 31 * outputs + std::hash<std::string_view>()(std::string_view(
+                                 reinterpret_cast<const char*>(output.data()), output.size()));
   }
-  determinism_ = CompareOutputs(hash, first_outputs_, determinism_);
   return true;
 }
 
-bool Judgement::WarmUp(const PreparedProblem::BenchShape& shape, double& candidate_ns,
-                       double& reference_ns) {
-  for (const Side side : {Side::kReference, Side::kCandidate}) {
-    std::vector<double> times;
-    double spent_ns = 0;
-    double burst_at_ns = 0;
-    calls_.ForgetEmptyCalls(side);
-    for (int i = 0;
-         i < options_.warm_up_calls || spent_ns < static_cast<double>(options_.warm_up_ns); ++i) {
-      const size_t slot = static_cast<size_t>(i) % shape.slots.size();
-      RunnerCalls::Burst call;
-      if (!calls_.RunBurst(shape, side, {&slot, 1}, true, call)) {
-        return false;
-      }
-      times.push_back(call.calls_ns[0]);
-      spent_ns += call.calls_ns[0];
-      if (spent_ns >= burst_at_ns) {
-        if (!calls_.TimeEmptyCalls(side, true, "warm_up")) {
-          return false;
-        }
-        burst_at_ns = spent_ns + static_cast<double>(options_.warm_up_ns / kWarmUpBursts);
-      }
-      // A slow kernel is warm after fewer calls.
-      if (spent_ns > 10 * static_cast<double>(options_.warm_up_ns) && i >= 2) {
-        break;
-      }
-    }
-    if (!calls_.TimeEmptyCalls(side, false, "warm_up")) {
+bool CpuJudge::WarmUp(const PreparedProblem::BenchShape& shape, Side side, double& call_ns) {
+  std::vector<double> times;
+  double spent_ns = 0;
+  double burst_at_ns = 0;
+  calls_.ForgetEmptyCalls(side);
+  for (int i = 0; i < options_.warm_up_calls || spent_ns < static_cast<double>(options_.warm_up_ns);
+       ++i) {
+    const size_t slot = static_cast<size_t>(i) % shape.slots.size();
+    RunnerCalls::Burst call;
+    if (!calls_.RunBurst(shape, side, {&slot, 1}, true, call)) {
       return false;
     }
-    // Time of an undisturbed call.
-    (side == Side::kCandidate ? candidate_ns : reference_ns) = Quantile(times, 0.1);
+    times.push_back(call.calls_ns[0]);
+    spent_ns += call.calls_ns[0];
+    if (spent_ns >= burst_at_ns) {
+      if (!calls_.TimeEmptyCalls(side, true, "warm_up")) {
+        return false;
+      }
+      burst_at_ns = spent_ns + static_cast<double>(options_.warm_up_ns / kWarmUpBursts);
+    }
+    // A slow kernel is warm after fewer calls.
+    if (spent_ns > 10 * static_cast<double>(options_.warm_up_ns) && i >= 2) {
+      break;
+    }
   }
-  return true;
+  call_ns = Quantile(times, 0.1);
+  return calls_.TimeEmptyCalls(side, false, "warm_up");
 }
 
-bool Judgement::RunBlock(const PreparedProblem::BenchShape& shape,
-                         const TimingSession::Block& block, double call_ns,
-                         TimingSession::BlockTimes& times) {
+bool CpuJudge::RunBlock(const PreparedProblem::BenchShape& shape, const TimingSession::Block& block,
+                        double call_ns, TimingSession::BlockTimes& times) {
   const bool candidate_idle = block.side == Side::kReference ? calls_.MarkIdle() : calls_.WasIdle();
   return candidate_idle && calls_.TimeEmptyCalls(block.side, true, "timing") &&
          RunBursts(shape, block, call_ns, times);
 }
 
-bool Judgement::RunBursts(const PreparedProblem::BenchShape& shape,
-                          const TimingSession::Block& block, double call_ns,
-                          TimingSession::BlockTimes& times) {
+bool CpuJudge::RunBursts(const PreparedProblem::BenchShape& shape,
+                         const TimingSession::Block& block, double call_ns,
+                         TimingSession::BlockTimes& times) {
   const Side side = block.side;
   const int64_t start_ns = NowNs();
   SlotTimes& slot_times = slot_times_[Index(side)].emplace_back();
@@ -313,12 +260,12 @@ bool Judgement::RunBursts(const PreparedProblem::BenchShape& shape,
     }
     slots = plan_random_.Order(shape.slots.size());
     slots.resize(std::min({slots.size(), static_cast<size_t>(wanted), most}));
-    calls_.Plant(shape, side, slots, shape.current());
+    calls_.Plant(shape, side, slots, CasePlan::kBase);
     const bool last = std::ssize(slots) == wanted;
     RunnerCalls::Burst burst;
     if (!calls_.RunBurst(shape, side, slots, !last, burst) ||
         (side == Side::kCandidate &&
-         !calls_.LookAtPlanted(shape, slots, shape.current(), {}, /*certain=*/true))) {
+         !calls_.LookAtPlanted(shape, slots, CasePlan::kBase, std::nullopt))) {
       return false;
     }
     std::vector<double>& to = burst.disturbed() ? times.disturbed_calls_ns : times.calls_ns;
@@ -331,7 +278,7 @@ bool Judgement::RunBursts(const PreparedProblem::BenchShape& shape,
         plan_random_.Below(static_cast<uint64_t>(block.calls)) < slots.size()) {
       const size_t slot = slots[plan_random_.Below(slots.size())];
       verified = true;
-      if (!calls_.VerifySlot(shape, slot, shape.current()[slot], nullptr) || !calls_.Wake(side)) {
+      if (!calls_.VerifySlot(shape, slot, CasePlan::kBase, std::nullopt) || !calls_.Wake(side)) {
         return false;
       }
     }
@@ -340,10 +287,10 @@ bool Judgement::RunBursts(const PreparedProblem::BenchShape& shape,
     return true;
   }
   const size_t slot = slots[plan_random_.Below(slots.size())];
-  return calls_.VerifySlot(shape, slot, shape.current()[slot], nullptr);
+  return calls_.VerifySlot(shape, slot, CasePlan::kBase, std::nullopt);
 }
 
-std::vector<RelativeTimes> Judgement::BySlot(const std::vector<SlotTimes>& blocks, size_t slots) {
+std::vector<RelativeTimes> CpuJudge::BySlot(const std::vector<SlotTimes>& blocks, size_t slots) {
   std::vector<std::vector<double>> of_slot(slots);
   for (const SlotTimes& block : blocks) {
     for (const SlotTime& call : block) of_slot[call.slot].push_back(call.ns);
@@ -362,7 +309,7 @@ std::vector<RelativeTimes> Judgement::BySlot(const std::vector<SlotTimes>& block
 
 // The mean already charges a call that does the work of others; doing so is also reported as an
 // exploit.
-bool Judgement::ShareWorkEvenly() {
+bool CpuJudge::ShareWorkEvenly() {
   size_t slots = 0;
   for (const std::vector<SlotTimes>& blocks : slot_times_) {
     for (const SlotTimes& block : blocks) {
@@ -376,12 +323,15 @@ bool Judgement::ShareWorkEvenly() {
                                    "their mean is far above their median"));
 }
 
-bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result) {
-  calls_.NameCase(shape.axes, CaseSpec{}.distribution());
+bool CpuJudge::TimeShape(size_t shape_index) {
+  const PreparedProblem::BenchShape& shape = prepared_.bench_shapes()[shape_index];
+  TimedShape& result = results_[shape_index];
+  calls_.set_running(shape.slots.front());
   const int64_t start_ns = NowNs();
   double candidate_ns = 0;
   double reference_ns = 0;
-  if (!WarmUp(shape, candidate_ns, reference_ns)) {
+  if (!WarmUp(shape, Side::kReference, reference_ns) ||
+      !WarmUp(shape, Side::kCandidate, candidate_ns)) {
     return false;
   }
 
@@ -396,14 +346,47 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result
   const int64_t timed_ns = NowNs();
   times_.timing_ns += timed_ns - start_ns;
 
-  NewValuesCheck::Charge charge;
-  NewValuesCheck check(prepared_, calls_, plan_random_, cancel_);
-  const bool going = check.Run(shape, session, result, charge) && ShareWorkEvenly();
-  result.Add(session, charge.factor, charge.doubt);
   result.overhead_ns = calls_.Overhead(Side::kCandidate);
-  prepared_.Swap(shape);
+  rounds_[shape_index].NoteSession(session);
+  checks_[shape_index].AddSession(std::move(session));
+  const bool going = checks_[shape_index].Run(rounds_[shape_index], result) && ShareWorkEvenly();
   times_.fresh_ns += NowNs() - timed_ns;
   return going;
+}
+
+bool CpuJudge::Suspects(size_t shape_index) const {
+  const NewValuesCheck& check = checks_[shape_index];
+  return rounds_[shape_index].brief() ? !check.complete() : check.Suspects();
+}
+
+bool CpuJudge::CheckAgain(size_t shape_index) {
+  if (!Suspects(shape_index)) return true;
+  const PreparedProblem::BenchShape& shape = prepared_.bench_shapes()[shape_index];
+  calls_.set_running(shape.slots.front());
+  const int64_t start_ns = NowNs();
+  double call_ns = 0;
+  // It must know the values in place by now.
+  const bool going = WarmUp(shape, Side::kCandidate, call_ns) &&
+                     checks_[shape_index].Run(rounds_[shape_index], results_[shape_index]);
+  times_.fresh_ns += NowNs() - start_ns;
+  return going;
+}
+
+bool CpuJudge::AddSessions(size_t shape_index) {
+  const NewValuesCheck& check = checks_[shape_index];
+  calls_.set_running(prepared_.bench_shapes()[shape_index].slots.front());
+  if (std::optional<Exploit> refusal = check.Refusal()) return calls_.Settle(*std::move(refusal));
+  if (!check.complete()) return calls_.JudgeAwake();
+  const double doubt = check.Doubt();
+  if (doubt > kMostDoubt && !rounds_[shape_index].brief()) {
+    EnvironmentUnstable unstable;
+    unstable.reason =
+        "other processes held up too many calls to rule out that the candidate reuses results of "
+        "earlier calls";
+    return calls_.Settle(std::move(unstable));
+  }
+  check.AddTo(results_[shape_index], doubt + std::min(std::log(check.Charge()), kOwnCharge));
+  return true;
 }
 
 }  // namespace
@@ -411,7 +394,7 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result
 absl::StatusOr<MeasureOutcome> Judge(PreparedProblem& prepared, const Program& candidate,
                                      MeasureSpec spec, RunnerSpread& spread,
                                      const CancelToken& cancel, JudgeTimes& times) {
-  return Judgement(prepared, candidate, spec, spread, cancel, times).Run();
+  return CpuJudge(prepared, candidate, spec, spread, cancel, times).Run();
 }
 
 }  // namespace kernelcast::worker

@@ -1,24 +1,15 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CPU_JUDGE_H_
 #define KERNELCAST_SERVICES_WORKER_CPU_JUDGE_H_
 
-#include <cstdint>
-
 #include "absl/status/statusor.h"
 #include "common/domain/measurement.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/speedup_interval.h"
 #include "services/worker/cpu/prepared_problem.h"
+#include "services/worker/judge/judge_sequence.h"
 #include "services/worker/native/shared_object.h"
 
 namespace kernelcast::worker {
-
-// Where the time of one judgement went.
-struct JudgeTimes {
-  int64_t start_ns = 0;
-  int64_t check_ns = 0;
-  int64_t timing_ns = 0;
-  int64_t fresh_ns = 0;
-};
 
 // Verifies and times one candidate on the calling thread, which must hold the timing lease. The
 // worker makes every decision: the candidate's process only receives the number of a case and

@@ -36,25 +36,44 @@ void Flush(std::span<const std::byte> data) {
   }
 }
 
-int64_t AlignUp(int64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
-
-// Places tensors one after the other, with room for guards around each.
-class Arranger {
- public:
-  explicit Arranger(int64_t start) : end_(start) {}
-
-  runner::TensorRecord Place(const TensorLayout& layout, DataType dtype) {
-    const runner::TensorRecord record = RecordAt(AlignUp(end_ + kGuardBytes), layout, dtype);
-    end_ = static_cast<int64_t>(record.offset + record.bytes) + kGuardBytes;
-    return record;
-  }
-  int64_t end() const { return end_; }
-
- private:
-  int64_t end_;
-};
-
+// Bytes of the oracle's value of an output: float outputs are float64.
 DataType OracleType(DataType dtype) { return IsFloat(dtype) ? DataType::kFloat64 : dtype; }
+int64_t OracleBytes(const TensorLayout& output) {
+  return output.elements() * SizeBytes(OracleType(output.dtype));
+}
+int64_t OracleBytes(const CasePlan::Case& at) {
+  int64_t bytes = 0;
+  for (const TensorLayout& output : at.output_layouts) bytes += OracleBytes(output) + kAlignment;
+  return bytes;
+}
+
+// A case as runners know it. The oracle runs one case at a time, all at the start of its memory.
+absl::StatusOr<runner::CaseRecord> RecordOf(const CasePlan::Case& at, bool oracle) {
+  runner::CaseRecord record{};
+  uint64_t oracle_end = 0;
+  const auto add = [&](const TensorLayout& layout, DataType dtype,
+                       uint64_t offset) -> absl::Status {
+    if (std::ssize(layout.shape) > runner::kMaxDimensions) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the cpu target takes at most ", runner::kMaxDimensions, " dimensions"));
+    }
+    record.tensors[record.inputs + record.outputs] =
+        RecordAt(static_cast<int64_t>(offset), layout, dtype);
+    return absl::OkStatus();
+  };
+  for (size_t i = 0; i < at.inputs.size(); ++i, ++record.inputs) {
+    const TensorLayout& layout = at.input_layouts[i];
+    KC_RETURN_IF_ERROR(add(layout, layout.dtype, at.inputs[i].offset));
+  }
+  for (size_t i = 0; i < at.outputs.size(); ++i, ++record.outputs) {
+    const TensorLayout& layout = at.output_layouts[i];
+    KC_RETURN_IF_ERROR(oracle ? add(layout, OracleType(layout.dtype), oracle_end)
+                              : add(layout, layout.dtype, at.outputs[i].offset));
+    oracle_end += static_cast<uint64_t>(OracleBytes(layout) + kAlignment - 1) / kAlignment *
+                  uint64_t{kAlignment};
+  }
+  return record;
+}
 
 // Status for a trusted process that did not finish a call.
 absl::Status TrustedFailure(RunnerProcess& process, RunnerProcess::End end, const std::string& who,
@@ -82,7 +101,7 @@ absl::StatusOr<std::unique_ptr<PreparedProblem>> PreparedProblem::Make(const Pro
                                                                        const Setting& setting,
                                                                        const CancelToken& cancel) {
   std::unique_ptr<PreparedProblem> prepared(new PreparedProblem(problem, reference, setting));
-  KC_RETURN_IF_ERROR(prepared->PlanCases());
+  KC_RETURN_IF_ERROR(prepared->Arrange());
   KC_RETURN_IF_ERROR(prepared->Prepare(oracle, cancel));
   return prepared;
 }
@@ -91,8 +110,8 @@ absl::StatusOr<std::unique_ptr<PreparedProblem>> PreparedProblem::MakeTask(
     const PythonTaskPrograms& task, const Setting& setting, const CancelToken& cancel) {
   std::unique_ptr<PreparedProblem> prepared(
       new PreparedProblem(task.problem(), PythonProgram(), setting));
-  prepared->task_ = std::make_unique<PythonTaskPrograms>(task);
-  KC_RETURN_IF_ERROR(prepared->PlanCases());
+  prepared->task_ = std::make_shared<PythonTaskPrograms>(task);
+  KC_RETURN_IF_ERROR(prepared->Arrange());
   prepared->reference_program_ = prepared->TaskReference();
   KC_ASSIGN_OR_RETURN(prepared->task_inputs_,
                       PythonInputs::Start(task, setting.runner, setting.placement, cancel));
@@ -111,179 +130,102 @@ absl::Status PreparedProblem::Prepare(const Program& oracle, const CancelToken& 
   return RunReference(cancel);
 }
 
-absl::Status PreparedProblem::PlanCases() {
+absl::Status PreparedProblem::Arrange() {
   if (problem_.inputs.size() + problem_.outputs.size() > size_t{runner::kMaxTensors}) {
     return absl::FailedPreconditionError(
         absl::StrCat("the cpu target takes at most ", runner::kMaxTensors, " tensors"));
   }
-  const auto target = problem_.targets.find(kCpuTargetName);
-  if (target == problem_.targets.end()) {
-    return absl::FailedPreconditionError("the problem has no reference for target cpu");
+  const PlanRules rules{.target = kCpuTargetName,
+                        .alignment = kAlignment,
+                        .guard_bytes = kGuardBytes,
+                        .input_gap_bytes = kGuardBytes,
+                        .shares_outputs = true,
+                        .task_cases = options_.min_seeds + options_.held_out_shapes,
+                        .slots = [&](const Case& at) -> absl::StatusOr<int64_t> {
+                          const auto bytes = std::max(int64_t{1}, static_cast<int64_t>(at.bytes()));
+                          return std::clamp<int64_t>(options_.input_sets_bytes / bytes, 1,
+                                                     options_.input_sets);
+                        }};
+  KC_ASSIGN_OR_RETURN(plan_, PlanCases(problem_, task_.get(), options_, rules, shapes_random_));
+  sets_.resize(plan_.cases.size());
+  for (const Case& at : plan_.cases) {
+    task_calls_.push_back(at.task_case);
+    KC_ASSIGN_OR_RETURN(table_.emplace_back(), RecordOf(at, /*oracle=*/false));
   }
-  Arranger inputs(0);
-  // Correctness cases run one after the other and share the memory of their outputs.
-  int64_t check_outputs_end = 0;
-  int64_t check_oracle_end = 0;
-
-  const auto add_case = [&](const AxisValues& axes, Arranger& outputs,
-                            Arranger& oracle_outputs) -> absl::StatusOr<uint32_t> {
-    KC_ASSIGN_OR_RETURN(auto input_layouts, Tensors().Inputs(axes));
-    KC_ASSIGN_OR_RETURN(auto output_layouts, Tensors().Outputs(axes));
-    if (task_ != nullptr) task_calls_.push_back(task_->IndexOf(axes));
-    runner::CaseRecord record{};
-    record.inputs = static_cast<uint32_t>(input_layouts.size());
-    record.outputs = static_cast<uint32_t>(output_layouts.size());
-    runner::CaseRecord oracle = record;
-    uint32_t t = 0;
-    for (const auto* layouts : {&input_layouts, &output_layouts}) {
-      for (const TensorLayout& layout : *layouts) {
-        if (std::ssize(layout.shape) > runner::kMaxDimensions) {
-          return absl::FailedPreconditionError(
-              absl::StrCat("the cpu target takes at most ", runner::kMaxDimensions, " dimensions"));
-        }
-        if (layouts == &input_layouts) {
-          record.tensors[t] = inputs.Place(layout, layout.dtype);
-          oracle.tensors[t] = record.tensors[t];
-        } else {
-          record.tensors[t] = outputs.Place(layout, layout.dtype);
-          oracle.tensors[t] = oracle_outputs.Place(layout, OracleType(layout.dtype));
-        }
-        ++t;
-      }
-    }
-    table_.push_back(record);
-    oracle_table_.push_back(oracle);
-    input_layouts_.push_back(std::move(input_layouts));
-    output_layouts_.push_back(std::move(output_layouts));
-    return static_cast<uint32_t>(table_.size() - 1);
-  };
-
-  std::vector<CaseSpec> specs =
-      task_ != nullptr ? task_->CorrectnessCases(options_.min_seeds + options_.held_out_shapes)
-                       : CorrectnessCases(problem_, target->second, options_, shapes_random_);
-  for (CaseSpec& spec : specs) {
-    Arranger outputs(0);
-    Arranger oracle_outputs(0);
-    CheckCase check;
-    KC_ASSIGN_OR_RETURN(check.index, add_case(spec.axes, outputs, oracle_outputs));
-    check.spec = std::move(spec);
-    check_cases_.push_back(std::move(check));
-    check_outputs_end = std::max(check_outputs_end, outputs.end());
-    check_oracle_end = std::max(check_oracle_end, oracle_outputs.end());
-  }
-
-  Arranger outputs(check_outputs_end);
-  Arranger oracle_outputs(check_oracle_end);
-  for (const AxisValues& axes : target->second.bench_shapes) {
-    BenchShape shape;
-    shape.axes = axes;
-    KC_ASSIGN_OR_RETURN(shape.bytes, Tensors().Bytes(axes));
-    KC_ASSIGN_OR_RETURN(shape.flops, Tensors().Flops(axes));
-    int64_t set_bytes = 0;
-    KC_ASSIGN_OR_RETURN(const auto input_layouts, Tensors().Inputs(axes));
-    KC_ASSIGN_OR_RETURN(const auto output_layouts, Tensors().Outputs(axes));
-    for (const auto* layouts : {&input_layouts, &output_layouts}) {
-      for (const TensorLayout& layout : *layouts) set_bytes += layout.bytes();
-    }
-    const int64_t affordable = options_.input_sets_bytes / std::max<int64_t>(1, set_bytes);
-    const int64_t sets = std::clamp<int64_t>(affordable, 1, options_.input_sets);
-    for (int64_t i = 0; i < sets; ++i) {
-      KC_ASSIGN_OR_RETURN(const uint32_t index, add_case(axes, outputs, oracle_outputs));
-      shape.slots.push_back(index);
-    }
-    bench_shapes_.push_back(std::move(shape));
-  }
-  inputs_bytes_ = inputs.end();
-  outputs_bytes_ = outputs.end();
-  oracle_outputs_bytes_ = oracle_outputs.end();
   KC_RETURN_IF_ERROR(CheckMemory());
-  KC_ASSIGN_OR_RETURN(inputs_, MemoryFile::Create("kernelcast-inputs", inputs_bytes_,
-                                                  MemoryFile::Sharing::kReadOnly));
+  KC_ASSIGN_OR_RETURN(
+      inputs_, MemoryFile::Create("kernelcast-inputs", static_cast<int64_t>(plan_.inputs_bytes),
+                                  MemoryFile::Sharing::kReadOnly));
   return absl::OkStatus();
 }
 
 absl::Status PreparedProblem::CheckMemory() const {
   // Inputs exist twice while processes are renewed. Outputs exist for the reference and the
-  // candidate. The oracle's results exist together with the expected tensors made from them.
-  double bytes = 2.0 * static_cast<double>(inputs_bytes_) +
-                 2.0 * static_cast<double>(outputs_bytes_) +
-                 2.0 * static_cast<double>(oracle_outputs_bytes_);
-  for (const BenchShape& shape : bench_shapes_) {
-    // Two banks, and their altered copies.
-    const double sets = CanAlter(problem_) ? 4 : 2;
-    for (const uint32_t slot : shape.slots) {
-      for (const runner::TensorRecord& tensor : oracle_table_[slot].tensors) {
-        bytes += sets * static_cast<double>(tensor.bytes);
-      }
-    }
+  // candidate.
+  double bytes = 2.0 * static_cast<double>(plan_.inputs_bytes) +
+                 2.0 * static_cast<double>(plan_.outputs_bytes);
+  const double banks = has_altered() ? 3 : 2;
+  double most_expected = 0;  // what the oracle writes in a call
+  for (const Case& at : plan_.cases) {
+    const auto expected = static_cast<double>(OracleBytes(at));
+    most_expected = std::max(most_expected, expected);
+    bytes += at.timed ? banks * (static_cast<double>(at.bytes()) + expected) : expected;
   }
   const int64_t available_bytes = AvailableMemoryBytes();
-  if (bytes > static_cast<double>(available_bytes)) {
+  if (bytes + most_expected > static_cast<double>(available_bytes)) {
     return absl::ResourceExhaustedError(absl::StrFormat(
         "the problem's inputs, outputs and expected outputs need %.0f bytes of memory; this worker "
         "has %d",
-        bytes, available_bytes));
+        bytes + most_expected, available_bytes));
   }
   return absl::OkStatus();
 }
 
-absl::Status PreparedProblem::CheckPace() const {
-  return PreparationPace(options_, Clock::Real().MonotonicNs() - started_ns_);
-}
-
-absl::StatusOr<std::vector<std::string>> PreparedProblem::DrawInputs(const CaseSpec& spec) {
+absl::StatusOr<std::vector<std::string>> PreparedProblem::DrawInputs(const Case& at) {
   if (task_inputs_ != nullptr) {
-    return task_inputs_->Draw(task_->IndexOf(spec.axes), values_random_.Next(), CancelToken());
+    return task_inputs_->Draw(at.task_case, values_random_.Next(), CancelToken());
   }
-  KC_ASSIGN_OR_RETURN(const auto layouts, Layouts(problem_.inputs, spec.axes));
-  CaseSpec scaled = spec;
+  CaseSpec scaled = at.spec;
   scaled.factor = InputFactor(problem_, values_random_);
   std::vector<std::string> inputs;
-  for (size_t i = 0; i < layouts.size(); ++i) {
-    std::string data(static_cast<size_t>(layouts[i].bytes()), '\0');
+  for (size_t i = 0; i < at.inputs.size(); ++i) {
+    std::string data(at.inputs[i].bytes, '\0');
     Random random(values_random_.Next());
-    KC_RETURN_IF_ERROR(FillInput(problem_.inputs[i], layouts[i], scaled, random,
+    KC_RETURN_IF_ERROR(FillInput(problem_.inputs[i], at.input_layouts[i], scaled, random,
                                  std::as_writable_bytes(std::span(data))));
     inputs.push_back(std::move(data));
   }
   return inputs;
 }
 
-void PreparedProblem::Place(uint32_t case_index, const std::vector<std::string>& inputs) {
+void PreparedProblem::Place(size_t index, const std::vector<std::string>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
-    std::byte* const place = inputs_.data() + table_[case_index].tensors[i].offset;
+    std::byte* const place = inputs_.data() + table_[index].tensors[i].offset;
     std::memcpy(place, inputs[i].data(), inputs[i].size());
     Flush({place, inputs[i].size()});
   }
 }
 
 absl::Status PreparedProblem::FillCases() {
-  for (const CheckCase& check : check_cases_) {
+  return plan_.ForEachDraw([&](size_t index, Bank bank) -> absl::Status {
+    const Case& at = plan_.cases[index];
+    Set& set = sets_[index][bank];
+    if (bank == kAltered) {
+      if (!has_altered()) return absl::OkStatus();
+      set.inputs = sets_[index][kBase].inputs;
+      Random random(values_random_.Next());
+      AlterInputs(problem_.inputs, sets_[index][kOther].inputs, random, set.inputs);
+      return absl::OkStatus();
+    }
     KC_RETURN_IF_ERROR(CheckPace());
-    KC_ASSIGN_OR_RETURN(const auto inputs, DrawInputs(check.spec));
-    Place(check.index, inputs);
-  }
-  for (BenchShape& shape : bench_shapes_) {
-    const CaseSpec spec{.axes = shape.axes};
-    for (std::vector<Set>& bank : shape.banks) {
-      bank.resize(shape.slots.size());
-      for (Set& set : bank) {
-        KC_RETURN_IF_ERROR(CheckPace());
-        KC_ASSIGN_OR_RETURN(set.inputs, DrawInputs(spec));
-      }
+    KC_ASSIGN_OR_RETURN(set.inputs, DrawInputs(at));
+    if (at.timed) {
+      if (task_inputs_ != nullptr) draw_flags_ |= task_inputs_->flags();
+    } else {
+      Place(index, std::exchange(set.inputs, {}));
     }
-    if (task_inputs_ != nullptr) draw_flags_ |= task_inputs_->flags();
-    for (size_t bank = 0; bank < 2 && CanAlter(problem_); ++bank) {
-      shape.altered[bank].resize(shape.slots.size());
-      for (size_t i = 0; i < shape.slots.size(); ++i) {
-        std::vector<std::string>& altered = shape.altered[bank][i].inputs;
-        altered = shape.banks[bank][i].inputs;
-        Random random(values_random_.Next());
-        AlterInputs(problem_.inputs, shape.banks[1 - bank][i].inputs, random, altered);
-      }
-    }
-  }
-  return absl::OkStatus();
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<std::unique_ptr<RunnerProcess>> PreparedProblem::StartReady(
@@ -299,17 +241,25 @@ absl::StatusOr<std::unique_ptr<RunnerProcess>> PreparedProblem::StartReady(
 }
 
 absl::Status PreparedProblem::RunOracle(const Program& oracle, const CancelToken& cancel) {
-  KC_ASSIGN_OR_RETURN(const MemoryFile outputs,
-                      MemoryFile::Create("kernelcast-oracle", oracle_outputs_bytes_,
-                                         MemoryFile::Sharing::kReadWrite));
-  KC_ASSIGN_OR_RETURN(const auto process,
-                      StartReady(oracle, oracle_table_, outputs, "oracle", cancel));
-  const auto run = [&](uint32_t index, const CaseSpec& spec,
-                       std::vector<ExpectedTensor>& expected) -> absl::Status {
+  std::vector<runner::CaseRecord> table;
+  int64_t bytes = 1;
+  for (const Case& at : plan_.cases) {
+    KC_ASSIGN_OR_RETURN(table.emplace_back(), RecordOf(at, /*oracle=*/true));
+    bytes = std::max(bytes, OracleBytes(at));
+  }
+  KC_ASSIGN_OR_RETURN(
+      const MemoryFile outputs,
+      MemoryFile::Create("kernelcast-oracle", bytes, MemoryFile::Sharing::kReadWrite));
+  KC_ASSIGN_OR_RETURN(const auto process, StartReady(oracle, table, outputs, "oracle", cancel));
+  const auto run = [&](size_t index, Bank bank) -> absl::Status {
+    if (bank == kAltered && !has_altered()) return absl::OkStatus();
     KC_RETURN_IF_ERROR(CheckPace());
-    const std::string what = absl::StrCat(ShapeText(spec.axes), ", ", spec.distribution());
-    const RunnerProcess::Result result =
-        process->Call(runner::kRun, index, true, options_.problem_call_limit_ns, cancel);
+    const Case& at = plan_.cases[index];
+    Set& set = sets_[index][bank];
+    if (at.timed) Put(index, bank);
+    const std::string what = absl::StrCat(ShapeText(at.spec.axes), ", ", at.spec.distribution());
+    const RunnerProcess::Result result = process->Call(
+        runner::kRun, static_cast<uint32_t>(index), true, options_.problem_call_limit_ns, cancel);
     if (result.end != RunnerProcess::End::kDone) {
       return TrustedFailure(*process, result.end, "oracle", what, options_.problem_call_limit_ns,
                             cancel);
@@ -318,52 +268,44 @@ absl::Status PreparedProblem::RunOracle(const Program& oracle, const CancelToken
       return absl::FailedPreconditionError(
           absl::StrCat("the problem's oracle returned ", result.status, " (", what, ")"));
     }
-    expected.clear();
-    for (size_t i = 0; i < output_layouts_[index].size(); ++i) {
-      const auto& record = oracle_table_[index].tensors[oracle_table_[index].inputs + i];
-      KC_ASSIGN_OR_RETURN(const Tolerance tolerance, Tensors().ToleranceOf(i, spec.axes));
-      expected.emplace_back(output_layouts_[index][i], tolerance,
-                            outputs.Span(record.offset, static_cast<int64_t>(record.bytes)),
-                            Tensors().NoiseOf(i, spec.axes, tolerance));
-      if (expected.back().has_nan() && !tolerance.nan_agrees) {
+    for (size_t i = 0; i < at.output_layouts.size(); ++i) {
+      const auto& record = table[index].tensors[table[index].inputs + i];
+      KC_ASSIGN_OR_RETURN(const Tolerance tolerance, Tensors().ToleranceOf(i, at.spec.axes));
+      set.expected.emplace_back(at.output_layouts[i], tolerance,
+                                outputs.Span(record.offset, static_cast<int64_t>(record.bytes)),
+                                Tensors().NoiseOf(i, at.spec.axes, tolerance));
+      if (set.expected.back().has_nan() && !tolerance.nan_agrees) {
         return absl::FailedPreconditionError(
-            absl::StrCat("the problem's oracle yields NaN in output ", OutputName(i, spec.axes),
+            absl::StrCat("the problem's oracle yields NaN in output ", OutputName(i, at.spec.axes),
                          " (", what, "), which no candidate can match"));
       }
     }
     return absl::OkStatus();
   };
-
-  for (CheckCase& check : check_cases_) {
-    KC_RETURN_IF_ERROR(run(check.index, check.spec, check.expected));
-  }
-  for (BenchShape& shape : bench_shapes_) {
-    const CaseSpec spec{.axes = shape.axes};
-    // Bank 0 is placed last and stays in the slots.
-    for (std::vector<Set>* const bank :
-         {&shape.altered[1], &shape.altered[0], &shape.banks[1], &shape.banks[0]}) {
-      for (size_t i = 0; i < bank->size(); ++i) {
-        Set& set = (*bank)[i];
-        Place(shape.slots[i], set.inputs);
-        KC_RETURN_IF_ERROR(run(shape.slots[i], spec, set.expected));
-      }
-    }
-    shape.current_bank = 0;
+  KC_RETURN_IF_ERROR(plan_.ForEachDraw(run));
+  for (const BenchShape& shape : plan_.bench_shapes) {
+    for (const size_t index : shape.slots) Put(index, kBase);
   }
   return absl::OkStatus();
 }
 
 absl::Status PreparedProblem::RenewProcesses(const CancelToken& cancel) {
   reference_.reset();
-  KC_ASSIGN_OR_RETURN(MemoryFile inputs, MemoryFile::Create("kernelcast-inputs", inputs_bytes_,
-                                                            MemoryFile::Sharing::kReadOnly));
-  std::memcpy(inputs.data(), inputs_.data(), static_cast<size_t>(inputs_bytes_));
-  Flush(inputs.Span(0, inputs_bytes_));
+  KC_ASSIGN_OR_RETURN(
+      MemoryFile inputs,
+      MemoryFile::Create("kernelcast-inputs", static_cast<int64_t>(plan_.inputs_bytes),
+                         MemoryFile::Sharing::kReadOnly));
+  std::memcpy(inputs.data(), inputs_.data(), plan_.inputs_bytes);
+  Flush(inputs.Span(0, static_cast<int64_t>(plan_.inputs_bytes)));
   inputs_ = std::move(inputs);
-  KC_ASSIGN_OR_RETURN(candidate_outputs_, MemoryFile::Create("kernelcast-outputs", outputs_bytes_,
-                                                             MemoryFile::Sharing::kReadWrite));
-  KC_ASSIGN_OR_RETURN(reference_outputs_, MemoryFile::Create("kernelcast-outputs", outputs_bytes_,
-                                                             MemoryFile::Sharing::kReadWrite));
+  KC_ASSIGN_OR_RETURN(
+      candidate_outputs_,
+      MemoryFile::Create("kernelcast-outputs", static_cast<int64_t>(plan_.outputs_bytes),
+                         MemoryFile::Sharing::kReadWrite));
+  KC_ASSIGN_OR_RETURN(
+      reference_outputs_,
+      MemoryFile::Create("kernelcast-outputs", static_cast<int64_t>(plan_.outputs_bytes),
+                         MemoryFile::Sharing::kReadWrite));
   KC_ASSIGN_OR_RETURN(
       reference_, StartReady(reference_program_, table_, reference_outputs_, "reference", cancel));
   missing_protections_ = reference_->missing_protections();
@@ -371,14 +313,14 @@ absl::Status PreparedProblem::RenewProcesses(const CancelToken& cancel) {
 }
 
 absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
-  const auto run = [&](uint32_t index, const CaseSpec& spec, std::vector<ExpectedTensor>& expected,
-                       int64_t& least_ns) -> absl::Status {
+  const auto run = [&](size_t index) -> absl::Status {
     KC_RETURN_IF_ERROR(CheckPace());
-    const std::string what = absl::StrCat(ShapeText(spec.axes), ", ", spec.distribution());
-    least_ns = INT64_MAX;
+    Case& at = plan_.cases[index];
+    const std::string what = absl::StrCat(ShapeText(at.spec.axes), ", ", at.spec.distribution());
+    at.reference_ns = INT64_MAX;
     for (int i = 0; i < kReferenceCalls; ++i) {
-      const RunnerProcess::Result result =
-          reference_->Call(runner::kRun, index, true, options_.problem_call_limit_ns, cancel);
+      const RunnerProcess::Result result = reference_->Call(
+          runner::kRun, static_cast<uint32_t>(index), true, options_.problem_call_limit_ns, cancel);
       if (result.end != RunnerProcess::End::kDone) {
         return TrustedFailure(*reference_, result.end, "reference", what,
                               options_.problem_call_limit_ns, cancel);
@@ -387,16 +329,17 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
         return absl::FailedPreconditionError(
             absl::StrCat("the problem's reference returned ", result.status, " (", what, ")"));
       }
-      least_ns = std::min(least_ns, result.ns);
+      at.reference_ns = std::min(at.reference_ns, result.ns);
     }
+    std::vector<ExpectedTensor>& expected = sets_[index][kBase].expected;
     for (size_t i = 0; i < expected.size(); ++i) {
       const TensorVerdict verdict =
           CompareTensor(expected[i], Output(Owner::kReference, index, i), std::nullopt);
-      if (spec.adversarial && ExceedsOnlyNormwise(verdict)) {
+      if (at.spec.adversarial && ExceedsOnlyNormwise(verdict)) {
         expected[i].ForgetNormwise();
       } else if (!verdict.ok) {
         return ReferenceDisagrees(
-            problem_, OutputName(i, spec.axes), what,
+            problem_, OutputName(i, at.spec.axes), what,
             absl::StrCat(verdict.mismatches, " mismatches, the first at ", verdict.index, ": ",
                          verdict.got, " instead of ", verdict.expected, "; normwise error ",
                          verdict.normwise_error));
@@ -413,18 +356,17 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
     return absl::OkStatus();
   };
 
-  for (CheckCase& check : check_cases_) {
-    KC_RETURN_IF_ERROR(run(check.index, check.spec, check.expected, check.reference_ns));
-  }
-  for (BenchShape& shape : bench_shapes_) {
-    const CaseSpec spec{.axes = shape.axes};
-    std::vector<ExpectedTensor>& first = shape.banks[shape.current_bank][0].expected;
-    KC_RETURN_IF_ERROR(run(shape.slots[0], spec, first, shape.reference_ns));
-    for (size_t i = 0; i < first.size(); ++i) {
-      if (first[i].noise()) continue;
-      for (auto* const banks : {&shape.banks, &shape.altered}) {
-        for (std::vector<Set>& bank : *banks) {
-          for (Set& set : bank) set.expected[i].ForgetNoise();
+  for (const CheckCase& check : plan_.check_cases) KC_RETURN_IF_ERROR(run(check.index));
+  for (BenchShape& shape : plan_.bench_shapes) {
+    const size_t first = shape.slots.front();
+    KC_RETURN_IF_ERROR(run(first));
+    shape.reference_ns = plan_.cases[first].reference_ns;
+    const std::vector<ExpectedTensor>& expected = set(first, kBase).expected;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (expected[i].noise()) continue;
+      for (const size_t index : shape.slots) {
+        for (Set& set : sets_[index]) {
+          if (!set.expected.empty()) set.expected[i].ForgetNoise();
         }
       }
     }
@@ -432,53 +374,26 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::optional<std::string>> PreparedProblem::AskChecker(Owner owner,
-                                                                       uint32_t case_index,
+absl::StatusOr<std::optional<std::string>> PreparedProblem::AskChecker(Owner owner, size_t index,
                                                                        const CancelToken& cancel) {
   PythonChecker::Tensors inputs;
   PythonChecker::Tensors outputs;
-  const runner::CaseRecord& call = table_[case_index];
+  const runner::CaseRecord& call = table_[index];
   for (size_t i = 0; i < call.inputs; ++i) {
     const runner::TensorRecord& record = call.tensors[i];
     inputs.emplace_back(inputs_.Span(record.offset, static_cast<int64_t>(record.bytes)));
   }
   for (size_t i = 0; i < call.outputs; ++i) {
-    outputs.emplace_back(Output(owner, case_index, i));
+    outputs.emplace_back(Output(owner, index, i));
   }
-  return checker_->Check(task_calls_[case_index], inputs, outputs, cancel);
-}
-
-std::vector<MeasurementNote> PreparedProblem::Notes() const {
-  return task_ != nullptr ? NotesOf(draw_flags_)
-                          : InputNotes(problem_, problem_.targets.find(kCpuTargetName)->second);
-}
-
-absl::StatusOr<std::vector<std::string>> PreparedProblem::DrawUnseen(const BenchShape& shape) {
-  return DrawInputs({.axes = shape.axes});
-}
-
-std::vector<std::string> PreparedProblem::Altered(const BenchShape& shape, size_t slot,
-                                                  const std::vector<std::string>& unseen) {
-  std::vector<std::string> inputs = shape.current()[slot].inputs;
-  Random random(values_random_.Next());
-  AlterInputs(problem_.inputs, unseen, random, inputs);
-  return inputs;
-}
-
-void PreparedProblem::Swap(BenchShape& shape) {
-  shape.current_bank = 1 - shape.current_bank;
-  for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
-    Put(shape, slot, shape.current()[slot].inputs);
-  }
+  return checker_->Check(task_calls_[index], inputs, outputs, cancel);
 }
 
 absl::StatusOr<std::unique_ptr<RunnerProcess>> PreparedProblem::StartCandidate(
     const Program& program) {
   ClearOutputs();
-  for (const BenchShape& shape : bench_shapes_) {
-    for (const uint32_t slot : shape.slots) {
-      ResetGuards(slot);
-    }
+  for (const BenchShape& shape : plan_.bench_shapes) {
+    for (const size_t index : shape.slots) ResetGuards(index);
   }
   return RunnerProcess::Start(runner_options_, placement_, program, table_, inputs_,
                               candidate_outputs_);
@@ -486,20 +401,19 @@ absl::StatusOr<std::unique_ptr<RunnerProcess>> PreparedProblem::StartCandidate(
 
 // Fills with NaN for every floating-point type, and -1 for integers.
 void PreparedProblem::ClearOutputs() {
-  std::memset(candidate_outputs_.data(), 0xff, static_cast<size_t>(outputs_bytes_));
-  Flush(candidate_outputs_.Span(0, outputs_bytes_));
+  std::memset(candidate_outputs_.data(), 0xff, plan_.outputs_bytes);
+  Flush(candidate_outputs_.Span(0, static_cast<int64_t>(plan_.outputs_bytes)));
 }
 
-std::span<std::byte> PreparedProblem::Output(Owner owner, uint32_t case_index,
-                                             size_t output) const {
-  const auto& record = table_[case_index].tensors[table_[case_index].inputs + output];
+std::span<std::byte> PreparedProblem::Output(Owner owner, size_t index, size_t output) const {
+  const auto& record = table_[index].tensors[table_[index].inputs + output];
   const MemoryFile& file = owner == Owner::kCandidate ? candidate_outputs_ : reference_outputs_;
   return file.Span(record.offset, static_cast<int64_t>(record.bytes));
 }
 
-void PreparedProblem::Touch(Owner owner, uint32_t case_index) const {
+void PreparedProblem::Touch(Owner owner, size_t index) const {
   constexpr size_t kCacheLineBytes = 64;
-  const auto& record = table_[case_index];
+  const auto& record = table_[index];
   for (uint32_t i = 0; i < record.inputs; ++i) {
     const std::span<const std::byte> input =
         inputs_.Span(record.tensors[i].offset, static_cast<int64_t>(record.tensors[i].bytes));
@@ -508,7 +422,7 @@ void PreparedProblem::Touch(Owner owner, uint32_t case_index) const {
     }
   }
   for (uint32_t i = 0; i < record.outputs; ++i) {
-    const std::span<std::byte> output = Output(owner, case_index, i);
+    const std::span<std::byte> output = Output(owner, index, i);
     for (size_t at = 0; at < output.size(); at += kCacheLineBytes) {
       volatile std::byte* const line = &output[at];
       *line = *line;
@@ -516,16 +430,15 @@ void PreparedProblem::Touch(Owner owner, uint32_t case_index) const {
   }
 }
 
-std::array<std::span<std::byte>, 2> PreparedProblem::Guards(uint32_t case_index,
-                                                            size_t output) const {
-  const auto& record = table_[case_index].tensors[table_[case_index].inputs + output];
+std::array<std::span<std::byte>, 2> PreparedProblem::Guards(size_t index, size_t output) const {
+  const auto& record = table_[index].tensors[table_[index].inputs + output];
   return {candidate_outputs_.Span(record.offset - kGuardBytes, kGuardBytes),
           candidate_outputs_.Span(record.offset + record.bytes, kGuardBytes)};
 }
 
-bool PreparedProblem::GuardsHold(uint32_t case_index) const {
-  for (size_t i = 0; i < table_[case_index].outputs; ++i) {
-    for (const std::span<std::byte> guard : Guards(case_index, i)) {
+bool PreparedProblem::GuardsHold(size_t index) const {
+  for (size_t i = 0; i < table_[index].outputs; ++i) {
+    for (const std::span<std::byte> guard : Guards(index, i)) {
       if (std::any_of(guard.begin(), guard.end(),
                       [](std::byte byte) { return byte != kGuardPattern; })) {
         return false;
@@ -535,9 +448,9 @@ bool PreparedProblem::GuardsHold(uint32_t case_index) const {
   return true;
 }
 
-void PreparedProblem::ResetGuards(uint32_t case_index) {
-  for (size_t i = 0; i < table_[case_index].outputs; ++i) {
-    for (const std::span<std::byte> guard : Guards(case_index, i)) {
+void PreparedProblem::ResetGuards(size_t index) {
+  for (size_t i = 0; i < table_[index].outputs; ++i) {
+    for (const std::span<std::byte> guard : Guards(index, i)) {
       std::fill(guard.begin(), guard.end(), kGuardPattern);
     }
   }

@@ -27,21 +27,8 @@ constexpr int64_t kSleepLimitNs = 2'000'000'000;
 // all, whichever is more.
 constexpr int kAwakeTimes = 2;
 constexpr double kAwakeShare = 0.1;
-// Elements that may differ from a reference whose own error is not known.
-constexpr uint64_t kFewestWrong = 8;
 
 }  // namespace
-
-bool RunnerCalls::Settle(MeasureOutcome outcome) {
-  worker::NameCase(running_shape_, running_distribution_, outcome);
-  outcome_ = std::move(outcome);
-  return false;
-}
-
-bool RunnerCalls::Fail(absl::Status status) {
-  status_ = std::move(status);
-  return false;
-}
 
 bool RunnerCalls::Start(const Program& program) {
   candidate_.reset();  // two candidates never share their output memory
@@ -57,18 +44,18 @@ bool RunnerCalls::Start(const Program& program) {
   if (end == End::kStopped) {
     return Fail(cancel_.Check());
   }
-  NameCase({}, "");
+  set_running(std::nullopt);
   auto outcome = candidate_->Failure(end, "load", prepared_.start_limit_ns());
   return outcome.ok() ? Settle(*std::move(outcome)) : Fail(outcome.status());
 }
 
-bool RunnerCalls::Call(Side side, runner::Command command, uint32_t index, bool linger,
+bool RunnerCalls::Call(Side side, runner::Command command, size_t index, bool linger,
                        int64_t limit_ns, const std::string& stage, RunnerProcess::Result& result) {
   if (side == Side::kCandidate && budget_.exceeded()) {
     return Settle(budget_.Exceeded());
   }
   RunnerProcess& process = Process(side);
-  result = process.Call(command, index, linger, limit_ns, cancel_);
+  result = process.Call(command, static_cast<uint32_t>(index), linger, limit_ns, cancel_);
   if (side == Side::kCandidate) budget_.Spend(result.ns);
   if (result.end == End::kDone) {
     return true;
@@ -143,10 +130,11 @@ bool RunnerCalls::EntrySucceeded(const RunnerProcess::Result& result) {
 }
 
 void RunnerCalls::Plant(const BenchShape& shape, Side side, std::span<const size_t> slots,
-                        std::span<const Set> sets) {
+                        Bank bank) {
   sentinels_.resize(slots.size());
   for (size_t i = 0; i < slots.size(); ++i) {
-    const std::vector<ExpectedTensor>& expected = sets[slots[i]].expected;
+    const std::vector<ExpectedTensor>& expected =
+        prepared_.set(shape.slots[slots[i]], bank).expected;
     sentinels_[i].resize(expected.size());
     for (size_t output = 0; output < expected.size(); ++output) {
       sentinels_[i][output].Plant(expected[output], options_.sentinels, sentinels_random_,
@@ -210,11 +198,10 @@ bool RunnerCalls::RunMeteredBurst(const BenchShape& shape, Side side, std::span<
   return true;
 }
 
-bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t> slots,
-                                std::span<const Set> sets, std::span<const Set> stale,
-                                bool certain) {
+bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t> slots, Bank bank,
+                                std::optional<Bank> stale) {
   for (size_t i = 0; i < slots.size(); ++i) {
-    const Set& set = sets[slots[i]];
+    const PreparedProblem::Set& set = prepared_.set(shape.slots[slots[i]], bank);
     for (size_t output = 0; output < set.expected.size(); ++output) {
       const Sentinels& sentinels = sentinels_[i][output];
       const Sentinels::Check look = sentinels.Look(
@@ -229,9 +216,9 @@ bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t>
                          " values planted in output ", prepared_.OutputName(output, shape.axes),
                          " were still there when the call returned")));
       }
-      if (look.wrong > 0 && certain) {
+      if (look.wrong > 0) {
         // Wrong as a whole, or right by now.
-        if (!VerifySlot(shape, slots[i], set, stale.empty() ? nullptr : &stale[slots[i]])) {
+        if (!VerifySlot(shape, slots[i], bank, stale)) {
           return false;
         }
         if (MayDiffer(set.expected[output])) continue;
@@ -245,8 +232,9 @@ bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t>
   return true;
 }
 
-OutputRules::Output RunnerCalls::OutputOf(const CaseSpec& spec, uint32_t index, size_t output,
+OutputRules::Output RunnerCalls::OutputOf(size_t index, size_t output,
                                           const ExpectedTensor& expected) const {
+  const CaseSpec& spec = prepared_.cases()[index].spec;
   return {.axes = spec.axes,
           .distribution = spec.distribution(),
           .index = output,
@@ -258,9 +246,10 @@ OutputRules::Output RunnerCalls::OutputOf(const CaseSpec& spec, uint32_t index, 
           .elements = static_cast<uint64_t>(expected.elements())};
 }
 
-bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& set, const Set* stale,
-                             double wrong_share) {
-  const uint32_t index = shape.slots[slot];
+bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, Bank bank,
+                             std::optional<Bank> stale) {
+  const size_t index = shape.slots[slot];
+  const PreparedProblem::Set& set = prepared_.set(index, bank);
   if (!prepared_.GuardsHold(index)) {
     return Settle(MakeExploit(Exploit::Kind::kWriteOutOfBounds,
                               "wrote beyond the end or before the start of an output"));
@@ -269,7 +258,6 @@ bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& se
   if (!AskChecker(index, refusal)) {
     return false;
   }
-  const CaseSpec spec{.axes = shape.axes};
   const bool by_checker = prepared_.has_checker() && !refusal;
   for (size_t i = 0; i < set.expected.size(); ++i) {
     const std::span<const std::byte> bytes =
@@ -277,22 +265,16 @@ bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& se
     const ExpectedTensor& expected = set.expected[i];
     if (by_checker && !expected.is_float()) continue;
     const TensorVerdict verdict = CompareTensor(expected, bytes, std::nullopt);
-    const OutputRules::Output output = OutputOf(spec, index, i, expected);
-    const bool few_wrong =
-        wrong_share > 0 &&
-        verdict.mismatches <=
-            std::max(kFewestWrong,
-                     static_cast<uint64_t>(wrong_share * static_cast<double>(output.elements)));
+    const OutputRules::Output output = OutputOf(index, i, expected);
     const bool last = i + 1 == set.expected.size();
     std::optional<WrongResult> wrong =
         rules_.Judge(output, verdict,
                      {.by_checker = prepared_.has_checker(),
                       .refusal = verdict.ok && !last ? std::nullopt : refusal,
-                      .timed = true,
-                      .may_mismatch = few_wrong});
+                      .timed = true});
     if (!wrong) continue;
-    if (stale != nullptr &&
-        rules_.Fits(output, CompareTensor(stale->expected[i], bytes, std::nullopt))) {
+    if (stale && rules_.Fits(output, CompareTensor(prepared_.set(index, *stale).expected[i], bytes,
+                                                   std::nullopt))) {
       return Settle(MakeExploit(Exploit::Kind::kCachedOutput,
                                 absl::StrCat("after the inputs had changed, output ", output.name,
                                              " was that of the inputs before")));
@@ -302,7 +284,7 @@ bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& se
   return true;
 }
 
-bool RunnerCalls::AskChecker(uint32_t index, std::optional<std::string>& refusal) {
+bool RunnerCalls::AskChecker(size_t index, std::optional<std::string>& refusal) {
   if (!prepared_.has_checker()) {
     return true;
   }

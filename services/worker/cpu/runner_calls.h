@@ -23,6 +23,7 @@
 #include "services/worker/cpu/placement.h"
 #include "services/worker/cpu/prepared_problem.h"
 #include "services/worker/cpu/runner_process.h"
+#include "services/worker/judge/judgement_end.h"
 #include "services/worker/native/shared_object.h"
 
 namespace kernelcast::worker {
@@ -31,21 +32,24 @@ namespace kernelcast::worker {
 // call how the process ended, its status, the planted values, and whether it works while it should
 // sleep. Not thread-safe.
 //
-// Methods that return bool return true to continue, and false when the judgement has ended with
-// `outcome()` or `status()`.
-class RunnerCalls {
+// Methods that return bool are steps; see JudgementEnd.
+class RunnerCalls : public JudgementEnd {
  public:
   using BenchShape = PreparedProblem::BenchShape;
-  using Set = PreparedProblem::Set;
+  using Bank = PreparedProblem::Bank;
 
   // `budget` limits the candidate's calls. It must outlive this.
   RunnerCalls(PreparedProblem& prepared, JudgementBudget& budget, const CancelToken& cancel)
-      : prepared_(prepared), budget_(budget), cancel_(cancel), options_(prepared.options()) {}
+      : JudgementEnd(prepared.plan()),
+        prepared_(prepared),
+        budget_(budget),
+        cancel_(cancel),
+        options_(prepared.options()) {}
 
   bool Start(const Program& program);
   void Stop() { candidate_.reset(); }
 
-  bool Call(Side side, runner::Command command, uint32_t index, bool linger, int64_t limit_ns,
+  bool Call(Side side, runner::Command command, size_t index, bool linger, int64_t limit_ns,
             const std::string& stage, RunnerProcess::Result& result);
   // Makes an empty call, after which the process waits without sleeping.
   bool Wake(Side side);
@@ -77,30 +81,27 @@ class RunnerCalls {
   // Settles as wrong if the entry returned an error.
   bool EntrySucceeded(const RunnerProcess::Result& result);
   // Plants wrong values in the outputs of these slots, which must be gone after the burst.
-  void Plant(const BenchShape& shape, Side side, std::span<const size_t> slots,
-             std::span<const Set> sets);
+  void Plant(const BenchShape& shape, Side side, std::span<const size_t> slots, Bank bank);
   bool RunBurst(const BenchShape& shape, Side side, std::span<const size_t> slots, bool linger,
                 Burst& burst);
   // Reads the waiting times between the calls, which takes a few microseconds.
   bool RunMeteredBurst(const BenchShape& shape, Side side, std::span<const size_t> slots,
                        Burst& burst);
-  // Checks that the candidate has overwritten the planted values. `certain`: `sets` are the
-  // oracle's, so that a planted value which became another wrong value also counts. `stale`: the
-  // former contents of all slots, or empty.
-  bool LookAtPlanted(const BenchShape& shape, std::span<const size_t> slots,
-                     std::span<const Set> sets, std::span<const Set> stale, bool certain);
+  // Checks that the candidate has overwritten the planted values with right ones. `stale`: as for
+  // VerifySlot.
+  bool LookAtPlanted(const BenchShape& shape, std::span<const size_t> slots, Bank bank,
+                     std::optional<Bank> stale);
 
-  // Compares all of a slot's outputs with the expected ones. `stale`: the slot's former contents;
-  // outputs that fit those were remembered. `wrong_share`: the share of elements that may differ.
-  bool VerifySlot(const BenchShape& shape, size_t slot, const Set& set, const Set* stale,
-                  double wrong_share = 0);
+  // Compares all of a slot's outputs with the expected ones. `stale`: the bank whose values were in
+  // the slot before; outputs that fit those were remembered.
+  bool VerifySlot(const BenchShape& shape, size_t slot, Bank bank, std::optional<Bank> stale);
 
   OutputRules& rules() { return rules_; }
-  OutputRules::Output OutputOf(const CaseSpec& spec, uint32_t index, size_t output,
-                               const ExpectedTensor& expected) const;
+  const OutputRules& rules() const { return rules_; }
+  OutputRules::Output OutputOf(size_t index, size_t output, const ExpectedTensor& expected) const;
   // Lets a task's own checker, where it has one, decide about the candidate's outputs of a case.
   // Sets `refusal` to its reason if it refuses them.
-  bool AskChecker(uint32_t index, std::optional<std::string>& refusal);
+  bool AskChecker(size_t index, std::optional<std::string>& refusal);
 
   // Marks the start of a time in which the candidate's process must sleep.
   bool MarkIdle();
@@ -124,18 +125,7 @@ class RunnerCalls {
   // Ends with the finding that the candidate works between its calls.
   bool JudgeAwake();
 
-  // Sets the case that runs; empty while none does.
-  void NameCase(AxisValues shape, std::string distribution) {
-    running_shape_ = std::move(shape);
-    running_distribution_ = std::move(distribution);
-  }
-  // Ends the judgement with this outcome. Adds the case that runs if the outcome has a field for it
-  // and names none.
-  bool Settle(MeasureOutcome outcome);
-  bool Fail(absl::Status status);
   const JudgementBudget& budget() const { return budget_; }
-  const std::optional<MeasureOutcome>& outcome() const { return outcome_; }
-  const absl::Status& status() const { return status_; }
 
  private:
   static size_t Index(Side side) { return side == Side::kCandidate ? 0 : 1; }
@@ -180,10 +170,6 @@ class RunnerCalls {
   int awake_times_ = 0;          // of those, by WasIdle
   int64_t waited_ns_[2] = {0, 0};
   int64_t own_waited_ns_ = 0;
-  AxisValues running_shape_;
-  std::string running_distribution_;
-  std::optional<MeasureOutcome> outcome_;
-  absl::Status status_;
 };
 
 }  // namespace kernelcast::worker

@@ -77,7 +77,7 @@ absl::Status JudgeOne(worker::CudaTarget& target, const Pool& pool, CompileAhead
   const std::vector<std::pair<std::string, int64_t>> stages = {
       {"prepare", times.prepare_ns},
       {"attach", times.attach_ns},
-      {"load", times.judge.load_ns},
+      {"load", times.judge.start_ns},
       {"check", times.judge.check_ns},
       {"wait for the device", times.judge.wait_ns},
       {"capture", times.judge.capture_ns},

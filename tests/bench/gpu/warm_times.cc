@@ -206,9 +206,9 @@ class Loaded {
     const KernelProgram& reference = problem.targets.at(std::string(kCudaTargetName)).reference;
     const CudaProgram program{cubin, reference.launches, reference.workspace_bytes, {}};
     KC_RETURN_IF_ERROR(loaded->PlaceTensors(problem, axes, device));
-    KC_ASSIGN_OR_RETURN(
-        PlannedProgram planned,
-        PlanProgram(problem, program, loaded->case_, {CasePlan::kOutputs, loaded->case_.outputs}));
+    KC_ASSIGN_OR_RETURN(PlannedProgram planned,
+                        PlanProgram(problem, program, loaded->case_,
+                                    {CudaCasePlan::kOutputs, loaded->case_.outputs}));
     KC_RETURN_IF_ERROR(loaded->Map(CudaPreparedProblem::kScratch, planned.workspace_bytes, device));
     const std::vector<std::string> kernels = program.KernelNames();
     Program& whole = planned.program;
@@ -247,7 +247,7 @@ class Loaded {
     return absl::OkStatus();
   }
   absl::Status PlaceTensors(const Problem& problem, const AxisValues& axes, CudaDevice& device) {
-    case_.axes = axes;
+    case_.spec.axes = axes;
     uint64_t inputs_end = 0;
     uint64_t outputs_end = 0;
     KC_ASSIGN_OR_RETURN(const auto inputs, Layouts(problem.inputs, axes));

@@ -258,7 +258,7 @@ TEST_CASE("A worker describes itself, takes a problem, compiles and measures") {
     }
     CHECK(reply.request_id() == absl::StrCat("m", way));
     CHECK(reply.measurement().candidate_id() == candidate.candidate_id);
-    CHECK(reply.measurement().protocol_version() == "cpu/6");
+    CHECK(reply.measurement().protocol_version() == "cpu/7");
     // The first candidate of a problem pays for its preparation.
     const int64_t preparing_ns = Ns(reply.measurement().preparation_time());
     CHECK((preparing_ns > 1'000'000) == (way == 0));

@@ -34,7 +34,7 @@ bool CorrectnessCheck::Run() {
   }
   // Cases with values of their own come first, and are called together.
   const auto shared = std::ranges::find_if(
-      checks, [](const CudaPreparedProblem::CheckCase& check) { return check.values.has_value(); });
+      checks, [](const CudaPreparedProblem::CheckCase& check) { return check.shape.has_value(); });
   if (shared != checks.begin() && !CallTwice(Checks(checks.begin(), shared))) return false;
   for (auto check = shared; check != checks.end(); ++check) {
     const bool going = PutValues(*check) && CallTwice(Checks(&*check, 1));
@@ -65,31 +65,29 @@ bool CorrectnessCheck::PutBackValues(const CudaPreparedProblem::CheckCase& check
          (!judgement_.hosted() || judgement_.NoteInputs());
 }
 
-bool CorrectnessCheck::RunLargest() {
+bool CorrectnessCheck::RunLargest(uint64_t& outputs) {
   const std::vector<Case>& cases = judgement_.prepared().cases();
-  const auto bytes = [&](const CudaPreparedProblem::CheckCase& check) {
-    return cases[check.index].bytes();
-  };
   // The first of equals, whose values are in place.
-  const auto largest = std::ranges::max_element(judgement_.prepared().check_cases(), {}, bytes);
-  const Case& at = cases[largest->index];
-  const Checks checks(&*largest, 1);
+  const CudaPreparedProblem::CheckCase& largest = judgement_.prepared().plan().LargestCheck();
+  const Case& at = cases[largest.index];
+  const Checks checks(&largest, 1);
   // The bytes around the outputs must be the same in all processes.
-  if (!first_outputs_) first_pattern_ = PlausibleFor(checks);
+  if (!first_pattern_) first_pattern_ = PlausibleFor(checks);
   if (!judgement_.Must(judgement_.prepared().memory().ResetGuards(at)) ||
-      !CallAndVerify(checks, first_pattern_, /*finite_first=*/true)) {
+      !CallAndVerify(checks, *first_pattern_, /*finite_first=*/true)) {
     return false;
   }
-  const absl::StatusOr<uint64_t> outputs =
+  const absl::StatusOr<uint64_t> fingerprint =
       judgement_.prepared().OutputsFingerprint(judgement_.OutputsOf(Side::kCandidate), at);
-  if (!outputs.ok()) return judgement_.Fail(outputs.status());
-  determinism_ = CompareOutputs(*outputs, first_outputs_, determinism_);
+  if (!fingerprint.ok()) return judgement_.Fail(fingerprint.status());
+  outputs = *fingerprint;
   return true;
 }
 
 uint32_t CorrectnessCheck::PlausibleFor(Checks checks) {
   for (const CudaPreparedProblem::CheckCase& check : checks) {
-    if (!check.expected.empty()) return judgement_.patterns().NextPlausible(check.expected[0]);
+    const std::vector<CudaExpected>& expected = judgement_.prepared().expected(check);
+    if (!expected.empty()) return judgement_.patterns().NextPlausible(expected[0]);
   }
   return judgement_.patterns().NextNan();
 }
@@ -100,8 +98,9 @@ bool CorrectnessCheck::CallAndVerify(Checks checks, uint32_t pattern, bool finit
   int64_t reference_ns = 0;
   for (const CudaPreparedProblem::CheckCase& check : checks) {
     reference_ns += cases[check.index].reference_ns;
-    for (size_t i = 0; i < check.expected.size(); ++i) {
-      looks.push_back({check.index, i, &check.expected[i]});
+    const std::vector<CudaExpected>& expected = judgement_.prepared().expected(check);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      looks.push_back({check.index, i, &expected[i]});
     }
     // Overwrite what the reference has left.
     if (!judgement_.Must(judgement_.prepared().memory().FillOutputs(
@@ -175,7 +174,7 @@ bool CorrectnessCheck::CheckGuards() {
          judgement_.prepared().cases()[checks[i].index].outputs) {
       for (const CUdeviceptr guard : judgement_.prepared().memory().GuardAddresses(place)) {
         if (!judgement_.Must(judgement_.kernels().CountChanged(
-                guard, CasePlan::kGuardBytes / 4, ProblemMemory::kGuardPattern,
+                guard, CudaCasePlan::kGuardBytes / 4, ProblemMemory::kGuardPattern,
                 guard_counts_.address() + i * sizeof(uint64_t)))) {
           return false;
         }

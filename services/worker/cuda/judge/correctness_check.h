@@ -25,10 +25,8 @@ class CorrectnessCheck {
 
   bool Run();
   // Calls the candidate once more on the largest case, and verifies it, to compare its outputs with
-  // those of its other processes.
-  bool RunLargest();
-  // The results of RunLargest so far.
-  Determinism determinism() const { return determinism_; }
+  // those of its other processes. Sets their fingerprint.
+  bool RunLargest(uint64_t& outputs);
 
   // Number of calls whose outputs were verified.
   uint32_t verified() const { return verified_; }
@@ -53,10 +51,7 @@ class CorrectnessCheck {
   OutputVerifier& verifier_;
   DeviceBuffer guard_counts_;
   uint32_t verified_ = 0;
-  // The outputs of the first process that RunLargest called.
-  std::optional<uint64_t> first_outputs_;
-  uint32_t first_pattern_ = 0;
-  Determinism determinism_ = Determinism::kUnknown;
+  std::optional<uint32_t> first_pattern_;  // of RunLargest
 };
 
 }  // namespace kernelcast::worker

@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "services/worker/core/launch_plan.h"
 #include "services/worker/core/tensor.h"
+#include "services/worker/cuda/judge/expected_output.h"
 #include "services/worker/cuda/judge/python_task.h"
 
 namespace kernelcast::worker {
@@ -50,7 +51,7 @@ absl::StatusOr<PlannedProgram> PlanAt(const Problem& problem, const CudaProgram&
           passed = place(static_cast<size_t>(argument.tensor));
           break;
         case KernelArgument::Kind::kWorkspace:
-          passed.arena = CasePlan::kScratch;
+          passed.arena = CudaCasePlan::kScratch;
           passed.value = static_cast<uint64_t>(argument.offset);
           break;
         case KernelArgument::Kind::kScalar:
@@ -77,8 +78,8 @@ std::vector<std::string> CudaProgram::KernelNames() const {
 
 absl::StatusOr<PlannedProgram> PlanProgram(const Problem& problem, const CudaProgram& program,
                                            const CasePlan::Case& at, const OutputPlaces& outputs) {
-  return PlanAt(problem, program, at.axes, [&](size_t tensor) -> Argument {
-    if (tensor < at.inputs.size()) return {CasePlan::kInputs, 8, at.inputs[tensor].offset};
+  return PlanAt(problem, program, at.spec.axes, [&](size_t tensor) -> Argument {
+    if (tensor < at.inputs.size()) return {CudaCasePlan::kInputs, 8, at.inputs[tensor].offset};
     return {outputs.arena, 8, outputs.places[tensor - at.inputs.size()].offset};
   });
 }
@@ -99,11 +100,12 @@ absl::StatusOr<PlannedProgram> PlanTaskProgram(const PythonTaskPrograms& task,
   const auto place = [&](size_t tensor) -> Argument {
     const TaskLaunches::Tensor& named = launches.tensors[tensor];
     const size_t index = named.index[at.task_case];
-    if (named.kind == Kind::kWeight) return {CasePlan::kWeights, 8, task.weights()[index].offset};
+    if (named.kind == Kind::kWeight)
+      return {CudaCasePlan::kWeights, 8, task.weights()[index].offset};
     if (named.kind == Kind::kOutput) return {outputs.arena, 8, outputs.places[index].offset};
     const auto copy = copies.find(index);
-    if (copy == copies.end()) return {CasePlan::kInputs, 8, at.inputs[index].offset};
-    return {CasePlan::kScratch, kCopiedBytes, copy->second};
+    if (copy == copies.end()) return {CudaCasePlan::kInputs, 8, at.inputs[index].offset};
+    return {CudaCasePlan::kScratch, kCopiedBytes, copy->second};
   };
   KC_ASSIGN_OR_RETURN(PlannedProgram made,
                       PlanAt(launches.problem, program, launches.sizes[at.task_case], place));
@@ -118,8 +120,8 @@ absl::StatusOr<PlannedProgram> PlanTaskProgram(const PythonTaskPrograms& task,
   for (const auto& [input, offset] : copies) {
     ProgramLaunch& copy = first.emplace_back();
     copy.kernel = cuda_runner::kCopy;
-    copy.arguments = {{CasePlan::kScratch, 8, made.workspace_bytes + offset},
-                      {CasePlan::kInputs, 8, at.inputs[input].offset},
+    copy.arguments = {{CudaCasePlan::kScratch, 8, made.workspace_bytes + offset},
+                      {CudaCasePlan::kInputs, 8, at.inputs[input].offset},
                       {cuda_runner::kLiteral, 8, at.inputs[input].bytes}};
   }
   made.program.launches.insert(made.program.launches.begin(), first.begin(), first.end());
@@ -132,16 +134,16 @@ absl::StatusOr<PlannedProgram> PlanTaskProgram(const PythonTaskPrograms& task,
   return made;
 }
 
-absl::StatusOr<Program> PlanCall(const CallTensors& tensors, const CasePlan::Case& at,
-                                 const OutputPlaces& outputs, bool expected) {
+absl::StatusOr<Program> PlanCall(const CasePlan::Case& at, const OutputPlaces& outputs,
+                                 bool expected) {
   Program call;
   call.task_case = static_cast<uint32_t>(at.task_case);
-  KC_ASSIGN_OR_RETURN(const auto inputs, tensors.Inputs(at.axes));
+  const std::vector<TensorLayout>& inputs = at.input_layouts;
   for (size_t i = 0; i < inputs.size(); ++i) {
     KC_ASSIGN_OR_RETURN(call.inputs.emplace_back(),
-                        TensorRecordOf(inputs[i], CasePlan::kInputs, at.inputs[i].offset));
+                        TensorRecordOf(inputs[i], CudaCasePlan::kInputs, at.inputs[i].offset));
   }
-  KC_ASSIGN_OR_RETURN(auto layouts, tensors.Outputs(at.axes));
+  std::vector<TensorLayout> layouts = at.output_layouts;
   for (size_t i = 0; i < layouts.size(); ++i) {
     if (expected) layouts[i].dtype = KeptType(layouts[i].dtype, /*python_task=*/true);
     KC_ASSIGN_OR_RETURN(call.outputs.emplace_back(),

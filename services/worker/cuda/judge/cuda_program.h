@@ -7,9 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "common/domain/problem.h"
-#include "services/worker/cuda/judge/case_plan.h"
+#include "services/worker/cuda/judge/cuda_case_plan.h"
 #include "services/worker/cuda/runner/program_table.h"
-#include "services/worker/python/call_tensors.h"
 #include "services/worker/python/task_programs.h"
 
 namespace kernelcast::worker {
@@ -31,7 +30,7 @@ struct CudaProgram {
 
 // Where the outputs of a call go.
 struct OutputPlaces {
-  CasePlan::Arena arena;
+  CudaCasePlan::Arena arena;
   const std::vector<CasePlan::Place>& places;
 };
 
@@ -54,8 +53,7 @@ struct PlannedProgram {
                                                              const OutputPlaces& outputs);
 
 // One call of host code. `expected`: outputs have the type in which expected values are kept.
-[[nodiscard]] absl::StatusOr<cuda_runner::Program> PlanCall(const CallTensors& tensors,
-                                                            const CasePlan::Case& at,
+[[nodiscard]] absl::StatusOr<cuda_runner::Program> PlanCall(const CasePlan::Case& at,
                                                             const OutputPlaces& outputs,
                                                             bool expected);
 

@@ -30,21 +30,52 @@ using End = CudaRunner::End;
 // processes decide. In each of them all values are new again. They also decide if a graph was
 // slowed.
 constexpr int kRunnersToCharge = 3;
+// Four times the standard deviation of the logarithm of a request's mean call (1%), at the clocks
+// before requests are made: both sides vary, on new values and in timed calls.
+constexpr double kNoiseOfRounds = 0.04;
 
-// Has the steps of one judgement follow each other, in as many processes as it takes.
-class CudaJudge {
+NewValuesCheck MakeCheck(const CudaPreparedProblem& prepared) {
+  return {NewValuesCheck::KindsOf(prepared.problem(), prepared.options(), /*draws_altered=*/true),
+          kNoiseOfRounds};
+}
+
+class CudaJudge final : public JudgeSequence {
  public:
   explicit CudaJudge(const CudaJudgeRequest& request)
-      : precision_(request.prepared.options().Precision(request.spec.level)),
-        spread_(request.spread),
+      : JudgeSequence({.prepared = request.prepared,
+                       .target = kCudaTargetName,
+                       .spec = request.spec,
+                       .spread = request.spread,
+                       .times = request.times,
+                       .check = MakeCheck(request.prepared),
+                       .processes_to_charge = kRunnersToCharge,
+                       .clock = request.clock}),
         times_(request.times),
         judgement_(request) {}
 
-  absl::StatusOr<MeasureOutcome> Run();
+  absl::Status MakePrograms() { return judgement_.MakePrograms(); }
 
  private:
-  // Steps; see Judgement.
-  bool TimeShape(size_t shape_index);
+  JudgementEnd& end() override { return judgement_; }
+  bool Begin() override;
+  bool Start(int process) override;
+  bool CheckCases() override { return check_.Run(); }
+  bool CheckLargest(uint64_t& outputs) override { return check_.RunLargest(outputs); }
+  bool BeforeTiming() override;
+  bool TimeShape(size_t shape_index) override;
+  bool AddSessions(size_t shape_index) override;
+  bool Suspects(size_t shape_index) const override;
+  void End() override;
+  const OutputRules& rules() const override { return verifier_.rules(); }
+  const Tolerance& FirstTolerance() const override {
+    const CudaPreparedProblem& prepared = judgement_.prepared();
+    return prepared.expected(prepared.check_cases().front()).front().tolerance;
+  }
+  uint32_t checked_cases() const override { return check_.verified(); }
+  MeasureOutcome ConcludeTimes() override;
+  void Describe(MeasuredOk& ok) override;
+
+  bool TimeCalls(size_t shape_index);
   // Captures CUDA graphs of the calls of a Python task, and times them, if both sides can be
   // captured at all shapes. A mistake of the candidate here is only the reason why there is no such
   // figure.
@@ -60,147 +91,92 @@ class CudaJudge {
   // When timing ends early.
   BehindRule BehindOf(double reference_ns, bool replays) const;
 
-  // A shape's timed calls in one process.
-  struct TimedSession {
-    TimingSession session;
-    double charge;  // factor by which new values made calls slower
-    bool slowed;    // see NewValuesFound
-    std::string cached;
-  };
-  // Whether some process has seen calls on new values that were slower, or graphs that were slower
-  // than their calls.
-  bool Suspects() const;
-  // Adds the sessions to the results, charged by each shape's median factor. Refuses if most
-  // processes have seen a shape's results reused.
-  bool AddSessions();
+  bool has_graphs(size_t shape_index) const {
+    return !graphs_.empty() && no_graphs_[shape_index].empty();
+  }
 
-  const PrecisionOptions& precision_;
-  RunnerSpread& spread_;
   CudaJudgeTimes& times_;
   Judgement judgement_;
   OutputVerifier verifier_{judgement_};
   CorrectnessCheck check_{judgement_, verifier_};
   ShapeTimer timer_{judgement_, verifier_};
 
-  std::vector<TimedShape> results_;
-  std::vector<std::vector<TimedSession>> sessions_;  // by shape
-  std::map<Side, double> graph_call_ns_;             // at the present shape
-  bool slowed_ = false;
+  std::map<Side, double> graph_call_ns_;  // at the present shape
+  bool slowed_ = false;                   // whether graphs were slower than their calls
   // The times of graphs, by shape.
   std::vector<TimedShape> graphs_;
   std::vector<std::string> no_graphs_;  // why there is no figure; empty: there is one
 };
 
-absl::StatusOr<MeasureOutcome> CudaJudge::Run() {
-  KC_RETURN_IF_ERROR(judgement_.MakePrograms());
-  results_ = ShapesToTime(judgement_.prepared().problem(), kCudaTargetName,
-                          judgement_.prepared().bench_shapes());
+bool CudaJudge::Begin() {
   if (judgement_.prepared().task() != nullptr) graphs_ = results_;
   // Graphs keep the memory of their calls, in addition to that of eager calls.
   no_graphs_.resize(graphs_.size(), judgement_.prepared().saves_memory()
                                         ? "the task's tensors leave too little memory"
                                         : "");
-  sessions_.resize(results_.size());
   timer_.Begin();
   // A final figure must be accurate, and loading other candidates would hold up its calls.
   if (judgement_.level() == MeasureLevel::kFinal) judgement_.Quieten();
   // The process of a candidate with host code starts below for a final figure.
   const bool started = judgement_.runners().candidate != nullptr;
-  bool going = (!started || LoadedAhead(judgement_)) && verifier_.Reserve() && check_.Reserve();
-  int runners = precision_.runners;
-  for (int round = 0; round < runners && going; ++round) {
-    const int64_t start_ns = judgement_.NowNs();
-    // A final figure spans several processes, and with them different addresses and memory
-    // placement.
-    if (judgement_.level() == MeasureLevel::kFinal || round > 0 || !judgement_.runners().alive()) {
-      KC_RETURN_IF_ERROR(judgement_.RenewRunners());
-    }
-    going = LoadCandidate(judgement_);
-    const int64_t loaded_ns = judgement_.NowNs();
-    times_.load_ns += loaded_ns - start_ns;
-    if (going && round == 0) {
-      going = check_.Run();
-    }
-    // A screening has one process.
-    going = going && (precision_.runners == 1 || check_.RunLargest());
-    times_.check_ns += judgement_.NowNs() - loaded_ns;
-    if (judgement_.level() == MeasureLevel::kCheck) break;
-    going = going && CaptureGraphs();
-    const int64_t captured_ns = judgement_.NowNs();
-    going = going && judgement_.AwaitDevice();
-    times_.wait_ns += judgement_.NowNs() - captured_ns;
-    for (size_t i = 0; i < results_.size() && going; ++i) {
-      going = (graphs_.empty() || TimeGraphs(i)) && TimeShape(i);
-    }
-    if (Suspects()) runners = std::max(runners, kRunnersToCharge);
-  }
-  const bool timed = judgement_.level() != MeasureLevel::kCheck;
-  if (going && timed) AddSessions();
+  return (!started || LoadedAhead(judgement_)) && verifier_.Reserve() && check_.Reserve();
+}
+
+bool CudaJudge::Start(int process) {
+  const bool renew =
+      judgement_.level() == MeasureLevel::kFinal || process > 0 || !judgement_.runners().alive();
+  return (!renew || judgement_.Must(judgement_.RenewRunners())) && LoadCandidate(judgement_);
+}
+
+bool CudaJudge::BeforeTiming() {
+  if (!CaptureGraphs()) return false;
+  const int64_t captured_ns = NowNs();
+  const bool going = judgement_.AwaitDevice();
+  times_.wait_ns += NowNs() - captured_ns;
+  return going;
+}
+
+bool CudaJudge::TimeShape(size_t shape_index) {
+  return (graphs_.empty() || TimeGraphs(shape_index)) && TimeCalls(shape_index);
+}
+
+void CudaJudge::End() {
   CudaRunner* const candidate = judgement_.runners().candidate;
   if (!judgement_.hosted() && candidate != nullptr && candidate->alive()) {
     candidate->Unload(cuda_runner::kCandidate, judgement_.cancel());
   }
-  KC_RETURN_IF_ERROR(judgement_.status());
-  const CudaPreparedProblem& prepared = judgement_.prepared();
-  const auto rule = [&] {
-    return absl::StrCat(
-        verifier_.rules().FormatRule(prepared.check_cases().front().expected.front().tolerance),
-        verifier_.rules().decided_by());
-  };
-  if (!timed && !judgement_.outcome()) {
-    return Passed{check_.verified(), rule(), prepared.Notes()};
-  }
-  MeasureOutcome outcome = judgement_.outcome() ? *judgement_.TakeOutcome()
-                           : graphs_.empty()    ? Conclude(results_, judgement_.options(),
-                                                           judgement_.prepared().problem().problem_id,
-                                                           check_.verified(), spread_)
-                                                : ConcludeTask();
-  if (auto* const ok = std::get_if<MeasuredOk>(&outcome)) {
-    judgement_.monitor().Look();
-    judgement_.monitor().Fill(ok->environment);
-    ok->determinism = check_.determinism();
-    ok->notes = prepared.Notes();
-    ok->rule = rule();
-  }
-  return outcome;
 }
 
-bool CudaJudge::Suspects() const {
-  if (slowed_) return true;
-  // The host time of a launch varies too much for small charges.
-  const bool counts_charges = judgement_.prepared().task() == nullptr;
-  return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& sessions) {
-    return std::any_of(sessions.begin(), sessions.end(), [&](const TimedSession& timed) {
-      return (counts_charges && timed.charge > 1) || timed.slowed;
-    });
-  });
+void CudaJudge::Describe(MeasuredOk& ok) {
+  judgement_.monitor().Look();
+  judgement_.monitor().Fill(ok.environment);
 }
 
-bool CudaJudge::AddSessions() {
-  for (size_t i = 0; i < results_.size(); ++i) {
-    std::vector<double> charges;
-    std::vector<std::string> cached;
-    for (const TimedSession& timed : sessions_[i]) {
-      charges.push_back(timed.charge);
-      if (!timed.cached.empty()) cached.push_back(timed.cached);
-    }
-    if (2 * cached.size() > charges.size()) {
-      judgement_.set_running(judgement_.prepared().bench_shapes()[i].slots.front());
-      return judgement_.Settle(MakeExploit(Exploit::Kind::kCachedOutput, cached.front()));
-    }
-    for (const TimedSession& timed : sessions_[i]) {
-      results_[i].Add(timed.session, Median(charges));
-    }
+bool CudaJudge::Suspects(size_t shape_index) const {
+  const NewValuesCheck& check = checks_[shape_index];
+  // The host time of a launch varies too much for small charges. Graphs run no host code that could
+  // remember results.
+  return slowed_ ||
+         (judgement_.prepared().task() == nullptr ? check.Suspects()
+                                                  : check.slowed() && !has_graphs(shape_index));
+}
+
+bool CudaJudge::AddSessions(size_t shape_index) {
+  const NewValuesCheck& check = checks_[shape_index];
+  if (std::optional<Exploit> refusal = check.Refusal(); refusal && !has_graphs(shape_index)) {
+    judgement_.set_running(judgement_.prepared().bench_shapes()[shape_index].slots.front());
+    return judgement_.Settle(*std::move(refusal));
   }
+  check.AddTo(results_[shape_index], /*doubt=*/0);
   return true;
 }
 
-bool CudaJudge::TimeShape(size_t shape_index) {
+bool CudaJudge::TimeCalls(size_t shape_index) {
   TimedShape& result = results_[shape_index];
   const int64_t start_ns = judgement_.NowNs();
-  const bool has_graphs = !graphs_.empty() && no_graphs_[shape_index].empty();
+  const bool graphs = has_graphs(shape_index);
   std::optional<TimingSession> session =
-      has_graphs
+      graphs
           ? timer_.RunSession(shape_index, EagerPrecision(precision_), {}, result)
           : timer_.RunSession(
                 shape_index, precision_,
@@ -209,30 +185,19 @@ bool CudaJudge::TimeShape(size_t shape_index) {
   if (!session) {
     return false;
   }
-  if (has_graphs) {
-    for (const Side side : {Side::kCandidate, Side::kReference}) {
-      slowed_ = slowed_ || IsSlowed(graph_call_ns_[side], session->call_ns(side));
-    }
+  for (const Side side : {Side::kCandidate, Side::kReference}) {
+    slowed_ = slowed_ || (graphs && IsSlowed(graph_call_ns_[side], session->call_ns(side)));
   }
   const int64_t timed_ns = judgement_.NowNs();
   times_.timing_ns += timed_ns - start_ns;
   // Where there are graphs, theirs are the figures that count.
-  const ShapeTimer::FreshCalls calls = has_graphs            ? ShapeTimer::FreshCalls::kBesideGraphs
+  const ShapeTimer::FreshCalls calls = graphs                ? ShapeTimer::FreshCalls::kBesideGraphs
                                        : judgement_.hosted() ? ShapeTimer::FreshCalls::kOneByOne
                                                              : ShapeTimer::FreshCalls::kTogether;
-  std::optional<NewValuesFound> found = timer_.RunFreshRounds(shape_index, *session, calls, result);
-  if (found) {
-    // Graphs run no host code that could remember results.
-    if (has_graphs) {
-      found->slowed = false;
-      found->cached.clear();
-    }
-    // A kernel's time is its time on new values.
-    sessions_[shape_index].push_back({*std::move(session), ChargeFor(found->slowdowns),
-                                      found->slowed, std::move(found->cached)});
-  }
+  checks_[shape_index].AddSession(*std::move(session));
+  const bool going = timer_.CheckNewValues(shape_index, calls, checks_[shape_index], result);
   times_.fresh_ns += judgement_.NowNs() - timed_ns;
-  return found.has_value();
+  return going;
 }
 
 bool CudaJudge::CaptureShape(const CudaPreparedProblem::BenchShape& shape, std::string& why) {
@@ -280,24 +245,26 @@ bool CudaJudge::TimeGraphs(size_t shape_index) {
   const std::optional<TimingSession> session = timer_.RunSession(
       shape_index, precision_,
       [this](double reference_ns) { return BehindOf(reference_ns, /*replays=*/true); }, result);
-  std::optional<NewValuesFound> found;
-  if (session) {
-    found = timer_.RunFreshRounds(
-        shape_index, *session,
+  NewValuesCheck check = MakeCheck(judgement_.prepared());
+  bool going = session.has_value();
+  if (going) {
+    check.AddSession(*session);
+    going = timer_.CheckNewValues(
+        shape_index,
         judgement_.hosted() ? ShapeTimer::FreshCalls::kOneByOne : ShapeTimer::FreshCalls::kTogether,
-        result);
-    if (found && !found->cached.empty()) {
-      why = absl::StrCat("its graphs: ", found->cached);
-      found.reset();
-    }
+        check, result);
+  }
+  if (const std::optional<Exploit> refusal = check.Refusal(); refusal && going) {
+    why = absl::StrCat("its graphs: ", refusal->evidence);
+    going = false;
   }
   timer_.set_replays(false);
   times_.graphs_ns += judgement_.NowNs() - start_ns;
-  if (found) {
+  if (going) {
     for (const Side side : {Side::kCandidate, Side::kReference}) {
       graph_call_ns_[side] = session->call_ns(side);
     }
-    result.Add(*session, ChargeFor(found->slowdowns));
+    check.AddTo(result, /*doubt=*/0);
     return true;
   }
   return GiveUpGraphs(judgement_.prepared().bench_shapes()[shape_index], std::move(why));
@@ -328,6 +295,10 @@ BehindRule CudaJudge::BehindOf(double reference_ns, bool replays) const {
   SpreadOptions spread = judgement_.options().spread;
   (replays ? SpreadGraphs : SpreadEager)(reference_ns, spread);
   return {below, RunnerSpread(spread).Of(problem_id)};
+}
+
+MeasureOutcome CudaJudge::ConcludeTimes() {
+  return graphs_.empty() ? JudgeSequence::ConcludeTimes() : ConcludeTask();
 }
 
 MeasureOutcome CudaJudge::ConcludeTask() {
@@ -362,7 +333,9 @@ MeasureOutcome CudaJudge::ConcludeTask() {
 }  // namespace
 
 absl::StatusOr<MeasureOutcome> JudgeCuda(const CudaJudgeRequest& request) {
-  return CudaJudge(request).Run();
+  CudaJudge judge(request);
+  KC_RETURN_IF_ERROR(judge.MakePrograms());
+  return judge.Run();
 }
 
 }  // namespace kernelcast::worker

@@ -17,26 +17,14 @@ using End = CudaRunner::End;
 // For the worker's other work on the device.
 constexpr int64_t kQuietLimitNs = 10'000'000'000;
 
-JudgementBudget CudaBudgetOf(const CudaJudgeRequest& request) {
-  const std::vector<CudaPreparedProblem::Case>& cases = request.prepared.cases();
-  std::vector<int64_t> check_ns;
-  for (const CudaPreparedProblem::CheckCase& check : request.prepared.check_cases()) {
-    check_ns.push_back(cases[check.index].reference_ns);
-  }
-  std::vector<int64_t> bench_ns;
-  for (const CudaPreparedProblem::BenchShape& shape : request.prepared.bench_shapes()) {
-    bench_ns.push_back(shape.reference_ns);
-  }
-  return {request.prepared.options(), request.spec.level, {check_ns, bench_ns}};
-}
-
 }  // namespace
 
 Judgement::Judgement(const CudaJudgeRequest& request)
-    : request_(request),
+    : JudgementEnd(request.prepared.plan()),
+      request_(request),
       runners_(request.runners),
       plan_random_("plan"),
-      budget_(CudaBudgetOf(request)) {}
+      budget_(request.prepared.BudgetOf(request.spec.level)) {}
 
 absl::Status Judgement::MakePrograms() {
   auto programs = prepared().MakePrograms(candidate(), CudaPreparedProblem::kOutputs);
@@ -49,10 +37,6 @@ absl::Status Judgement::MakePrograms() {
 }
 
 bool Judgement::Settle(MeasureOutcome outcome) {
-  if (running_) {
-    const CudaPreparedProblem::Case& at = prepared().cases()[*running_];
-    NameCase(at.axes, at.distribution, outcome);
-  }
   if (auto* const wrong = std::get_if<WrongResult>(&outcome);
       wrong != nullptr && wrong->detail.empty() && prepared().task() != nullptr &&
       NamesStreams(PythonTaskPrograms::CandidateSourceOf(candidate().object))) {
@@ -60,13 +44,7 @@ bool Judgement::Settle(MeasureOutcome outcome) {
         "The candidate's source names streams: results are read on the stream that is current when "
         "it is called, so work on another stream must be awaited there";
   }
-  outcome_ = std::move(outcome);
-  return false;
-}
-
-bool Judgement::Fail(absl::Status status) {
-  status_ = std::move(status);
-  return false;
+  return JudgementEnd::Settle(std::move(outcome));
 }
 
 bool Judgement::Resume() {
@@ -81,6 +59,7 @@ void Judgement::Quieten() {
 }
 
 absl::Status Judgement::RenewRunners() {
+  runners_ = {};  // destroyed, also if there are no new ones
   KC_ASSIGN_OR_RETURN(runners_, request_.renew());
   return absl::OkStatus();
 }

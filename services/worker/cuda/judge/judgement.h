@@ -23,15 +23,12 @@
 #include "services/worker/cuda/judge/poison_patterns.h"
 #include "services/worker/cuda/judge/prepared_problem.h"
 #include "services/worker/cuda/judge/runner_client.h"
+#include "services/worker/judge/judge_sequence.h"
+#include "services/worker/judge/judgement_end.h"
 
 namespace kernelcast::worker {
 
-// Where the time of one judgement went.
-struct CudaJudgeTimes {
-  int64_t load_ns = 0;
-  int64_t check_ns = 0;
-  int64_t timing_ns = 0;
-  int64_t fresh_ns = 0;
+struct CudaJudgeTimes : JudgeTimes {
   int64_t capture_ns = 0;  // of graphs
   int64_t graphs_ns = 0;   // timing graphs, also on new values
   int64_t wait_ns = 0;     // until the device was free for timing
@@ -80,37 +77,23 @@ struct CudaJudgeRequest {
 };
 
 // The state that the steps of one judgement share: the request, the candidate's programs, the
-// current runners and the end, once there is one. Not thread-safe.
-//
-// A step returns true to go on, or false when the judgement has ended, with an outcome or with a
-// status.
-class Judgement {
+// current runners and the end. Not thread-safe.
+class Judgement : public JudgementEnd {
  public:
   explicit Judgement(const CudaJudgeRequest& request);
 
   // Must succeed before any step. INVALID_ARGUMENT: a launch of the candidate has no plan.
   [[nodiscard]] absl::Status MakePrograms();
 
-  // Ends with an outcome. Adds the case that ran, if the outcome has fields for it and names none.
+  // Also explains a wrong result.
   bool Settle(MeasureOutcome outcome);
-  // Ends with an error.
-  bool Fail(absl::Status status);
-  bool Must(absl::Status status) { return status.ok() || Fail(std::move(status)); }
   // Translates the runner's answer. A failure of the candidate becomes an outcome, or NotCompiled
   // if its kernels do not compile; a failure of the reference an error.
   bool Accept(const CudaRunner::Answer& answer, Side side, const std::string& stage,
               int64_t limit_ns);
 
-  const absl::Status& status() const { return status_; }
-  const std::optional<MeasureOutcome>& outcome() const { return outcome_; }
-  // Takes the outcome, so that the judgement can go on, or puts one back.
-  std::optional<MeasureOutcome> TakeOutcome() { return std::exchange(outcome_, std::nullopt); }
-  void PutBackOutcome(MeasureOutcome outcome) { outcome_ = std::move(outcome); }
   // Goes on although the judgement had ended. Returns false if its token is stopped.
   bool Resume();
-
-  // Index of the case that runs or ran last; nullopt before any did.
-  void set_running(std::optional<size_t> index) { running_ = index; }
 
   // Remembers the values of the inputs of a host-launched candidate, and compares them with those.
   bool NoteInputs();
@@ -179,12 +162,9 @@ class Judgement {
   PoisonPatterns patterns_;
   JudgementBudget budget_;
   CudaPreparedProblem::Programs programs_;
-  std::optional<size_t> running_;
   uint64_t inputs_fingerprint_ = 0;
   bool inputs_used_ = false;
   std::shared_ptr<void> quiet_;  // of Quieten
-  std::optional<MeasureOutcome> outcome_;
-  absl::Status status_;
 };
 
 }  // namespace kernelcast::worker

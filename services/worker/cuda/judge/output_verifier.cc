@@ -114,11 +114,11 @@ OutputRules::Output OutputVerifier::OutputOf(const Look& look) const {
   const CudaPreparedProblem& prepared = judgement_.prepared();
   const Case& at = prepared.cases()[look.index];
   const CudaExpected& expected = *look.expected;
-  return {.axes = at.axes,
-          .distribution = at.distribution,
+  return {.axes = at.spec.axes,
+          .distribution = at.spec.distribution(),
           .index = look.output,
           .draw = expected.values,
-          .name = prepared.OutputName(look.output, at.axes),
+          .name = prepared.OutputName(look.output, at.spec.axes),
           .dtype = expected.dtype,
           .tolerance = expected.tolerance,
           .noise = expected.noise,
@@ -187,11 +187,12 @@ bool OutputVerifier::VerifySlots(const SlotCalls& calls) {
     slots = first + 1;
   }
   for (size_t slot = first; slot < slots; ++slot) {
-    const std::vector<CudaExpected>& expected = shape.sets[slot][calls.bank].expected;
+    const size_t index = shape.slots[slot];
+    const std::vector<CudaExpected>& expected = judgement_.prepared().expected(index, calls.bank);
     for (size_t i = 0; i < expected.size(); ++i) {
-      looks.push_back({shape.slots[slot], i, &expected[i]});
+      looks.push_back({index, i, &expected[i]});
       if (calls.stale) {
-        stale_looks.push_back({shape.slots[slot], i, &shape.sets[slot][*calls.stale].expected[i]});
+        stale_looks.push_back({index, i, &judgement_.prepared().expected(index, *calls.stale)[i]});
       }
     }
   }

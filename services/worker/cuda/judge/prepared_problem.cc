@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> CudaPreparedProblem::Make(
   };
   KC_RETURN_IF_ERROR(prepared->Arrange());
   lap(prepared->times_.arrange_ns);
-  KC_RETURN_IF_ERROR(prepared->FillInputs(cancel));
+  KC_RETURN_IF_ERROR(prepared->FillInputs(nullptr, cancel));
   lap(prepared->times_.inputs_ns);
   KC_RETURN_IF_ERROR(prepared->PlanReference());
   KC_RETURN_IF_ERROR(prepared->MapArenas(runner, cancel));
@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> CudaPreparedProblem::MakeTa
   {
     KC_ASSIGN_OR_RETURN(const auto drawn,
                         CudaTaskInputs::Start(*prepared->task_, setting.device, python, cancel));
-    KC_RETURN_IF_ERROR(prepared->FillTaskInputs(*drawn, cancel));
+    KC_RETURN_IF_ERROR(prepared->FillInputs(drawn.get(), cancel));
   }
   if (HasChecker(prepared->problem_.task->format)) {
     KC_ASSIGN_OR_RETURN(prepared->checker_,
@@ -100,9 +100,11 @@ absl::Status CudaPreparedProblem::PlanReference() {
 
 absl::Status CudaPreparedProblem::Arrange() {
   KC_ASSIGN_OR_RETURN(const DeviceMemory device, device_.Memory());
-  KC_ASSIGN_OR_RETURN(
-      plan_, PlanCases(problem_, task_.get(), options_, device.total_bytes, shapes_random_));
-  const double bytes = plan_.MemoryBytes(problem_);
+  KC_ASSIGN_OR_RETURN(CudaCasePlan plan, PlanCudaCases(problem_, task_.get(), options_,
+                                                       device.total_bytes, shapes_random_));
+  const double bytes = plan.MemoryBytes(problem_);
+  draws_altered_ = plan.draws_altered;
+  plan_ = std::move(plan);
   const std::string text = absl::StrFormat(
       "the problem's inputs, outputs and expected outputs need %.0f bytes of device memory", bytes);
   if (bytes > static_cast<double>(device.total_bytes)) {
@@ -134,14 +136,15 @@ absl::StatusOr<std::optional<std::string>> CudaPreparedProblem::AskChecker(
 }
 
 absl::Status CudaPreparedProblem::ArrangeBanks() {
+  sets_.resize(plan_.cases.size());
   uint64_t end = 0;
   const auto each = [&](const std::function<void(Set&, uint64_t bytes)>& place) {
-    for (BenchShape& shape : plan_.bench_shapes) {
-      for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
+    for (const BenchShape& shape : plan_.bench_shapes) {
+      for (const size_t index : shape.slots) {
         for (const Bank bank : {kBase, kOther, kAltered}) {
-          if (bank == kAltered && !plan_.draws_altered) continue;
-          for (const Place& input : plan_.cases[shape.slots[slot]].inputs) {
-            place(shape.sets[slot][bank], input.bytes);
+          if (bank == kAltered && !draws_altered_) continue;
+          for (const Place& input : plan_.cases[index].inputs) {
+            place(sets_[index][bank], input.bytes);
             end = AlignTensor(end + input.bytes);
           }
         }
@@ -171,66 +174,40 @@ absl::Status CudaPreparedProblem::DrawInput(size_t input, const CaseSpec& spec, 
   return device_.Synchronize();
 }
 
-absl::Status CudaPreparedProblem::FillInputs(const CancelToken& cancel) {
-  for (size_t i = 0; i < plan_.check_specs.size(); ++i) {
+absl::Status CudaPreparedProblem::FillInputs(CudaTaskInputs* drawn, const CancelToken& cancel) {
+  const auto draw = [&](size_t index, Bank bank) -> absl::Status {
     KC_RETURN_IF_ERROR(cancel.Check());
-    const Case& at = plan_.cases[plan_.check_cases[i].index];
-    CaseSpec spec = plan_.check_specs[i];
+    const Case& at = plan_.cases[index];
+    Set& set = sets_[index][bank];
+    std::vector<CUdeviceptr> to = set.inputs;
+    for (size_t t = 0; !at.timed && t < at.inputs.size(); ++t) {
+      to.push_back(memory_.inputs() + at.inputs[t].offset);
+    }
+    if (drawn != nullptr) {
+      if (bank == kAltered && !draws_altered_) return absl::OkStatus();
+      KC_RETURN_IF_ERROR(drawn->Draw(at.task_case, values_random_.Next(), cancel));
+      for (size_t t = 0; t < to.size(); ++t) KC_RETURN_IF_ERROR(drawn->CopyTo(t, to[t]));
+      if (at.timed) draw_flags_ |= drawn->flags();
+      return absl::OkStatus();
+    }
+    CaseSpec spec = at.spec;
     spec.factor = InputFactor(problem_, values_random_);
-    for (size_t t = 0; t < at.inputs.size(); ++t) {
-      KC_RETURN_IF_ERROR(
-          DrawInput(t, spec, values_random_.Next(), memory_.inputs() + at.inputs[t].offset));
+    for (size_t t = 0; t < to.size(); ++t) {
+      KC_RETURN_IF_ERROR(DrawInput(t, spec, values_random_.Next(), to[t]));
     }
-  }
-  for (BenchShape& shape : plan_.bench_shapes) {
-    CaseSpec spec{.axes = shape.axes};
-    for (std::array<Set, CasePlan::kBanks>& sets : shape.sets) {
-      KC_RETURN_IF_ERROR(cancel.Check());
-      for (Set& set : sets) {
-        spec.factor = InputFactor(problem_, values_random_);
-        for (size_t t = 0; t < set.inputs.size(); ++t) {
-          KC_RETURN_IF_ERROR(DrawInput(t, spec, values_random_.Next(), set.inputs[t]));
-        }
-      }
-      for (size_t t = 0; t < problem_.inputs.size(); ++t) {
-        sets[kAltered].seeds.push_back(values_random_.Next());
-      }
+    for (size_t t = 0; bank == kAltered && t < at.inputs.size(); ++t) {
+      set.seeds.push_back(values_random_.Next());
     }
-  }
-  return device_.Synchronize();
-}
-
-absl::Status CudaPreparedProblem::FillTaskInputs(CudaTaskInputs& drawn, const CancelToken& cancel) {
-  for (const CheckCase& check : plan_.check_cases) {
-    if (check.values) continue;
-    const Case& at = plan_.cases[check.index];
-    KC_RETURN_IF_ERROR(drawn.Draw(at.task_case, values_random_.Next(), cancel));
-    for (size_t t = 0; t < at.inputs.size(); ++t) {
-      KC_RETURN_IF_ERROR(drawn.CopyTo(t, memory_.inputs() + at.inputs[t].offset));
-    }
-  }
-  for (BenchShape& shape : plan_.bench_shapes) {
-    const size_t task_case = plan_.cases[shape.slots[0]].task_case;
-    const size_t tensors = plan_.cases[shape.slots[0]].inputs.size();
-    for (std::array<Set, CasePlan::kBanks>& sets : shape.sets) {
-      for (Set& set : sets) {
-        if (set.inputs.empty()) continue;
-        KC_RETURN_IF_ERROR(drawn.Draw(task_case, values_random_.Next(), cancel));
-        for (size_t t = 0; t < tensors; ++t) {
-          KC_RETURN_IF_ERROR(drawn.CopyTo(t, set.inputs[t]));
-        }
-      }
-    }
-    draw_flags_ |= drawn.flags();
-  }
+    return absl::OkStatus();
+  };
+  KC_RETURN_IF_ERROR(plan_.ForEachDraw(draw));
   return device_.Synchronize();
 }
 
 absl::StatusOr<CudaPreparedProblem::Programs> CudaPreparedProblem::MakeCalls(Arena outputs) const {
   Programs made;
   for (const Case& at : plan_.cases) {
-    KC_ASSIGN_OR_RETURN(made.programs.emplace_back(),
-                        PlanCall(Tensors(), at, {outputs, at.outputs}, false));
+    KC_ASSIGN_OR_RETURN(made.programs.emplace_back(), PlanCall(at, {outputs, at.outputs}, false));
     made.workspace_bytes.push_back(0);
   }
   return made;
@@ -347,10 +324,10 @@ absl::Status CudaPreparedProblem::Detach(CudaRunner& runner, const CancelToken& 
 }
 
 absl::Status CudaPreparedProblem::PutBank(const BenchShape& shape, Bank bank) {
-  const bool alters = bank == kAltered && !plan_.draws_altered;
-  for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
-    const Case& at = plan_.cases[shape.slots[slot]];
-    const std::array<Set, CasePlan::kBanks>& sets = shape.sets[slot];
+  const bool alters = bank == kAltered && !draws_altered_;
+  for (const size_t index : shape.slots) {
+    const Case& at = plan_.cases[index];
+    const std::array<Set, CasePlan::kBanks>& sets = sets_[index];
     for (size_t i = 0; i < at.inputs.size(); ++i) {
       const CUdeviceptr to = memory_.inputs() + at.inputs[i].offset;
       const CUdeviceptr from = sets[alters ? kBase : bank].inputs[i];
@@ -366,18 +343,14 @@ absl::Status CudaPreparedProblem::PutBank(const BenchShape& shape, Bank bank) {
   return absl::OkStatus();
 }
 
-std::vector<MeasurementNote> CudaPreparedProblem::Notes() const {
-  return task_ != nullptr ? NotesOf(draw_flags_) : InputNotes(problem_, target());
-}
-
 absl::Status CudaPreparedProblem::PutValues(const CheckCase& check) {
-  if (!check.values || check.values->bank == kBase) return absl::OkStatus();
-  return PutBank(plan_.bench_shapes[check.values->shape], check.values->bank);
+  if (check.bank == kBase) return absl::OkStatus();
+  return PutBank(plan_.bench_shapes[*check.shape], check.bank);
 }
 
 absl::Status CudaPreparedProblem::PutBackValues(const CheckCase& check) {
-  if (!check.values || check.values->bank == kBase) return absl::OkStatus();
-  return PutBank(plan_.bench_shapes[check.values->shape], kBase);
+  if (check.bank == kBase) return absl::OkStatus();
+  return PutBank(plan_.bench_shapes[*check.shape], kBase);
 }
 
 void CudaPreparedProblem::AddPoisons(Arena outputs, size_t index, uint32_t pattern,
@@ -398,10 +371,6 @@ uint64_t CudaPreparedProblem::AddWorkspacePoison(uint64_t workspace_bytes, uint3
   return bytes;
 }
 
-absl::Status CudaPreparedProblem::CheckPace() const {
-  return PreparationPace(options_, Clock::Real().MonotonicNs() - started_ns_);
-}
-
 // Host code that ends its process is a fault of the task. Device code has none, so that another
 // cause ended the runner.
 absl::Status CudaPreparedProblem::CallStatus(const CudaRunner& runner,
@@ -417,10 +386,12 @@ absl::Status CudaPreparedProblem::CallStatus(const CudaRunner& runner,
 absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelToken& cancel) {
   KC_ASSIGN_OR_RETURN(const DeviceBuffer result,
                       DeviceBuffer::Allocate(device_, sizeof(TensorComparison)));
-  const auto run = [&](size_t index, std::vector<CudaExpected>& expected) -> absl::Status {
+  const auto run = [&](size_t index, Bank bank) -> absl::Status {
     Case& at = plan_.cases[index];
-    const std::string shape = ShapeText(at.axes);
-    const std::string where = absl::StrCat(shape, shape.empty() ? "" : ", ", at.distribution);
+    std::vector<CudaExpected>& expected = sets_[index][bank].expected;
+    const std::string shape = ShapeText(at.spec.axes);
+    const std::string where =
+        absl::StrCat(shape, shape.empty() ? "" : ", ", at.spec.distribution());
     const std::string what = absl::StrCat("the problem's reference (", where, ")");
     KC_RETURN_IF_ERROR(memory_.FillOutputs(kReferenceOutputs, at, 0x7ff17ff1));
     KC_RETURN_IF_ERROR(device_.Synchronize());
@@ -447,11 +418,11 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
       KC_RETURN_IF_ERROR(
           device_.Read(&found, result.address(), sizeof(found), "reading a comparison"));
       const TensorVerdict verdict = JudgeComparison(expected[i], found, true);
-      if (at.adversarial && ExceedsOnlyNormwise(verdict)) {
+      if (at.spec.adversarial && ExceedsOnlyNormwise(verdict)) {
         expected[i].tolerance.normwise = 0;
       } else if (!verdict.ok) {
         return ReferenceDisagrees(
-            problem_, OutputName(i, at.axes), where,
+            problem_, OutputName(i, at.spec.axes), where,
             absl::StrCat(found.mismatches, " of ", expected[i].count, " values, the first at ",
                          found.first, ", ", found.unwritten, " not written; normwise error ",
                          verdict.normwise_error));
@@ -467,18 +438,18 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
     }
     return absl::OkStatus();
   };
-  for (CheckCase& check : plan_.check_cases) {
+  for (const CheckCase& check : plan_.check_cases) {
     KC_RETURN_IF_ERROR(PutValues(check));
-    KC_RETURN_IF_ERROR(run(check.index, check.expected));
+    KC_RETURN_IF_ERROR(run(check.index, check.bank));
     KC_RETURN_IF_ERROR(PutBackValues(check));
   }
   for (BenchShape& shape : plan_.bench_shapes) {
-    for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
-      std::vector<CudaExpected>& base = shape.sets[slot][kBase].expected;
-      KC_RETURN_IF_ERROR(run(shape.slots[slot], base));
+    for (const size_t index : shape.slots) {
+      KC_RETURN_IF_ERROR(run(index, kBase));
+      const std::vector<CudaExpected>& base = expected(index, kBase);
       for (size_t i = 0; i < base.size(); ++i) {
         if (base[i].noise) continue;
-        for (auto& set : shape.sets[slot]) set.expected[i].noise.reset();
+        for (Set& set : sets_[index]) set.expected[i].noise.reset();
       }
     }
     shape.reference_ns = plan_.cases[shape.slots[0]].reference_ns;

@@ -11,13 +11,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/base/clock.h"
 #include "common/base/secret_random.h"
 #include "common/domain/problem.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/inputs.h"
-#include "services/worker/core/options.h"
-#include "services/worker/cuda/judge/case_plan.h"
+#include "services/worker/cuda/judge/cuda_case_plan.h"
 #include "services/worker/cuda/judge/cuda_program.h"
 #include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/expected_output.h"
@@ -27,24 +25,17 @@
 #include "services/worker/cuda/judge/python_task.h"
 #include "services/worker/cuda/judge/runner_client.h"
 #include "services/worker/cuda/runner/program_table.h"
-#include "services/worker/python/call_tensors.h"
+#include "services/worker/judge/prepared_cases.h"
 #include "services/worker/python/task_programs.h"
 
 namespace kernelcast::worker {
 
 // A problem on one device, with its inputs drawn, its outputs known and its reference checked.
 // Inputs and outputs are in arenas that runners map, inputs read-only.
-class CudaPreparedProblem {
+class CudaPreparedProblem : public PreparedCases {
  public:
-  using Arena = CasePlan::Arena;
-  using enum CasePlan::Arena;
-  using Bank = CasePlan::Bank;
-  using enum CasePlan::Bank;
-  using Place = CasePlan::Place;
-  using Case = CasePlan::Case;
-  using Set = CasePlan::Set;
-  using CheckCase = CasePlan::CheckCase;
-  using BenchShape = CasePlan::BenchShape;
+  using Arena = CudaCasePlan::Arena;
+  using enum CudaCasePlan::Arena;
 
   // How the problem is judged, on which device, and the key of its values.
   struct Setting {
@@ -71,24 +62,18 @@ class CudaPreparedProblem {
   // Device memory in use, including everything allocated so far.
   uint64_t bytes() const;
 
-  const Problem& problem() const { return problem_; }
-  std::string OutputName(size_t output, const AxisValues& axes) const {
-    return Tensors().OutputName(output, axes);
-  }
-  // Null for problems that are not Python tasks.
-  const PythonTaskPrograms* task() const { return task_.get(); }
   // Whether the task's own code decides about outputs.
   bool has_checker() const { return checker_ != nullptr; }
   // Why the task's checker refuses the outputs of a case; nothing if it accepts them.
   [[nodiscard]] absl::StatusOr<std::optional<std::string>> AskChecker(Arena outputs, size_t index,
                                                                       const CancelToken& cancel);
-  // Notes on results that follow from its inputs.
-  std::vector<MeasurementNote> Notes() const;
-  const ProblemTarget& target() const { return problem_.targets.find(kCudaTargetName)->second; }
-  const MeasureOptions& options() const { return options_; }
-  const std::vector<Case>& cases() const { return plan_.cases; }
-  const std::vector<CheckCase>& check_cases() const { return plan_.check_cases; }
-  const std::vector<BenchShape>& bench_shapes() const { return plan_.bench_shapes; }
+  // What the outputs of a case must be for the values of a bank.
+  const std::vector<CudaExpected>& expected(size_t index, Bank bank) const {
+    return sets_[index][bank].expected;
+  }
+  const std::vector<CudaExpected>& expected(const CheckCase& check) const {
+    return expected(check.index, check.bank);
+  }
   // Whether the device has little memory for anything else.
   bool saves_memory() const { return plan_.saves_memory; }
   // Where the time of Make went.
@@ -151,21 +136,15 @@ class CudaPreparedProblem {
                                      std::vector<cuda_runner::PoisonRecord>& poisons);
   static constexpr uint64_t kMaxPoisonedBytes = uint64_t{64} << 20;
 
-  int candidates_served = 0;
-
  private:
   CudaPreparedProblem(const Problem& problem, const Setting& setting)
-      : problem_(problem),
-        options_(setting.options),
+      : PreparedCases(problem, kCudaTargetName, setting.options, setting.key),
         device_(setting.device),
         kernels_(setting.kernels),
-        shapes_random_(setting.key, "held-out shapes"),
-        values_random_(setting.key, "input values"),
         memory_(setting.device, setting.key),
         fingerprint_(setting.device, setting.kernels,
                      SecretRandom(setting.key, "fingerprint").Next()) {}
 
-  CallTensors Tensors() const { return {problem_, task_.get()}; }
   absl::Status Arrange();
   absl::Status MapArenas(CudaRunner& runner, const CancelToken& cancel);
   // Loads the reference's programs with the scratch memory that they need.
@@ -174,10 +153,17 @@ class CudaPreparedProblem {
   absl::Status ArrangeBanks();
   // Plans the programs of the reference.
   absl::Status PlanReference();
-  absl::Status FillInputs(const CancelToken& cancel);
-  absl::Status FillTaskInputs(CudaTaskInputs& drawn, const CancelToken& cancel);
+  // `drawn` makes the inputs of a task; null for other problems.
+  absl::Status FillInputs(CudaTaskInputs* drawn, const CancelToken& cancel);
   // Draws one input of a call by a kernel, or on the host if no kernel supports the distribution.
   absl::Status DrawInput(size_t input, const CaseSpec& spec, uint64_t seed, CUdeviceptr to);
+  struct Set {
+    // By input: where its values are stored; empty for values in the arena. For kAltered, if it is
+    // no draw of its own: the seed of the changes to kBase.
+    std::vector<CUdeviceptr> inputs;
+    std::vector<uint64_t> seeds;
+    std::vector<CudaExpected> expected;
+  };
   absl::Status RunOracle(const CudaProgram& oracle, CudaRunner& runner, const CancelToken& cancel);
   // One call of the oracle, and where its results go.
   struct OracleCall {
@@ -189,35 +175,26 @@ class CudaPreparedProblem {
   absl::Status DescribeExpected(std::span<const OracleCall> calls);
   static std::string OracleText(const OracleCall& call);
   absl::Status RunReference(CudaRunner& runner, const CancelToken& cancel);
-  // FAILED_PRECONDITION: preparing takes too long.
-  absl::Status CheckPace() const;
   // Status for a call of the oracle or the reference. `what` names it.
   absl::Status CallStatus(const CudaRunner& runner, const CudaRunner::Answer& answer,
                           const std::string& what, const CancelToken& cancel) const;
   // Places the expected values of a case at `end` and advances it.
-  absl::StatusOr<std::vector<CudaExpected>> PlaceExpected(const AxisValues& axes,
+  absl::StatusOr<std::vector<CudaExpected>> PlaceExpected(const Case& at,
                                                           std::vector<Place>& places,
                                                           uint64_t& end) const;
   absl::Status PlaceWeights(const CudaRunnerOptions& python, const CancelToken& cancel);
   // Calls of host code, by case.
   absl::StatusOr<Programs> MakeCalls(Arena outputs) const;
 
-  const Problem problem_;
-  std::shared_ptr<const PythonTaskPrograms> task_;
-  const MeasureOptions options_;
-  const int64_t started_ns_ = Clock::Real().MonotonicNs();
   CudaDevice& device_;
   JudgeKernels& kernels_;
-  // Candidates see sizes, values and addresses. Separate streams keep one from revealing another.
-  SecretRandom shapes_random_;
-  SecretRandom values_random_;  // seeds; one per tensor
   CudaProgram reference_;
   Programs reference_programs_;        // on kOutputs
   Programs reference_programs_apart_;  // on kReferenceOutputs
   bool reference_outputs_hold_results_ = false;
   uint64_t base_fingerprint_ = 0;
-  int64_t draw_flags_ = 0;  // of a task's bench shapes
-  CasePlan plan_;
+  bool draws_altered_ = false;                           // see CudaCasePlan
+  std::vector<std::array<Set, CasePlan::kBanks>> sets_;  // by case
   Times times_;
   ProblemMemory memory_;
   DeviceBuffer banks_;

@@ -22,8 +22,9 @@ constexpr const char* kOracleText = "the problem's oracle";
 }  // namespace
 
 absl::StatusOr<std::vector<CudaExpected>> CudaPreparedProblem::PlaceExpected(
-    const AxisValues& axes, std::vector<Place>& places, uint64_t& end) const {
-  KC_ASSIGN_OR_RETURN(const auto layouts, Tensors().Outputs(axes));
+    const Case& at, std::vector<Place>& places, uint64_t& end) const {
+  const std::vector<TensorLayout>& layouts = at.output_layouts;
+  const AxisValues& axes = at.spec.axes;
   std::vector<CudaExpected> all;
   for (size_t i = 0; i < layouts.size(); ++i) {
     CudaExpected expected;
@@ -48,24 +49,14 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunne
   uint64_t end = 0;
   // By bank; the check cases are in the first one.
   std::array<std::vector<OracleCall>, CasePlan::kBanks> calls;
-  const auto add = [&](size_t bank, const Case& at,
-                       std::vector<CudaExpected>& expected) -> absl::Status {
+  const auto add = [&](size_t index, Bank bank) -> absl::Status {
+    const Case& at = plan_.cases[index];
+    std::vector<CudaExpected>& expected = sets_[index][bank].expected;
     OracleCall& call = calls[bank].emplace_back(OracleCall{&at, &expected, {}});
-    KC_ASSIGN_OR_RETURN(expected, PlaceExpected(at.axes, call.places, end));
+    KC_ASSIGN_OR_RETURN(expected, PlaceExpected(at, call.places, end));
     return absl::OkStatus();
   };
-  for (CheckCase& check : plan_.check_cases) {
-    if (check.values) continue;
-    KC_RETURN_IF_ERROR(add(kBase, plan_.cases[check.index], check.expected));
-  }
-  for (size_t bank = 0; bank < CasePlan::kBanks; ++bank) {
-    for (BenchShape& shape : plan_.bench_shapes) {
-      for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
-        KC_RETURN_IF_ERROR(
-            add(bank, plan_.cases[shape.slots[slot]], shape.sets[slot][bank].expected));
-      }
-    }
-  }
+  KC_RETURN_IF_ERROR(plan_.ForEachDraw(add));
   KC_ASSIGN_OR_RETURN(expected_, SharedArena::Create(device_, end));
   // Elements that the oracle does not write stay NaN, which is detected below.
   KC_RETURN_IF_ERROR(device_.Check(
@@ -88,9 +79,8 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunne
   for (const std::vector<OracleCall>& of_bank : calls) {
     for (const OracleCall& call : of_bank) {
       if (oracle.host_launched()) {
-        KC_ASSIGN_OR_RETURN(
-            programs.emplace_back(),
-            PlanCall(Tensors(), *call.at, {kExpected, call.places}, /*expected=*/true));
+        KC_ASSIGN_OR_RETURN(programs.emplace_back(),
+                            PlanCall(*call.at, {kExpected, call.places}, /*expected=*/true));
         continue;
       }
       auto program = PlanProgram(problem_, oracle, *call.at, {kExpected, call.places});
@@ -128,18 +118,14 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunne
     KC_RETURN_IF_ERROR(PutBank(shape, kBase));
   }
   KC_RETURN_IF_ERROR(device_.Synchronize());
-  for (CheckCase& check : plan_.check_cases) {
-    if (!check.values) continue;
-    check.expected = plan_.bench_shapes[check.values->shape].sets[0][check.values->bank].expected;
-  }
   KC_RETURN_IF_ERROR(
       AnswerStatus(api, runner.Unload(cuda_runner::kCandidate, cancel), cancel, "unloading"));
   return AnswerStatus(api, runner.Unmap(kExpected, cancel), cancel, "unmapping memory");
 }
 
 std::string CudaPreparedProblem::OracleText(const OracleCall& call) {
-  return absl::StrCat(kOracleText, " (", ShapeText(call.at->axes), ", ", call.at->distribution,
-                      ")");
+  return absl::StrCat(kOracleText, " (", ShapeText(call.at->spec.axes), ", ",
+                      call.at->spec.distribution(), ")");
 }
 
 absl::Status CudaPreparedProblem::DescribeExpected(std::span<const OracleCall> calls) {
@@ -172,7 +158,7 @@ absl::Status CudaPreparedProblem::DescribeExpected(std::span<const OracleCall> c
       if (of.nan > 0 && !output.tolerance.nan_agrees) {
         return absl::FailedPreconditionError(
             absl::StrCat(OracleText(call), " yields ", of.nan, " NaN in output ",
-                         OutputName(i, call.at->axes), ", which no candidate can match"));
+                         OutputName(i, call.at->spec.axes), ", which no candidate can match"));
       }
       output.norm = std::sqrt(of.squares);
       output.rms = of.finite > 0 ? output.norm / std::sqrt(static_cast<double>(of.finite)) : 0;

@@ -91,12 +91,12 @@ uint64_t ProblemMemory::bytes() const {
 }
 
 absl::Status ProblemMemory::Map(CudaRunner& runner, Arena number, const CancelToken& cancel) {
-  const SharedArena& arena = number == CasePlan::kInputs             ? inputs_
-                             : number == CasePlan::kOutputs          ? outputs_
-                             : number == CasePlan::kReferenceOutputs ? reference_outputs_
-                             : number == CasePlan::kWeights          ? weights_
-                                                                     : scratch_;
-  const bool writable = number != CasePlan::kInputs && number != CasePlan::kWeights;
+  const SharedArena& arena = number == CudaCasePlan::kInputs             ? inputs_
+                             : number == CudaCasePlan::kOutputs          ? outputs_
+                             : number == CudaCasePlan::kReferenceOutputs ? reference_outputs_
+                             : number == CudaCasePlan::kWeights          ? weights_
+                                                                         : scratch_;
+  const bool writable = number != CudaCasePlan::kInputs && number != CudaCasePlan::kWeights;
   return AnswerStatus(device_.api(),
                       runner.Map(number, arena.fd(), arena.mapped_bytes(), writable, cancel,
                                  static_cast<uint32_t>(arena.padding())),
@@ -110,11 +110,11 @@ absl::Status ProblemMemory::ReserveScratch(uint64_t bytes, CudaRunner& runner,
     return absl::OkStatus();
   }
   KC_ASSIGN_OR_RETURN(SharedArena larger, MakeArena(bytes));
-  KC_RETURN_IF_ERROR(AnswerStatus(device_.api(), runner.Unmap(CasePlan::kScratch, cancel), cancel,
-                                  "unmapping the workspace"));
+  KC_RETURN_IF_ERROR(AnswerStatus(device_.api(), runner.Unmap(CudaCasePlan::kScratch, cancel),
+                                  cancel, "unmapping the workspace"));
   const auto map = [&](const SharedArena& arena) {
     return AnswerStatus(device_.api(),
-                        runner.Map(CasePlan::kScratch, arena.fd(), arena.mapped_bytes(), true,
+                        runner.Map(CudaCasePlan::kScratch, arena.fd(), arena.mapped_bytes(), true,
                                    cancel, static_cast<uint32_t>(arena.padding())),
                         cancel, "mapping the workspace");
   };
@@ -153,8 +153,8 @@ absl::Status ProblemMemory::ResetGuards(const Case& at) {
   for (const Place& place : at.outputs) {
     for (const CUdeviceptr guard : GuardAddresses(place)) {
       KC_RETURN_IF_ERROR(
-          device_.Check(device_.api().MemsetD32Async(guard, kGuardPattern,
-                                                     CasePlan::kGuardBytes / 4, device_.stream()),
+          device_.Check(device_.api().MemsetD32Async(
+                            guard, kGuardPattern, CudaCasePlan::kGuardBytes / 4, device_.stream()),
                         "writing guards"));
     }
   }
@@ -183,12 +183,13 @@ absl::Status ProblemMemory::FillWorkspace(uint64_t bytes, uint32_t pattern) {
 }
 
 CUdeviceptr ProblemMemory::OutputAddress(Arena outputs, const Place& place) const {
-  return (outputs == CasePlan::kOutputs ? outputs_ : reference_outputs_).address() + place.offset;
+  return (outputs == CudaCasePlan::kOutputs ? outputs_ : reference_outputs_).address() +
+         place.offset;
 }
 
 std::array<CUdeviceptr, 2> ProblemMemory::GuardAddresses(const Place& place) const {
-  const CUdeviceptr at = OutputAddress(CasePlan::kOutputs, place);
-  return {at - CasePlan::kGuardBytes, at + (place.bytes + 3) / 4 * 4};
+  const CUdeviceptr at = OutputAddress(CudaCasePlan::kOutputs, place);
+  return {at - CudaCasePlan::kGuardBytes, at + (place.bytes + 3) / 4 * 4};
 }
 
 }  // namespace kernelcast::worker

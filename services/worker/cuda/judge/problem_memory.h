@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/secret_random.h"
 #include "services/worker/core/cancel.h"
-#include "services/worker/cuda/judge/case_plan.h"
+#include "services/worker/cuda/judge/cuda_case_plan.h"
 #include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/runner_client.h"
 
@@ -20,7 +20,7 @@ namespace kernelcast::worker {
 // arenas changes a kernel's time by a percent and more. Not thread-safe.
 class ProblemMemory {
  public:
-  using Arena = CasePlan::Arena;
+  using Arena = CudaCasePlan::Arena;
   using Place = CasePlan::Place;
   using Case = CasePlan::Case;
 

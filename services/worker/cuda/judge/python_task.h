@@ -14,7 +14,7 @@
 #include "common/domain/problem.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/inputs.h"
-#include "services/worker/cuda/judge/case_plan.h"
+#include "services/worker/cuda/judge/cuda_case_plan.h"
 #include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/runner_client.h"
 #include "services/worker/python/task_programs.h"

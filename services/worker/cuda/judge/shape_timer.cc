@@ -34,9 +34,6 @@ constexpr int kHeldUp = 2;
 // Calls are uneven if their mean exceeds their median by more than this.
 constexpr double kUnevenShare = 1.25;
 constexpr double kUnevenUs = 2;
-// Standard deviation of the logarithm of a request's mean call, at the clocks before requests are
-// made.
-constexpr double kRoundDeviation = 0.01;
 constexpr size_t kEmptySamples = 16;
 // A slow kernel is warm after fewer calls.
 constexpr int64_t kMostWarmUps = 40;
@@ -46,8 +43,6 @@ constexpr uint32_t kEagerFlushes = 3;
 // How often the cache is overwritten before the first call that the host launches. It takes an
 // H200 32 us each time; launching the first call has taken up to 250 us.
 constexpr uint32_t kFlushesBeforeCalls = 12;
-// Requests on known values that a suspected candidate is compared with.
-constexpr int kKnownRounds = 3;
 // Requests of one call on new values. Each takes an H200 about 1 ms for each side.
 constexpr size_t kSingleCalls = 4;
 // A request that the host holds up takes as long as one whose calls do more. In a quarter of the
@@ -69,12 +64,8 @@ std::vector<BenchShape> Split(const BenchShape& shape, size_t requests, size_t s
   for (size_t first = 0; first < shape.slots.size() && calls.size() < requests; first += slots) {
     const size_t count = std::min(slots, shape.slots.size() - first);
     calls.push_back(shape);
-    const auto part = [&](const auto& all) {
-      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first);
-      return std::decay_t<decltype(all)>(begin, begin + static_cast<std::ptrdiff_t>(count));
-    };
-    calls.back().slots = part(shape.slots);
-    calls.back().sets = part(shape.sets);
+    const auto begin = shape.slots.begin() + static_cast<std::ptrdiff_t>(first);
+    calls.back().slots.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
   }
   return calls;
 }
@@ -484,77 +475,53 @@ std::optional<std::vector<double>> ShapeTimer::TimeReference(
   return calls_ns;
 }
 
-// Times new values at the addresses of the timed calls. The cache is equally cold, so a kernel that
-// does not cache results takes as long as before.
-bool ShapeTimer::FreshRound(const std::vector<BenchShape>& requests, Bank bank,
-                            const TimingSession& session, TimedShape& result,
-                            NewValuesFound& found) {
-  const std::optional<std::vector<double>> candidate_ns = TimeBank(requests, bank, Bank::kBase);
-  if (!candidate_ns) return false;
-  const std::optional<std::vector<double>> reference_ns = TimeReference(requests);
-  if (!reference_ns) return false;
-  if (bank == Bank::kOther) {
-    Append(*candidate_ns, result.candidate_cold_ns);
-    Append(*reference_ns, result.reference_cold_ns);
-  }
-  const double factor = bank == Bank::kAltered ? judgement_.options().altered_slowdown
-                                               : judgement_.options().new_slowdown;
-  Rounds known(kRoundDeviation);
-  known.Add({session.call_ns(Side::kCandidate), session.call_ns(Side::kReference)});
-  Rounds fresh(kRoundDeviation);
-  fresh.Add({Mean(*candidate_ns), Mean(*reference_ns)});
-  found.slowdowns.push_back(SlowdownOf(known, fresh));
-  const std::vector<double> timed_ns = session.CallTimes(Side::kCandidate);
-  if (!found.cached.empty() ||
-      !LooksCached(timed_ns, *candidate_ns, session.CallTimes(Side::kReference), *reference_ns,
-                   factor)) {
+// The cache is as cold as in timed calls, so a kernel that does not cache results takes as long.
+class ShapeTimer::FreshRounds final : public NewValuesRounds {
+ public:
+  FreshRounds(ShapeTimer& timer, const BenchShape& shape, FreshCalls calls)
+      : timer_(timer), shape_(shape), calls_(calls) {}
+
+  bool Time(Bank bank, NewValuesRound& round) override {
+    if (bank != Bank::kBase) latest_ = bank;
+    const std::vector<BenchShape> requests = calls_ != FreshCalls::kOneByOne
+                                                 ? std::vector<BenchShape>{shape_}
+                                             : latest_ == Bank::kAltered ? Groups(shape_)
+                                                                         : SingleCalls(shape_);
+    const Bank before = bank == Bank::kBase ? latest_ : Bank::kBase;
+    std::optional<std::vector<double>> candidate_ns = timer_.TimeBank(requests, bank, before);
+    if (!candidate_ns) return false;
+    round.counts = calls_ != FreshCalls::kBesideGraphs || latest_ != Bank::kAltered;
+    if (!round.counts) return true;
+    std::optional<std::vector<double>> reference_ns = timer_.TimeReference(requests);
+    if (!reference_ns) return false;
+    round.candidate_ns = *std::move(candidate_ns);
+    round.reference_ns = *std::move(reference_ns);
+    round.least = round.most = {Mean(round.candidate_ns), Mean(round.reference_ns)};
     return true;
   }
-  found.slowed = true;
-  // Some hosts launch slowly after another process ran. Then some calls on known values are as
-  // slow, under the same conditions. The first of them let the candidate remember these values
-  // again.
-  if (!TimeBank(requests, Bank::kBase, bank)) return false;
-  double slowest_ns = 0;
-  for (int i = 0; i < kKnownRounds; ++i) {
-    if (!TimeReference(requests)) return false;
-    const std::optional<std::vector<double>> known_ns = TimeBank(requests, Bank::kBase, bank);
-    if (!known_ns) return false;
-    if (!LooksCached(*known_ns, *candidate_ns, *reference_ns, *reference_ns, factor)) return true;
-    slowest_ns = std::max(slowest_ns, Median(*known_ns));
-  }
-  found.cached = absl::StrCat(
-      "calls on inputs seen before take ", std::llround(slowest_ns / 1000), " us, calls on ",
-      bank != Bank::kAltered                      ? "new ones "
-      : CanAlter(judgement_.prepared().problem()) ? "the same inputs with a few values replaced "
-                                                  : "other ones ",
-      std::llround(Median(*candidate_ns) / 1000), " us");
-  return true;
-}
 
-std::optional<NewValuesFound> ShapeTimer::RunFreshRounds(size_t shape_index,
-                                                         const TimingSession& session,
-                                                         FreshCalls calls, TimedShape& result) {
+ private:
+  ShapeTimer& timer_;
+  const BenchShape& shape_;
+  const FreshCalls calls_;
+  Bank latest_ = Bank::kOther;  // that was new
+};
+
+bool ShapeTimer::CheckNewValues(size_t shape_index, FreshCalls calls, NewValuesCheck& check,
+                                TimedShape& result) {
   const BenchShape& shape = ShapeAt(shape_index);
-  const std::vector<BenchShape> together = {shape};
-  NewValuesFound found;
   if (calls == FreshCalls::kOneByOne && judgement_.hosted()) {
     // Measures the time of such requests outside their calls.
     const BetweenCalls between = between_;
-    if (!TimeReference(SingleCalls(shape))) return std::nullopt;
+    if (!TimeReference(SingleCalls(shape))) return false;
     between_ = between;
   }
-  const bool going = (calls == FreshCalls::kBesideGraphs
-                          ? TimeBank(together, Bank::kAltered, Bank::kBase).has_value()
-                          : FreshRound(calls == FreshCalls::kOneByOne ? Groups(shape) : together,
-                                       Bank::kAltered, session, result, found)) &&
-                     FreshRound(calls == FreshCalls::kOneByOne ? SingleCalls(shape) : together,
-                                Bank::kOther, session, result, found);
+  FreshRounds rounds(*this, shape, calls);
+  const bool going = check.Run(rounds, result);
   // Finish copying, so that it does not overlap with the next timing.
-  if (judgement_.status().ok() && !PutBank(shape, Bank::kBase)) return std::nullopt;
+  if (judgement_.status().ok() && !PutBank(shape, Bank::kBase)) return false;
   judgement_.monitor().NoteWork();
-  if (!going) return std::nullopt;
-  return found;
+  return going;
 }
 
 }  // namespace kernelcast::worker

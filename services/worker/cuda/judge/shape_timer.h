@@ -8,22 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "services/worker/core/new_values.h"
 #include "services/worker/core/options.h"
 #include "services/worker/core/timing_session.h"
 #include "services/worker/core/verdict.h"
 #include "services/worker/cuda/judge/between_calls.h"
 #include "services/worker/cuda/judge/judgement.h"
 #include "services/worker/cuda/judge/output_verifier.h"
+#include "services/worker/judge/new_values_check.h"
 
 namespace kernelcast::worker {
-
-// The results of calls on new values in one process.
-struct NewValuesFound {
-  std::vector<Slowdown> slowdowns;
-  bool slowed = false;  // by as much as if results had been reused
-  std::string cached;   // evidence that they were; empty: none
-};
 
 // Times both sides on the bench shapes in the current runners, and verifies the outputs of the last
 // calls. Not thread-safe.
@@ -55,10 +48,10 @@ class ShapeTimer {
     // Together. Calls on altered values are only verified: their graphs are timed.
     kBesideGraphs,
   };
-  // Calls on new values after a session, after which the base bank is in place again. Adds their
-  // times to `result`. Nothing: as a step that returns false.
-  std::optional<NewValuesFound> RunFreshRounds(size_t shape_index, const TimingSession& session,
-                                               FreshCalls calls, TimedShape& result);
+  // Makes the rounds of `check`, which has the session before, after which the base bank is in
+  // place again. Adds the times on new values to `result`. False: as a step.
+  bool CheckNewValues(size_t shape_index, FreshCalls calls, NewValuesCheck& check,
+                      TimedShape& result);
 
   using Bank = CudaPreparedProblem::Bank;
   using BenchShape = CudaPreparedProblem::BenchShape;
@@ -131,8 +124,7 @@ class ShapeTimer {
                                               Bank before);
   // Times the reference's calls on the values that are in place.
   std::optional<std::vector<double>> TimeReference(const std::vector<BenchShape>& requests);
-  bool FreshRound(const std::vector<BenchShape>& requests, Bank bank, const TimingSession& session,
-                  TimedShape& result, NewValuesFound& found);
+  class FreshRounds;
 
   Judgement& judgement_;
   OutputVerifier& verifier_;

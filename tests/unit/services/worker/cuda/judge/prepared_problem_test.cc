@@ -44,13 +44,14 @@ TEST_CASE("A prepared problem has its cases, disjoint buffers, and the reference
   for (size_t i = 1; i < cases.size(); ++i) {
     const auto& before = cases[i - 1];
     CHECK(before.inputs[0].offset + before.inputs[0].bytes <= cases[i].inputs[0].offset);
-    CHECK(before.outputs[0].offset + before.outputs[0].bytes + 2 * CasePlan::kGuardBytes <=
+    CHECK(before.outputs[0].offset + before.outputs[0].bytes + 2 * CudaCasePlan::kGuardBytes <=
           cases[i].outputs[0].offset);
   }
-  for (const auto& set : shape.sets) {
-    for (const auto& bank : set) {
-      CHECK(bank.expected[0].rms == Approx(1.53).margin(0.1));
-      CHECK(bank.expected[0].absolute == Approx(1e-3 * bank.expected[0].rms));
+  for (const size_t index : shape.slots) {
+    for (const auto bank : {CasePlan::kBase, CasePlan::kAltered, CasePlan::kOther}) {
+      const CudaExpected& expected = (*prepared)->expected(index, bank)[0];
+      CHECK(expected.rms == Approx(1.53).margin(0.1));
+      CHECK(expected.absolute == Approx(1e-3 * expected.rms));
     }
   }
 }
@@ -110,8 +111,8 @@ TEST_CASE("A reference may exceed the norm's limit in an adversarial draw") {
   REQUIRE(prepared.ok());
   size_t without = 0;
   for (const CasePlan::CheckCase& check : (*prepared)->check_cases()) {
-    const bool adversarial = (*prepared)->cases()[check.index].adversarial;
-    CHECK((check.expected[0].tolerance.normwise == 0) == adversarial);
+    const bool adversarial = (*prepared)->cases()[check.index].spec.adversarial.has_value();
+    CHECK(((*prepared)->expected(check)[0].tolerance.normwise == 0) == adversarial);
     without += adversarial ? 1 : 0;
   }
   CHECK(without > 0);
