@@ -116,17 +116,17 @@ TEST_CASE("A task's space at fault is refused with file, line and field", "[doma
   CHECK_THAT(Refused(Files(Changed("target: cuda", "target: cpu"))),
              StartsWith("space/cuda.yaml:2: target: "));
   CHECK_THAT(Refused(Files(Changed("ceildiv(n, BLOCK)", "ceildiv(n, "))),
-             StartsWith("space/cuda.yaml:21: templates[1].launches[0].grid[0]: expression"));
+             StartsWith("space/cuda.yaml:20: templates[1].launches[0].grid[0]: expression"));
   CHECK_THAT(Refused(Files(Changed("[x, y, n]", "[x, y, n:what]"))),
-             StartsWith("space/cuda.yaml:22: templates[1].launches[0].arguments[2]"));
+             StartsWith("space/cuda.yaml:21: templates[1].launches[0].arguments[2]"));
   CHECK_THAT(Refused(Files(Changed("num_warps: WARPS", "num_warps: 3"))),
-             StartsWith("space/cuda.yaml:24: templates[1].launches[0].num_warps"));
+             StartsWith("space/cuda.yaml:23: templates[1].launches[0].num_warps"));
   std::vector<ProblemFile> more = Files();
   more.push_back({"space/cuda/other.cu", "x"});
   CHECK_THAT(Refused(more), Contains("'space/cuda/other.cu' is not named by space/cuda.yaml"));
   std::vector<ProblemFile> fewer = Files();
   fewer.pop_back();
-  CHECK_THAT(Refused(fewer), StartsWith("space/cuda.yaml:16: templates[1].file: file "
+  CHECK_THAT(Refused(fewer), StartsWith("space/cuda.yaml:14: templates[1].file: file "
                                         "'space/triton/blocks.py': is missing"));
 }
 
