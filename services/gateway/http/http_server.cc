@@ -180,8 +180,8 @@ absl::Status HttpServer::Impl::Start(const HostAndPort& where) {
 
 absl::StatusOr<std::unique_ptr<HttpServer::Impl::Daemon>> HttpServer::Impl::MakeDaemon() {
   const TlsOptions& tls = options_.tls;
-  // With epoll the library would take a full batch of 128 events and wait for more before it handles
-  // them, for as long as a connection may be idle.
+  // With epoll the library would take a full batch of 128 events and wait for more before it
+  // handles them, for as long as a connection may be idle.
   unsigned flags =
       MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET;
   std::string certificate;
