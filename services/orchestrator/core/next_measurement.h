@@ -21,7 +21,7 @@ bool IsInformed(const Forecast& forecast);
 // which the first results show.
 bool ComparesLaunches(const Forecast& forecast);
 // Candidates with such forecasts that a search or problem measures before it has a label.
-inline constexpr uint64_t kComparedStart = 2;
+inline constexpr uint64_t kComparedStart = 4;
 
 // Returns the index of the forecast with the largest expected improvement over the incumbent. All
 // forecasts must use the reference as baseline. `incumbent_speedup` is the best measured speedup,

@@ -214,29 +214,31 @@ struct Compared {
   std::string problem = history.PutProblem();
 };
 
-TEST_CASE("Where forecasts compare launches, the two likeliest winners are the start") {
+TEST_CASE("Where forecasts compare launches, the four likeliest winners are the start") {
   Compared pool;
   pool.Add("slow", 0.5);
+  pool.Add("fourth", 1.5);
   pool.Add("best", 4);
-  pool.Add("good", 2);
-  for (const std::string id : {"slow", "best", "good"}) {
+  pool.Add("third", 2);
+  pool.Add("second", 3);
+  for (const std::string id : {"slow", "best", "fourth"}) {
     CHECK(std::holds_alternative<WaitForOthers>(pool.history.Plan(id)));
   }
-  CHECK(pool.Next() == "best");
-  CHECK(pool.ReasonOf("best") == DecisionReason::kBootstrap);
-  pool.history.Decide("best", DecisionReason::kBootstrap);
-  CHECK(pool.Next() == "good");
-  pool.history.Decide("good", DecisionReason::kBootstrap);
+  for (const std::string id : {"best", "second", "third", "fourth"}) {
+    CHECK(pool.Next() == id);
+    CHECK(pool.ReasonOf(id) == DecisionReason::kBootstrap);
+    pool.history.Decide(id, DecisionReason::kBootstrap);
+  }
   // More devices do not make the start larger.
   CHECK(pool.Next(4).empty());
   // Not even a hopeless candidate is pruned before a result has shown what the forecasts are worth.
   CHECK(std::holds_alternative<WaitForOthers>(pool.history.Plan("slow")));
 
   // All forecasts were too low by the same factor.
-  pool.history.Measure("good", 8);
+  for (const std::string id : {"second", "third", "fourth"}) pool.history.Measure(id, 12);
   CHECK(pool.Next() == "slow");
   CHECK(std::holds_alternative<ForecastCandidate>(pool.history.Plan("slow", true)));
-  pool.Forecast("slow", 2, 1);
+  pool.Forecast("slow", 2, 3);
   CHECK(pool.ReasonOf("slow") == DecisionReason::kUnpromising);
 }
 
