@@ -33,12 +33,6 @@ const ProblemHistory* HistoryOf(const State& state, const Evaluation& evaluation
   return state.FindHistory(candidate.problem_id, candidate.target, evaluation.device_model);
 }
 
-uint64_t LabelsOf(const State& state, const Evaluation& evaluation) {
-  if (const Search* const search = state.FindSearch(evaluation.search_id)) return search->labels;
-  const ProblemHistory* const history = HistoryOf(state, evaluation);
-  return history != nullptr ? history->measured() : 0;
-}
-
 // Whether the candidate belongs to the start of a search or problem whose forecasts compare
 // candidates before any label. The first correct results show how far all forecasts are off. Until
 // then nothing is pruned.
@@ -111,19 +105,18 @@ bool IsDecidedInOrder(const State& state, const Evaluation& evaluation) {
   return history != nullptr && history->undecided().contains(request_id);
 }
 
-bool HasLabels(const State& state, const Evaluation& evaluation) {
-  return LabelsOf(state, evaluation) > 0;
+uint64_t LabelsOf(const State& state, const Evaluation& evaluation) {
+  if (const Search* const search = state.FindSearch(evaluation.search_id)) return search->labels;
+  const ProblemHistory* const history = HistoryOf(state, evaluation);
+  return history != nullptr ? history->measured() : 0;
 }
 
 bool IsOutdated(const State& state, const Evaluation& evaluation) {
   if (!evaluation.forecast || !evaluation.forecast->labels_seen) return false;
-  if (const Search* const search = state.FindSearch(evaluation.search_id)) {
-    // When a search ends, nothing more is measured.
-    return search->status == SearchStatus::kRunning &&
-           evaluation.labels_at_forecast < search->labels;
-  }
-  const ProblemHistory* const history = HistoryOf(state, evaluation);
-  return history != nullptr && evaluation.labels_at_forecast < history->measured();
+  const Search* const search = state.FindSearch(evaluation.search_id);
+  // When a search ends, nothing more is measured.
+  const bool ended = search != nullptr && search->status != SearchStatus::kRunning;
+  return !ended && evaluation.labels_at_forecast < LabelsOf(state, evaluation);
 }
 
 bool WaitsForOthers(const State& state, const Evaluation& evaluation, const Decision& decision) {

@@ -29,11 +29,12 @@ bool IsDecidedInOrder(const State& state, const Evaluation& evaluation);
 // Whether there are results since the evaluation's forecast, and the forecaster learns from them.
 bool IsOutdated(const State& state, const Evaluation& evaluation);
 
-// Whether there are results that a forecast of the evaluation could have learnt from.
-bool HasLabels(const State& state, const Evaluation& evaluation);
+// The number of results that a forecast of the evaluation could have learnt from.
+uint64_t LabelsOf(const State& state, const Evaluation& evaluation);
 
 // Whether an evaluation that is decided in order waits for NextToDecide. The others are decided
-// when they have a forecast: those of the start, and those that are pruned or audited.
+// when they have a forecast: those of the start, and those that are pruned or audited. But where
+// forecasts compare launches, all wait until there is a correct result.
 bool WaitsForOthers(const State& state, const Evaluation& evaluation, const Decision& decision);
 
 // The request of the evaluation to decide next, or to forecast again if its forecast is outdated.

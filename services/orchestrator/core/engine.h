@@ -372,9 +372,9 @@ class Engine {
   void Close(const Search& search, std::string confirmed_request_id);
   // From the state for finalists, otherwise from the log.
   std::optional<Candidate> SourceOf(const Search& search, const std::string& candidate_id);
-  // Whether the forecast waits until the forecaster has learnt from a label of its problem, for at
-  // most kLabelPatienceNs. A forecast without labels and an incumbent that is a label would be
-  // compared otherwise.
+  // Whether to ask the forecaster again, because it has not learnt from any label of the problem.
+  // Its forecast must not be compared with an incumbent that is such a label. After
+  // kLabelPatienceNs the forecast is taken as it is.
   bool WaitsToLearn(const Evaluation& evaluation, const Forecast& forecast);
   // Repeats requests of searches and candidates that have waited long enough for the forecaster.
   // Returns the time of the next one.

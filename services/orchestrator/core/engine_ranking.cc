@@ -65,9 +65,8 @@ bool Engine::WaitsToLearn(const Evaluation& evaluation, const Forecast& forecast
     not_learnt_.erase(problem_id);
     return false;
   }
-  if (!evaluation.forecast || !HasLabels(state_, evaluation) || not_learnt_.contains(problem_id)) {
-    return false;
-  }
+  if (!evaluation.forecast || LabelsOf(state_, evaluation) == 0) return false;
+  if (not_learnt_.contains(problem_id)) return false;
   const int64_t now_ns = clock_->MonotonicNs();
   LearningWait& wait =
       learning_waits_.emplace(evaluation.request_id, LearningWait{now_ns, 0}).first->second;

@@ -2,7 +2,7 @@ import triton
 import triton.language as tl
 
 
-# Each sequence and head has SPLITS programs with a part of the positions. A second launch merges them.
+# SPLITS programs share the positions of a sequence and head. A second launch merges their results.
 @triton.jit
 def parts(q, keys, values, table, lengths, workspace, heads, pages_each, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
     partial = workspace.to(tl.pointer_type(tl.float32))

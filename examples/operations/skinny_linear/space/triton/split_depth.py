@@ -2,8 +2,8 @@ import triton
 import triton.language as tl
 
 
-# Each program has a part of the inputs, without tensor cores: a token at a time. A second launch adds the
-# parts up.
+# The programs share the inputs, and a second launch adds their sums. Tensor cores are not used: a program
+# takes one token at a time.
 @triton.jit
 def parts(x, weight, workspace, tokens, outputs, inputs, share, N: tl.constexpr, K: tl.constexpr):
     sums = workspace.to(tl.pointer_type(tl.float32))
